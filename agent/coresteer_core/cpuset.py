@@ -1,0 +1,66 @@
+"""CPU lists as the kernel writes them, ``0-3,8``, to sets and back (kernel: lib/bitmap-str.c)."""
+
+import re
+from collections.abc import Iterable
+
+MAX_CPUS = 8192
+"""The largest NR_CPUS a kernel can be configured with; a list that names more is a mistake or an attack."""
+
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5})/(\d{1,5}))?)?\Z", re.ASCII)
+
+
+class CpuListError(ValueError):
+    """A text that is not a CPU list; the message is a sentence for the person who typed it."""
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """CPUs named by a kernel CPU list; empty text is the empty set.
+
+    Accepts what the kernel prints and takes: ``3``, ``0-3,8``, strided groups ``0-15:2/4``.
+    Raises CpuListError for anything else, with the part that is wrong.
+    """
+    text = text.strip()
+    if not text:
+        return frozenset()
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.match(part.strip())
+        if match is None:
+            raise CpuListError(f"“{part.strip()[:40]}” is not a CPU or a range of CPUs; write for example 0-3,8.")
+        first = int(match[1])
+        last = int(match[2]) if match[2] is not None else first
+        if last < first:
+            raise CpuListError(f"The range {first}-{last} runs backwards; write {last}-{first}.")
+        if last >= MAX_CPUS:
+            raise CpuListError(f"CPU {last} is beyond the largest number Linux can have ({MAX_CPUS - 1}).")
+        if match[3] is None:
+            cpus.update(range(first, last + 1))
+            continue
+        used, group = int(match[3]), int(match[4])
+        if not 0 < used <= group:
+            raise CpuListError(f"The stride {used}/{group} in “{part.strip()}” must use 1 to {group} of each group.")
+        cpus.update(cpu for cpu in range(first, last + 1) if (cpu - first) % group < used)
+    return frozenset(cpus)
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """The shortest kernel spelling of a set of CPUs: ``{0, 1, 2, 8}`` is ``0-2,8``."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_cpu_mask(text: str) -> frozenset[int]:
+    """CPUs of a kernel hexadecimal mask such as ``00000000,0000000f`` (rps_cpus, shared_cpu_map)."""
+    digits = text.strip().replace(",", "")
+    if not digits:
+        return frozenset()
+    try:
+        mask = int(digits, 16)
+    except ValueError:
+        raise CpuListError(f"“{text.strip()[:40]}” is not a hexadecimal CPU mask.") from None
+    return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

@@ -1,0 +1,226 @@
+"""What a node is and does, as values: topology, inventory, rates.
+
+Absent is None, never 0. CPU sets travel as the kernel's CPU lists (``0-3,8``).
+"""
+
+from msgspec import Struct
+
+
+class Cpu(Struct, frozen=True):
+    """One logical CPU.
+
+    core: number of its physical core, unique on the machine; package: physical_package_id.
+    siblings: CPU list of its SMT siblings, itself included. capacity: cpu_capacity, None where the
+    kernel does not tell (most x86). Offline CPUs have no core, package or siblings.
+    """
+
+    cpu: int
+    core: int | None
+    package: int | None
+    numa_node: int | None
+    online: bool
+    siblings: str = ""
+    capacity: int | None = None
+
+
+class NumaNode(Struct, frozen=True):
+    """distances: to every node, in the order of the nodes' ids (10 is local)."""
+
+    id: int
+    cpus: str
+    memory_bytes: int | None
+    distances: list[int] = []
+
+
+class Cache(Struct, frozen=True):
+    """One cache and the CPUs that share it. type: Data, Instruction or Unified, as sysfs spells it."""
+
+    level: int
+    type: str
+    size_bytes: int | None
+    cpus: str
+
+
+class Topology(Struct, frozen=True):
+    """What changes only with hot-plug. isolated and nohz_full are the kernel's CPU lists."""
+
+    cpus: list[Cpu]
+    numa_nodes: list[NumaNode]
+    caches: list[Cache]
+    isolated: str = ""
+    nohz_full: str = ""
+
+    def online(self) -> frozenset[int]:
+        """CPUs that can run something now."""
+        return frozenset(c.cpu for c in self.cpus if c.online)
+
+
+class Queue(Struct, frozen=True):
+    """One receive or transmit queue of a netdev.
+
+    name: ``rx-3`` as in sysfs. irq: None where unknown. source: how the IRQ was found, ``netlink``,
+    ``msi_irqs`` or ``name``. rps and xps: CPU lists, None where the queue has no such file.
+    """
+
+    name: str
+    irq: int | None = None
+    source: str | None = None
+    napi_id: int | None = None
+    rps: str | None = None
+    xps: str | None = None
+
+
+class Netdev(Struct, frozen=True):
+    """One network device. management: it carries the agent's own connection or the default route."""
+
+    name: str
+    driver: str | None
+    speed_bits_per_s: int | None
+    mtu: int | None
+    numa_node: int | None
+    up: bool | None
+    virtual: bool
+    management: bool
+    queues: list[Queue]
+
+
+class Irq(Struct, frozen=True):
+    """One numbered interrupt.
+
+    requested: smp_affinity_list; effective: effective_affinity_list, which stays stale until the
+    next interrupt. movable: False where the kernel keeps the affinity to itself (a managed
+    interrupt), with the sentence why in locked_reason; None where that could not be found out.
+    netdev and queues: what it serves.
+    """
+
+    irq: int
+    name: str
+    chip: str
+    requested: str | None
+    effective: str | None
+    numa_node: int | None
+    movable: bool | None
+    locked_reason: str | None = None
+    netdev: str | None = None
+    queues: list[str] = []
+
+
+class Inventory(Struct, frozen=True):
+    """What may change at any time but seldom does: devices, queues, interrupts and who steers them.
+
+    controllers: other programs found running that move interrupts (``irqbalance``, ``tuned``).
+    """
+
+    netdevs: list[Netdev]
+    irqs: list[Irq]
+    controllers: list[str] = []
+
+    def irq(self, number: int) -> Irq | None:
+        """The interrupt with that number."""
+        return next((i for i in self.irqs if i.irq == number), None)
+
+
+class View(Struct, frozen=True):
+    """A node as far as decisions look at it."""
+
+    topology: Topology
+    inventory: Inventory
+
+
+class Task(Struct, frozen=True):
+    """A process with the CPU it last ran on. cpu_share: of one CPU, 0.0 to the number of its threads."""
+
+    pid: int
+    name: str
+    cpu: int
+    cpu_share: float
+
+
+class NetdevCounts(Struct, frozen=True, array_like=True):
+    """What one netdev counted during an interval."""
+
+    name: str
+    rx_bytes: int
+    tx_bytes: int
+    rx_packets: int
+    tx_packets: int
+    rx_dropped: int
+    tx_dropped: int
+    rx_errors: int
+    tx_errors: int
+
+
+class TcpLatency(Struct, frozen=True, array_like=True):
+    """Smoothed round-trip times of the TCP sockets to other hosts that were active in the interval."""
+
+    sockets: int
+    rtt_p50_us: int
+    rtt_p95_us: int
+    rtt_p99_us: int
+
+
+ABSENT_SHARE = 255
+"""In a share column: this CPU was offline or could not be read."""
+SHARES_PER_UNIT = 200
+"""A share column's unit is 0.5 %: 0 is idle, 200 is the whole interval. At 1 Hz that is half a kernel tick."""
+ABSENT_U32 = 0xFFFF_FFFF
+"""In a u32 column: not known."""
+
+CPU_SHARES = ("busy", "user", "system", "irq", "softirq", "steal", "iowait")
+CPU_COUNTS = ("net_rx", "net_tx", "softirq_other", "processed", "dropped", "time_squeeze")
+
+
+class Rates(Struct, frozen=True):
+    """What happened between two Samples: increments, never totals. Divide by duration_s for a rate.
+
+    Wrap, reset and hot-plug are already handled (coresteer_core.rates). Columns are raw
+    little-endian arrays, one element a CPU number from 0 to the highest possible CPU; None means
+    the source could not be read.
+
+    shares: u8 columns named as in CPU_SHARES, in units of 0.5 %, ABSENT_SHARE where unknown.
+    busy is everything but idle and iowait; user includes nice and guest.
+    counts: u32 columns named as in CPU_COUNTS, ABSENT_U32 where unknown. net_rx, net_tx and
+    softirq_other count softirqs raised; processed, dropped and time_squeeze are softnet_stat's.
+    irq_ids (u32), irq_cpus (u16), irq_counts (u32): the IRQ × CPU cells that moved, others are 0.
+    An irq_id is the interrupt's number, or for architecture rows such as LOC four ASCII bytes
+    (see encode_irq_id).
+    """
+
+    seq: int
+    time_ms: int
+    duration_s: float
+    cpus: int
+    shares: dict[str, bytes | None]
+    counts: dict[str, bytes | None]
+    irq_ids: bytes | None
+    irq_cpus: bytes | None
+    irq_counts: bytes | None
+    netdevs: list[NetdevCounts] | None
+    tcp: TcpLatency | None
+    tcp_out_segments: int | None
+    tcp_retransmits: int | None
+    agent_cpu_s: float | None
+    agent_rss_bytes: int | None
+
+
+_FIRST_LABEL = 0x2100_0000
+
+
+def encode_irq_id(label: str) -> int | None:
+    """A row label of /proc/interrupts as a number: ``41`` is 41, ``LOC`` its four padded ASCII bytes.
+
+    Labels start at 0x21000000, far above any interrupt number. None for a label that is neither.
+    """
+    if label.isdecimal():
+        number = int(label)
+        return number if number < _FIRST_LABEL else None
+    if not 0 < len(label) <= 4 or not label.isascii() or not label.isprintable() or " " in label:
+        return None
+    return int.from_bytes(label.ljust(4).encode(), "big")
+
+
+def decode_irq_id(irq_id: int) -> str:
+    """The row label that encode_irq_id took."""
+    if irq_id < _FIRST_LABEL:
+        return str(irq_id)
+    return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()

@@ -1,0 +1,99 @@
+"""Plans: what would be done, why, and how it is undone. A preview and an apply use the same functions."""
+
+from msgspec import Struct
+
+from coresteer_core.guard import Refusal, Warned, refusals, warnings
+from coresteer_core.model import View
+from coresteer_core.settings import SettingError, parse_setting
+
+
+class Action(Struct, frozen=True):
+    """One setting's way from its value at preview time to the wanted one, both canonical."""
+
+    key: str
+    was: str
+    becomes: str
+    reason: str
+
+
+class Plan(Struct, frozen=True):
+    """Actions in the order in which they are written. allow_isolated: isolated CPUs are meant."""
+
+    actions: list[Action]
+    allow_isolated: bool = False
+
+
+class Wish(Struct, frozen=True):
+    """A setting and the value somebody wants it to have."""
+
+    key: str
+    value: str
+
+
+class Preview(Struct, frozen=True):
+    """What a plan would do. It can be applied when refused is empty and the plan has actions.
+
+    sentence: the whole in one line. commands: the same by hand, in order.
+    """
+
+    plan: Plan
+    sentence: str
+    commands: list[str]
+    warned: list[Warned]
+    refused: list[Refusal]
+
+
+def inverse(plan: Plan) -> Plan:
+    """The plan that puts back what a plan changed, in the opposite order."""
+    return Plan(
+        [Action(a.key, a.becomes, a.was, f"Undo: {a.reason}") for a in reversed(plan.actions)],
+        allow_isolated=True,  # what was there before is put back even where it was odd
+    )
+
+
+def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool = False) -> Preview:
+    """The plan for some wishes on a node, with everything that speaks against it.
+
+    A wish that the node already fulfils makes no action. Never raises: what is wrong with a wish
+    is a Refusal with a sentence.
+    """
+    actions: list[Action] = []
+    refused: list[Refusal] = []
+    for wish in wishes:
+        try:
+            setting = parse_setting(wish.key)
+            value = setting.canonical(wish.value)
+        except SettingError as error:
+            refused.append(Refusal("invalid", wish.key, str(error)))
+            continue
+        irq = view.inventory.irq(setting.irq)
+        if irq is None:
+            refused.append(Refusal("unknown", wish.key, f"This node has no interrupt {setting.irq}."))
+        elif irq.requested is None:
+            refused.append(Refusal("unsupported", wish.key, f"The affinity of interrupt {setting.irq} cannot be read."))
+        elif (was := setting.canonical(irq.requested)) != value:
+            actions.append(Action(setting.key, was, value, reason))
+    plan = Plan(actions, allow_isolated)
+    refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
+    return Preview(
+        plan=plan,
+        sentence=_sentence(view, plan),
+        commands=[parse_setting(a.key).shell(a.becomes) for a in actions],
+        warned=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
+        refused=refused,
+    )
+
+
+def _sentence(view: View, plan: Plan) -> str:
+    if not plan.actions:
+        return "Nothing would change: every setting already has the wanted value."
+    parts = []
+    for action in plan.actions:
+        setting = parse_setting(action.key)
+        irq = view.inventory.irq(setting.irq)
+        name = f" ({irq.name})" if irq is not None and irq.name else ""
+        many = len(setting.cpus(action.becomes)) > 1
+        parts.append(
+            f"IRQ {setting.irq}{name} goes from CPU {action.was} to {'CPUs' if many else 'CPU'} {action.becomes}"
+        )
+    return "; ".join(parts) + "."

@@ -1,0 +1,139 @@
+"""What the API says about people, tokens and enrolment."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+Username = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@-]+$")]
+Password = Annotated[str, Field(min_length=10, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Role(StrEnum):
+    """viewer reads, operator also changes nodes, admin also manages people, tokens and agents."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class SetupState(BaseModel):
+    """Whether the first administrator is still to be made, through the link printed at first start."""
+
+    needs_setup: bool
+
+
+class SetupRequest(BaseModel):
+    """The link's token and the first administrator's name and password."""
+
+    token: str = Field(min_length=1, max_length=200)
+    username: Username
+    password: Password
+
+
+class LoginRequest(BaseModel):
+    """A name and a password."""
+
+    username: str = Field(min_length=1, max_length=64)
+    password: str = Field(min_length=1, max_length=200)
+
+
+class Me(BaseModel):
+    """Who is signed in, by session or API token. csrf_token goes into the X-CSRF-Token header of every change."""
+
+    username: str
+    role: Role
+    csrf_token: str | None
+
+
+class User(BaseModel):
+    """A person who may sign in."""
+
+    id: int
+    username: str
+    role: Role
+    disabled: bool
+    created_at: datetime
+    last_login_at: datetime | None
+
+
+class UserCreate(BaseModel):
+    """A new person."""
+
+    username: Username
+    password: Password
+    role: Role
+
+
+class UserUpdate(BaseModel):
+    """What to change of a person; absent fields stay."""
+
+    role: Role | None = None
+    disabled: bool | None = None
+    password: Password | None = None
+
+
+class ApiToken(BaseModel):
+    """A token for scripts, sent as ``Authorization: Bearer``. Its text is shown once, when it is made."""
+
+    id: int
+    name: str
+    role: Role
+    created_by: str
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+
+
+class ApiTokenCreate(BaseModel):
+    """A new token, with no more rights than its maker."""
+
+    name: Name
+    role: Role
+    expires_in_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+
+
+class ApiTokenCreated(ApiToken):
+    """The only answer that carries the token's text."""
+
+    token: str
+
+
+class EnrolmentTokenCreate(BaseModel):
+    """A one-time token for a new agent. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
+
+    simulated: bool = False
+    expires_in_minutes: Annotated[int, Field(ge=1, le=10080)] = 60
+
+
+class EnrolmentToken(BaseModel):
+    """The token and the command that uses it."""
+
+    token: str
+    command: str
+    expires_at: datetime
+
+
+class EnrolRequest(BaseModel):
+    """Sent by an agent: the one-time token and its node names (several only with a token for simulated nodes)."""
+
+    token: str = Field(min_length=1, max_length=200)
+    names: list[Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._-]+$")]] = Field(
+        min_length=1, max_length=10_000
+    )
+
+
+class EnrolledNode(BaseModel):
+    """A node's own key, which the agent keeps; told once."""
+
+    node_id: int
+    name: str
+    key: str
+
+
+class EnrolAnswer(BaseModel):
+    """One entry for each name asked for."""
+
+    nodes: list[EnrolledNode]
