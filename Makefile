@@ -1,0 +1,75 @@
+# Two commands matter: `make up` and `make test`. Each does all of its own set-up.
+PYTHON ?= python3
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+UV_VERSION = 0.13.8
+BIN = .venv/bin
+NODE_MODULES = frontend/node_modules/.installed
+FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
+  frontend/vite.config.ts frontend/tsconfig.json
+
+.PHONY: up test check test-python test-frontend test-browser bench-agent bench-ingest types lock format clean
+
+up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
+	@exec $(BIN)/coresteer up
+
+test: check test-python test-frontend test-browser  ## everything that CI runs
+
+check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python and TypeScript
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cd frontend && npm run --silent check
+	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api/schema.d.ts || \
+	  { echo "frontend/src/api/schema.d.ts is not what the backend's API says: run 'make types' and commit it."; exit 1; }
+
+test-python: .venv/.installed
+	$(BIN)/pytest
+
+test-frontend: $(NODE_MODULES)
+	cd frontend && npm run --silent test
+
+test-browser: .venv/.installed frontend/dist/.built
+	@tests/e2e/run
+
+bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a large captured tree
+	$(BIN)/python tests/bench/bench_agent.py
+
+bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one backend
+	$(BIN)/python tests/bench/bench_ingest.py
+
+types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, from the backend's OpenAPI
+	@mkdir -p build && $(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
+
+format: .venv/.installed $(NODE_MODULES)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cd frontend && npx biome check --write .
+
+lock: .venv/.installed  ## newer versions of the Python packages
+	$(BIN)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
+	  --no-emit-package coresteer-agent --python-version 3.11 --group pyproject.toml:dev \
+	  agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
+
+clean:  ## what make made, but not the state of a running installation
+	rm -rf .venv build frontend/node_modules frontend/dist
+
+.venv/.installed: requirements.lock agent/pyproject.toml backend/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Coresteer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv || \
+	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable agent --editable backend
+	@touch $@
+
+$(NODE_MODULES): frontend/package-lock.json frontend/package.json
+	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' || \
+	  { echo "Coresteer's front end needs Node.js 20 or newer."; exit 1; }
+	cd frontend && npm ci --silent
+	@touch $@
+
+frontend/dist/.built: $(NODE_MODULES) $(FRONTEND_SOURCES)
+	cd frontend && npm run --silent build
+	@touch $@
