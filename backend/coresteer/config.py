@@ -1,0 +1,65 @@
+"""The backend's configuration, from the environment."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def default_state_dir() -> Path:
+    """/var/lib/coresteer as root, else the user's XDG state folder."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/coresteer")
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "coresteer"
+
+
+class Config(BaseSettings):
+    """Every setting is an environment variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also understood."""
+
+    model_config = SettingsConfigDict(env_prefix="CORESTEER_", frozen=True, extra="ignore")
+
+    state_dir: Path = Field(default_factory=default_state_dir)
+    host: str = "127.0.0.1"
+    port: int = Field(default=8420, ge=1, le=65535)
+    database_url: str | None = Field(
+        default=None, validation_alias=AliasChoices("database_url", "DATABASE_URL", "CORESTEER_DATABASE_URL")
+    )
+    pg_bin: Path | None = Field(default=None, validation_alias=AliasChoices("pg_bin", "PG_BIN", "CORESTEER_PG_BIN"))
+    """Folder with the machine's own postgres and initdb, instead of the packaged ones."""
+    chunk_seconds: int = Field(default=60, ge=1, le=60)
+    retention_days: int = Field(default=7, ge=1)
+    rollup_retention_days: int = Field(default=400, ge=1)
+    retention_bytes: int = Field(default=20 * 1024**3, ge=1024**2)
+    frontend_dir: Path = REPOSITORY / "frontend" / "dist"
+    migrations_dir: Path = REPOSITORY / "migrations"
+    allowed_hosts: Annotated[list[str], NoDecode] = []
+    """Host names, separated by commas, under which browsers may reach the backend besides the loopback names."""
+    supervised: bool = False
+    """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: object) -> object:
+        return [host.strip().lower() for host in value.split(",") if host.strip()] if isinstance(value, str) else value
+
+    @field_validator("database_url")
+    @classmethod
+    def _libpq_url(cls, value: str | None) -> str | None:
+        """libpq's own form, so that one parser reads it; SQLAlchemy's driver suffix is accepted."""
+        if not value:
+            return None
+        scheme, separator, rest = value.partition("://")
+        if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
+            raise ValueError("must be a PostgreSQL address such as postgresql://user:password@host:5432/coresteer")
+        return f"postgresql://{rest}"
+
+    @property
+    def address(self) -> str:
+        """Where a browser on this machine finds the backend."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104 - compared, not bound
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

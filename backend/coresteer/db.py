@@ -1,0 +1,132 @@
+"""The way to PostgreSQL: SQLAlchemy sessions for control tables, a psycopg pool for COPY and raw SQL, migrations."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import alembic.command
+import alembic.config
+import psycopg
+from fastapi import Depends
+from psycopg_pool import AsyncConnectionPool
+from sqlalchemy import MetaData, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.pool import NullPool
+from starlette.requests import HTTPConnection
+
+OLDEST_SERVER = 15
+TIMEOUT_S = 3
+"""How long a request waits for a connection before it is told that the database is away."""
+
+_MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
+
+
+class UnsupportedServerError(Exception):
+    """The server is older than what Coresteer needs."""
+
+
+class Base(DeclarativeBase):
+    """Base of every table class; names of constraints follow PostgreSQL's own habit."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+            "uq": "%(table_name)s_%(column_0_N_name)s_key",
+            "ck": "%(table_name)s_%(constraint_name)s_check",
+            "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+            "pk": "%(table_name)s_pkey",
+        }
+    )
+
+
+class Database:
+    """One PostgreSQL database. url: libpq's form, ``postgresql://user@host/name``. Connects when first needed."""
+
+    def __init__(self, url: str, migrations_dir: Path) -> None:
+        self.url = url
+        self._migrations_dir = migrations_dir
+        self._connect = {"connect_timeout": TIMEOUT_S, "application_name": "coresteer"}
+        self.engine = create_async_engine(
+            "postgresql+psycopg://",
+            async_creator=self._new_connection,
+            pool_size=10,
+            max_overflow=5,
+            pool_timeout=TIMEOUT_S,
+            pool_pre_ping=True,
+        )
+        self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
+        self.pool = AsyncConnectionPool(
+            url,
+            kwargs=self._connect,
+            min_size=1,
+            max_size=10,
+            timeout=TIMEOUT_S,
+            reconnect_timeout=0,
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+        )
+
+    async def _new_connection(self) -> psycopg.AsyncConnection:
+        return await psycopg.AsyncConnection.connect(self.url, connect_timeout=TIMEOUT_S, application_name="coresteer")
+
+    async def open(self) -> None:
+        """Start the pool, whether or not the server answers already."""
+        await self.pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.pool.close(timeout=TIMEOUT_S)
+        await self.engine.dispose()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        """A session that commits once at its end, or rolls back when the block raises."""
+        async with self._sessions() as session, session.begin():
+            yield session
+
+    async def is_answering(self) -> bool:
+        """Whether the server answers within TIMEOUT_S."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S), self.engine.connect() as connection:
+                await connection.execute(text("SELECT 1"))
+        except Exception:  # whatever keeps it from answering: the caller asks only whether it does
+            return False
+        return True
+
+    async def migrate(self) -> None:
+        """Bring the schema to the newest version; several starters wait for each other. Raises UnsupportedServerError."""
+        await asyncio.to_thread(self._migrate)
+
+    def _migrate(self) -> None:
+        engine = create_engine(
+            "postgresql+psycopg://",
+            creator=lambda: psycopg.connect(self.url, connect_timeout=TIMEOUT_S, application_name="coresteer"),
+            poolclass=NullPool,
+        )
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(self._migrations_dir).replace("%", "%%"))
+        with engine.begin() as connection:
+            version = (
+                connection.execute(text("SELECT current_setting('server_version_num')::int")).scalar_one() // 10000
+            )
+            if version < OLDEST_SERVER:
+                raise UnsupportedServerError(
+                    f"The database server is PostgreSQL {version}; Coresteer needs {OLDEST_SERVER} or newer. "
+                    "Name another server in DATABASE_URL, or unset it to use the built-in one."
+                )
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            config.attributes["connection"] = connection
+            alembic.command.upgrade(config, "head")
+
+
+async def _request_session(connection: HTTPConnection) -> AsyncIterator[AsyncSession]:
+    database: Database = connection.app.state.database
+    async with database.session() as session:
+        yield session
+
+
+# scope="function": the commit is made before the answer is sent, so that an answer never tells of what was not kept.
+Session = Annotated[AsyncSession, Depends(_request_session, scope="function")]

@@ -1,0 +1,181 @@
+"""Errors that tell what happened, where, and what to do; the API renders them as RFC 9457 problem documents."""
+
+import logging
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import sqlalchemy.exc
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+log = logging.getLogger("coresteer")
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
+    """A refusal or failure the caller can read. detail: one sentence; field: the input it is about, if any."""
+
+    status = 500
+    slug = "internal"
+    title = "Something failed inside the backend"
+
+    def __init__(self, detail: str, *, field: str | None = None, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.field = field
+        self.headers = headers
+
+
+class BadRequest(Problem):
+    """400."""
+
+    status, slug, title = 400, "bad-request", "The request cannot be understood"
+
+
+class Unauthenticated(Problem):
+    """401."""
+
+    status, slug, title = 401, "unauthenticated", "Not signed in"
+
+
+class Forbidden(Problem):
+    """403."""
+
+    status, slug, title = 403, "forbidden", "Not allowed"
+
+
+class NotFound(Problem):
+    """404."""
+
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class Conflict(Problem):
+    """409."""
+
+    status, slug, title = 409, "conflict", "Not possible in the present state"
+
+
+class TooLarge(Problem):
+    """413."""
+
+    status, slug, title = 413, "too-large", "The request is too large"
+
+
+class Invalid(Problem):
+    """422: one field of the input is wrong; give its name as field."""
+
+    status, slug, title = 422, "invalid", "The input is not valid"
+
+
+class TooManyRequests(Problem):
+    """429; retry_after_s goes into the Retry-After header."""
+
+    status, slug, title = 429, "too-many-requests", "Too many attempts"
+
+    def __init__(self, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class NodeAway(Problem):
+    """503: the node's agent is not connected."""
+
+    status, slug, title = 503, "node-away", "The node is not connected"
+
+
+class DatabaseAway(Problem):
+    """503: PostgreSQL cannot be reached."""
+
+    status, slug, title = 503, "database-away", "The database cannot be reached"
+
+
+DATABASE_AWAY = DatabaseAway("The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"})
+
+# What SQLAlchemy, psycopg and the pool raise when the server is gone, starting up, shutting down or out of connections.
+_AWAY = (psycopg.OperationalError, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.TimeoutError)
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Whether the error means that the database cannot be reached, rather than that a statement is wrong."""
+    if isinstance(error, sqlalchemy.exc.DBAPIError):
+        return error.connection_invalidated or isinstance(error.orig, _AWAY)
+    return isinstance(error, _AWAY)
+
+
+class ProblemResponse(JSONResponse):
+    """JSON with the media type of RFC 9457."""
+
+    media_type = "application/problem+json"
+
+
+def problem_response(
+    status: int,
+    slug: str,
+    title: str,
+    detail: str,
+    *,
+    errors: list[dict[str, str]] | None = None,
+    headers: dict[str, str] | None = None,
+) -> ProblemResponse:
+    """The document every error of the API has: type, title, status, detail, errors."""
+    content = {"type": f"urn:coresteer:{slug}", "title": title, "status": status, "detail": detail}
+    return ProblemResponse({**content, "errors": errors or []}, status_code=status, headers=headers)
+
+
+def render(problem: Problem) -> ProblemResponse:
+    """The response for a Problem."""
+    errors = [{"field": problem.field, "message": problem.detail}] if problem.field else None
+    return problem_response(
+        problem.status, problem.slug, problem.title, problem.detail, errors=errors, headers=problem.headers
+    )
+
+
+def _field_name(location: tuple[Any, ...]) -> str:  # Any: Pydantic's locations mix names and list positions
+    """``("body", "names", 3)`` as ``names.3``; a path or query parameter by its own name."""
+    return ".".join(str(part) for part in location[1:]) or str(location[0] if location else "body")
+
+
+async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, Problem)  # noqa: S101 - Starlette's handler type is wider than what it is registered for
+    return render(error)
+
+
+async def _on_invalid(_: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    errors = [{"field": _field_name(item["loc"]), "message": str(item["msg"])} for item in error.errors()]
+    detail = "; ".join(f"{item['field']}: {item['message']}" for item in errors[:5])
+    return problem_response(422, Invalid.slug, Invalid.title, detail, errors=errors)
+
+
+async def _on_http(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    headers = dict(error.headers) if error.headers else None
+    if error.status_code == 404:
+        return problem_response(404, NotFound.slug, NotFound.title, f"There is nothing at {request.url.path}.")
+    if error.status_code == 405:
+        detail = f"{request.url.path} does not take {request.method}."
+        return problem_response(405, "method-not-allowed", "Method not allowed", detail, headers=headers)
+    return problem_response(error.status_code, "http", "The request failed", str(error.detail), headers=headers)
+
+
+async def _on_database_error(request: Request, error: Exception) -> ProblemResponse:
+    if is_database_away(error):
+        return render(DATABASE_AWAY)
+    return await _on_unexpected(request, error)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return render(Problem("The backend met an error it did not expect; its log has the details."))
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the app's routes becomes a problem document."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    for kind in (psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.SQLAlchemyError):
+        app.add_exception_handler(kind, _on_database_error)
+    app.add_exception_handler(Exception, _on_unexpected)

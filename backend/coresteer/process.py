@@ -1,0 +1,80 @@
+"""Child processes that never outlive their parent, and whose output is read line by line."""
+
+import asyncio
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_libc = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Account:
+    """The system account that a child runs as."""
+
+    uid: int
+    gid: int
+
+
+async def spawn(
+    argv: Sequence[str | Path],
+    *,
+    on_line: Callable[[str], None],
+    death_signal: signal.Signals = signal.SIGTERM,
+    environment: Mapping[str, str] | None = None,
+    account: Account | None = None,
+) -> tuple[asyncio.subprocess.Process, asyncio.Task[None]]:
+    """Start argv in a session of its own; the task ends when both outputs are closed.
+
+    The kernel sends death_signal to the child when the calling thread ends, however it ends (prctl(2),
+    PR_SET_PDEATHSIG): call it from the main thread. A session of its own keeps a terminal's Ctrl-C from the
+    child, so that the parent stops its children in the right order.
+    """
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment,
+        cwd="/",
+        user=account.uid if account else None,
+        group=account.gid if account else None,
+        extra_groups=[] if account else None,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
+    return process, asyncio.create_task(_pass_lines_on(process, on_line))
+
+
+async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[[str], None]) -> None:
+    assert process.stdout is not None  # noqa: S101 - asked for above
+    unfinished = b""
+    while block := await process.stdout.read(65536):
+        *lines, unfinished = (unfinished + block).split(b"\n")
+        for line in lines:
+            on_line(line.decode(errors="replace"))
+    if unfinished:
+        on_line(unfinished.decode(errors="replace"))
+
+
+async def end(process: asyncio.subprocess.Process, how: signal.Signals, grace_s: float) -> None:
+    """Ask the process to end, kill it after grace_s seconds, and wait until it is gone."""
+    if process.returncode is not None:
+        return
+    process.send_signal(how)
+    try:
+        await asyncio.wait_for(process.wait(), grace_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
