@@ -1,0 +1,185 @@
+"""What a change on a node is, what can happen to it, and what is then to be done: the words of coresteer_core.change."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from coresteer_core.plan import Plan
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Result
+
+
+class Change(Struct, frozen=True):
+    """One change as its node knows it; also what the journal keeps.
+
+    undo: the actions that put back what is written and not yet put back, in their order.
+    ending: why the undo is under way, None when it is not. deadline: monotonic seconds.
+    strikes: intervals in a row over each guardrail. seen: the backend has stored its present state.
+    """
+
+    change_id: str
+    plan: Plan
+    state: ChangeState
+    sentence: str
+    confirm_timeout_s: float
+    guardrails: list[Guardrail] = []
+    results: list[Result] = []
+    undo: Plan = Plan([])
+    ending: EndedBy | None = None
+    ended_by: EndedBy | None = None
+    deadline: float | None = None
+    strikes: list[int] = []
+    seen: bool = False
+
+    @property
+    def open(self) -> bool:
+        """It is not certain yet whether its settings stay."""
+        return self.state in (ChangeState.APPLYING, ChangeState.UNCONFIRMED) or self.ending is not None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The settings it is about."""
+        return frozenset(action.key for action in self.plan.actions)
+
+
+class Changes(Struct, frozen=True):
+    """Every change the node remembers, oldest first. observe_reason: why this agent may not write, None if it may."""
+
+    changes: dict[str, Change] = {}
+    observe_reason: str | None = None
+    lost_since: float | None = None
+
+
+# Events: what happened
+
+
+class ApplyRequested(Struct, frozen=True):
+    """The backend asks for a plan."""
+
+    change_id: str
+    plan: Plan
+    confirm_timeout_s: float
+    guardrails: list[Guardrail] = []
+
+
+class PlanRan(Struct, frozen=True):
+    """RunPlan was carried out, up to the first action that did not work."""
+
+    change_id: str
+    results: list[Result]
+
+
+class InverseRan(Struct, frozen=True):
+    """RunInverse was carried out, every action of it."""
+
+    change_id: str
+    results: list[Result]
+
+
+class ConfirmRequested(Struct, frozen=True):
+    """Keep it."""
+
+    change_id: str
+
+
+class RollbackRequested(Struct, frozen=True):
+    """Undo it, confirmed or not."""
+
+    change_id: str
+
+
+class ExtendRequested(Struct, frozen=True):
+    """Wait longer."""
+
+    change_id: str
+    seconds: float
+
+
+class SeenByBackend(Struct, frozen=True):
+    """The backend has stored how it stands."""
+
+    change_id: str
+
+
+class Measured(Struct, frozen=True):
+    """One interval's guardrail metrics (coresteer_core.guardrail.measure)."""
+
+    metrics: dict[str, float | None]
+
+
+class BackendLost(Struct, frozen=True):
+    """The connection ended."""
+
+
+class BackendBack(Struct, frozen=True):
+    """The backend welcomed this agent."""
+
+
+class Tick(Struct, frozen=True):
+    """Time went on."""
+
+
+class Stopping(Struct, frozen=True):
+    """The agent is about to end; nobody would be there to undo."""
+
+
+class PutBack(Struct, frozen=True):
+    """``coresteer-agent restore`` put these settings back beside the running agent."""
+
+    keys: frozenset[str]
+
+
+class Restarted(Struct, frozen=True):
+    """The agent starts with what its journal held. same_boot: the machine still has the settings of then."""
+
+    changes: list[Change]
+    same_boot: bool
+
+
+Event: TypeAlias = (
+    ApplyRequested
+    | PlanRan
+    | InverseRan
+    | ConfirmRequested
+    | RollbackRequested
+    | ExtendRequested
+    | SeenByBackend
+    | Measured
+    | BackendLost
+    | BackendBack
+    | Tick
+    | Stopping
+    | PutBack
+    | Restarted
+)
+
+# Instructions: what is to be done, in this order
+
+
+class Note(Struct, frozen=True):
+    """Keep this in the journal before going on."""
+
+    change: Change
+
+
+class RunPlan(Struct, frozen=True):
+    """Apply the actions in order, stop at the first that does not work, then feed PlanRan."""
+
+    change_id: str
+    plan: Plan
+
+
+class RunInverse(Struct, frozen=True):
+    """Undo all these actions in order, whatever becomes of each, then feed InverseRan."""
+
+    change_id: str
+    plan: Plan
+    by: EndedBy
+
+
+class Report(Struct, frozen=True):
+    """Tell the backend. deadline_ms is left to the caller, who has a calendar clock."""
+
+    message: ChangeMessage
+
+
+Instruction: TypeAlias = Note | RunPlan | RunInverse | Report
