@@ -97,7 +97,7 @@ class Database:
         return True
 
     async def migrate(self) -> None:
-        """Bring the schema to the newest version; several starters wait for each other. Raises UnsupportedServerError."""
+        """Bring the schema to the newest version; starters wait for each other. Raises UnsupportedServerError."""
         await asyncio.to_thread(self._migrate)
 
     def _migrate(self) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 Username = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@-]+$")]
 Password = Annotated[str, Field(min_length=10, max_length=200)]
-Name = Annotated[str, Field(min_length=1, max_length=100)]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
 
 
 class Role(StrEnum):

@@ -160,7 +160,7 @@ class EmbeddedPostgres:
         """initdb beside its final place, so that an interrupted one is never taken for a cluster."""
         partial = self._folder / "data.new"
         shutil.rmtree(partial, ignore_errors=True)
-        options = ["-D", partial, "-U", ROLE, "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
+        options: list[str | Path] = ["-D", partial, "-U", ROLE, "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
         options += ["--locale=C", "--no-instructions", *([] if self._durable else ["--no-sync"])]
         lines: list[str] = []
         process, output = await spawn(

@@ -1,0 +1,27 @@
+"""The audit log over HTTP: read only."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from coresteer.audit import repository
+from coresteer.audit.schemas import AuditEntry, AuditPage
+from coresteer.auth.dependencies import Viewer
+from coresteer.db import Session
+
+router = APIRouter(tags=["audit"])
+
+
+@router.get("/api/audit")
+async def list_audit(
+    _: Viewer,
+    session: Session,
+    node_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    actor: Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")] = None,
+    older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> AuditPage:
+    """Entries, newest first; ask for the next page with its ``older``."""
+    rows = await repository.newest(session, node_id=node_id, actor=actor, older_than=older_than, limit=limit + 1)
+    entries = [AuditEntry.model_validate(row, from_attributes=True) for row in rows[:limit]]
+    return AuditPage(entries=entries, older=entries[-1].id if len(rows) > limit else None)

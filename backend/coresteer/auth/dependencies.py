@@ -1,0 +1,95 @@
+"""Who is asking: by session cookie or API token, and whether the role suffices."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from secrets import compare_digest
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, WebSocket, WebSocketException, status
+from starlette.requests import HTTPConnection
+
+from coresteer.auth import repository
+from coresteer.auth.schemas import Role
+from coresteer.auth.secrets import SESSION_COOKIE, token_hash
+from coresteer.db import Database
+from coresteer.errors import Forbidden, Problem, Unauthenticated
+
+_RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks, with the rights of this moment; csrf_token is the session's, None for an API token."""
+
+    username: str
+    role: Role
+    via: Literal["session", "token"]
+    csrf_token: str | None = None
+
+
+async def _identify(connection: HTTPConnection) -> Identity:
+    """The asker, or Unauthenticated. In a transaction of its own, so that no request holds a lock on its session."""
+    database: Database = connection.app.state.database
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        async with database.session() as session:
+            api_token = await repository.use_api_token(session, token_hash(token.strip()))
+        if api_token is None:
+            raise Unauthenticated(
+                "The API token is unknown, has expired, or its owner is disabled. Make a new one in the settings.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        role = min(Role(api_token.role), Role(api_token.user.role), key=lambda role: _RANK[role])
+        return Identity(api_token.user.username, role, "token")
+    if cookie := connection.cookies.get(SESSION_COOKIE):
+        async with database.session() as session:
+            row = await repository.use_session(session, token_hash(cookie))
+        if row is not None:
+            return Identity(row.user.username, Role(row.user.role), "session", row.csrf_token)
+    raise Unauthenticated("Sign in first; a session ends after 12 hours without use.")
+
+
+def comes_from_elsewhere(connection: HTTPConnection) -> bool:
+    """Whether a browser sent this for a page of another origin."""
+    origin = connection.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower()
+
+
+async def identify_request(request: Request) -> Identity:
+    """The asker of a request. An unsafe one that comes with a cookie must carry the session's CSRF token."""
+    identity = await _identify(request)
+    if identity.csrf_token is not None and request.method not in _SAFE_METHODS:
+        sent = request.headers.get("x-csrf-token", "")
+        if not compare_digest(sent.encode(), identity.csrf_token.encode()):
+            raise Forbidden(
+                "The X-CSRF-Token header is missing or not this session's; GET /api/auth/me tells it. "
+                "Reload the page and try again."
+            )
+    return identity
+
+
+async def identify_websocket(websocket: WebSocket) -> Identity:
+    """The asker of a WebSocket; call it before accepting. The Origin must be this host's, for cookies cross it."""
+    try:
+        identity = await _identify(websocket)
+    except Problem as problem:
+        raise WebSocketException(status.WS_1008_POLICY_VIOLATION, problem.detail) from None
+    if identity.via == "session" and (comes_from_elsewhere(websocket) or "origin" not in websocket.headers):
+        raise WebSocketException(status.WS_1008_POLICY_VIOLATION, "The page comes from another origin.")
+    return identity
+
+
+def _at_least(least: Role) -> Callable[[Identity], Awaitable[Identity]]:
+    async def check(identity: Annotated[Identity, Depends(identify_request)]) -> Identity:
+        if _RANK[identity.role] < _RANK[least]:
+            raise Forbidden(f"This needs the role {least}; {identity.username} has the role {identity.role}.")
+        return identity
+
+    return check
+
+
+Viewer = Annotated[Identity, Depends(_at_least(Role.VIEWER))]
+Operator = Annotated[Identity, Depends(_at_least(Role.OPERATOR))]
+Admin = Annotated[Identity, Depends(_at_least(Role.ADMIN))]

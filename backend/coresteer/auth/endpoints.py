@@ -1,0 +1,141 @@
+"""Signing in, people, API tokens and enrolment over HTTP."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response, status
+
+from coresteer.auth import enrolment, repository, service
+from coresteer.auth.dependencies import Admin, Viewer
+from coresteer.auth.schemas import (
+    ApiToken,
+    ApiTokenCreate,
+    ApiTokenCreated,
+    EnrolAnswer,
+    EnrolmentToken,
+    EnrolmentTokenCreate,
+    EnrolRequest,
+    LoginRequest,
+    Me,
+    SetupRequest,
+    SetupState,
+    User,
+    UserCreate,
+    UserUpdate,
+)
+from coresteer.auth.secrets import SESSION_COOKIE
+from coresteer.auth.tables import ApiTokenRow
+from coresteer.db import Session
+
+router = APIRouter(tags=["auth"])
+
+RowId = Annotated[int, Path(ge=1, le=2**31 - 1)]
+
+
+def _signed_in(request: Request, response: Response, signed_in: service.SignedIn) -> Me:
+    response.set_cookie(
+        SESSION_COOKIE, signed_in.cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+    )
+    identity = signed_in.identity
+    return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
+
+
+def _api_token(row: ApiTokenRow) -> ApiToken:
+    return ApiToken.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "role": row.role,
+            "created_by": row.user.username,
+            "created_at": row.created_at,
+            "last_used_at": row.last_used_at,
+            "expires_at": row.expires_at,
+        }
+    )
+
+
+@router.get("/api/auth/setup")
+async def setup_state(session: Session) -> SetupState:
+    """Whether the first administrator is still to be made."""
+    return SetupState(needs_setup=not await repository.has_users(session))
+
+
+@router.post("/api/auth/setup")
+async def setup(request: Request, response: Response, body: SetupRequest, session: Session) -> Me:
+    """Make the first administrator with the token of the printed link, and sign in."""
+    return _signed_in(request, response, await service.set_up(session, body))
+
+
+@router.post("/api/auth/login")
+async def login(request: Request, response: Response, body: LoginRequest) -> Me:
+    """Sign in; the session is in an HttpOnly cookie."""
+    address = request.client.host if request.client else "unknown"
+    state = request.app.state
+    return _signed_in(request, response, await service.log_in(state.database, state.login_limit, body, address))
+
+
+@router.post("/api/auth/logout", status_code=status.HTTP_204_NO_CONTENT)
+async def logout(request: Request, response: Response, identity: Viewer, session: Session) -> None:
+    """End the session."""
+    await service.log_out(session, identity, request.cookies.get(SESSION_COOKIE))
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+
+
+@router.get("/api/auth/me")
+async def me(identity: Viewer) -> Me:
+    """Who is signed in."""
+    return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
+
+
+@router.get("/api/users")
+async def list_users(_: Admin, session: Session) -> list[User]:
+    """Everybody who may sign in or might once."""
+    return [User.model_validate(row, from_attributes=True) for row in await repository.users(session)]
+
+
+@router.post("/api/users", status_code=status.HTTP_201_CREATED)
+async def create_user(by: Admin, body: UserCreate, session: Session) -> User:
+    """Add a person."""
+    return User.model_validate(await service.create_user(session, by, body), from_attributes=True)
+
+
+@router.patch("/api/users/{user_id}")
+async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Session) -> User:
+    """Change a person's role or password, or disable them."""
+    row = await service.update_user(session, by.username, user_id, body)
+    return User.model_validate(row, from_attributes=True)
+
+
+@router.get("/api/tokens")
+async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
+    """Every API token, without its text."""
+    return [_api_token(row) for row in await service.list_api_tokens(session)]
+
+
+@router.post("/api/tokens", status_code=status.HTTP_201_CREATED)
+async def create_token(by: Admin, body: ApiTokenCreate, session: Session) -> ApiTokenCreated:
+    """Make an API token; its text is in this answer only."""
+    row, text = await service.create_api_token(session, by, body)
+    return ApiTokenCreated(**_api_token(row).model_dump(), token=text)
+
+
+@router.delete("/api/tokens/{token_id}", status_code=status.HTTP_204_NO_CONTENT)
+async def delete_token(by: Admin, token_id: RowId, session: Session) -> None:
+    """Revoke an API token at once."""
+    await service.delete_api_token(session, by, token_id)
+
+
+@router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
+async def create_enrolment_token(
+    request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
+) -> EnrolmentToken:
+    """Make a one-time token that lets one agent in, or simulated nodes."""
+    new = await enrolment.new_enrolment_token(session, by.username, body)
+    verb = "simulate --nodes 10" if body.simulated else "run"
+    command = f"coresteer-agent {verb} --backend {request.url.scheme}://{request.url.netloc} --token {new.token}"
+    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
+
+
+@router.post("/api/enrol")
+async def enrol(body: EnrolRequest, session: Session) -> EnrolAnswer:
+    """For agents: exchange a one-time token for the node's own key."""
+    return await enrolment.enrol(session, body)

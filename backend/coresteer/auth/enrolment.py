@@ -1,0 +1,71 @@
+"""How agents are let in: a one-time token for each, exchanged for the node's own key."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.auth import repository
+from coresteer.auth.schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolRequest
+from coresteer.auth.secrets import ENROLMENT_TOKEN_PREFIX, new_token, token_hash
+from coresteer.auth.tables import OneTimeTokenRow
+from coresteer.errors import Forbidden, Invalid
+from coresteer.nodes import service as nodes
+
+_NAMES_TOLD = 20
+
+
+@dataclass(frozen=True)
+class NewEnrolmentToken:
+    """The token's text, which is not kept, and when it ends."""
+
+    token: str
+    expires_at: datetime
+
+
+async def new_enrolment_token(session: AsyncSession, by: str, request: EnrolmentTokenCreate) -> NewEnrolmentToken:
+    """A token for one agent, or for any number of simulated nodes at once."""
+    new = NewEnrolmentToken(
+        new_token(ENROLMENT_TOKEN_PREFIX), datetime.now(UTC) + timedelta(minutes=request.expires_in_minutes)
+    )
+    session.add(
+        OneTimeTokenRow(
+            token_hash=token_hash(new.token),
+            purpose="enrolment",
+            simulated=request.simulated,
+            created_by=by,
+            expires_at=new.expires_at,
+        )
+    )
+    record(
+        session,
+        actor=by,
+        action="enrolment-token.create",
+        target="enrolment token",
+        detail={"simulated": request.simulated, "expires_in_minutes": request.expires_in_minutes},
+    )
+    return new
+
+
+async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
+    """Exchange the token for one key a name; nothing is used up when it raises Forbidden or Invalid."""
+    token = await repository.take_one_time_token(session, token_hash(request.token), "enrolment")
+    if token is None:
+        raise Forbidden("The enrolment token is unknown, used or expired; an administrator can make a new one.")
+    if len(request.names) > 1 and not token.simulated:
+        raise Invalid("This token enrols one node; several need a token for simulated nodes.", field="names")
+    if len(set(request.names)) < len(request.names):
+        raise Invalid("A name stands twice in the list.", field="names")
+    enrolled = await nodes.enrol(session, request.names, token.simulated)
+    names = ", ".join(request.names[:_NAMES_TOLD])
+    more = f" and {len(request.names) - _NAMES_TOLD} more" if len(request.names) > _NAMES_TOLD else ""
+    record(
+        session,
+        actor=token.created_by,
+        action="node.enrol",
+        target=f"node {names}{more}",
+        node_id=enrolled[0].node_id if len(enrolled) == 1 else None,
+        detail={"simulated": token.simulated, "nodes": len(enrolled)},
+    )
+    return EnrolAnswer(nodes=enrolled)

@@ -1,0 +1,57 @@
+"""Slows down the guessing of passwords."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from coresteer.errors import TooManyRequests
+
+WINDOW_S = 300.0
+PER_USER_AND_ADDRESS = 5
+PER_ADDRESS = 30
+_MOST_KEYS = 10_000
+
+
+class LoginLimit:
+    """Counts failed logins of the last five minutes, in memory: a restart forgets them, which costs an attacker more.
+
+    A person is counted together with the address, so that nobody can lock another one out from elsewhere.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[tuple[str, ...], deque[float]] = {}
+
+    def check(self, username: str, address: str) -> None:
+        """Raise TooManyRequests while there were too many failures."""
+        for key, most in self._keys(username, address):
+            failures = self._recent(key)
+            if len(failures) >= most:
+                wait_s = int(failures[0] + WINDOW_S - self._clock()) + 1
+                raise TooManyRequests(
+                    f"Too many failed attempts to sign in. Try again in {wait_s} seconds.", retry_after_s=wait_s
+                )
+
+    def failed(self, username: str, address: str) -> None:
+        """Count one failure."""
+        if len(self._failures) > _MOST_KEYS:
+            for key in list(self._failures):
+                self._recent(key)
+        for key, most in self._keys(username, address):
+            self._failures.setdefault(key, deque(maxlen=most)).append(self._clock())
+
+    def succeeded(self, username: str, address: str) -> None:
+        """Forget the person's failures from this address."""
+        self._failures.pop((username.lower(), address), None)
+
+    @staticmethod
+    def _keys(username: str, address: str) -> list[tuple[tuple[str, ...], int]]:
+        return [((username.lower(), address), PER_USER_AND_ADDRESS), ((address,), PER_ADDRESS)]
+
+    def _recent(self, key: tuple[str, ...]) -> deque[float]:
+        failures = self._failures.get(key, deque())
+        while failures and failures[0] <= self._clock() - WINDOW_S:
+            failures.popleft()
+        if not failures:
+            self._failures.pop(key, None)
+        return failures

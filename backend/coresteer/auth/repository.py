@@ -1,0 +1,101 @@
+"""People, sessions and tokens in the database."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.auth.schemas import Role
+from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
+
+SESSION_LIFE = timedelta(hours=12)
+_USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that reading does not write each time
+
+
+async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | None:
+    """The session of an enabled person, its end moved on; None when there is none."""
+    now = datetime.now(UTC)
+    row = await session.get(SessionRow, token_hash)
+    if row is None or row.expires_at <= now or row.user.disabled:
+        return None
+    if row.expires_at < now + SESSION_LIFE - _USE_IS_NOTED_EVERY:
+        # a statement, not the row's attribute: a session that ends at this moment is no error
+        await session.execute(
+            update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=now + SESSION_LIFE)
+        )
+    return row
+
+
+async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow | None:
+    """The token of an enabled person, its use noted; None when there is none."""
+    now = datetime.now(UTC)
+    row = await session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == token_hash))
+    if row is None or row.user.disabled or (row.expires_at is not None and row.expires_at <= now):
+        return None
+    if row.last_used_at is None or row.last_used_at < now - _USE_IS_NOTED_EVERY:
+        await session.execute(update(ApiTokenRow).where(ApiTokenRow.id == row.id).values(last_used_at=now))
+    return row
+
+
+async def take_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
+    """The valid token, removed; of two that come at once, one gets it."""
+    return await session.scalar(
+        delete(OneTimeTokenRow)
+        .where(
+            OneTimeTokenRow.token_hash == token_hash,
+            OneTimeTokenRow.purpose == purpose,
+            OneTimeTokenRow.expires_at > datetime.now(UTC),
+        )
+        .returning(OneTimeTokenRow)
+    )
+
+
+async def forget_set_up_tokens(session: AsyncSession) -> None:
+    """Remove every set-up link."""
+    await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.purpose == "setup"))
+
+
+async def forget_expired(session: AsyncSession) -> None:
+    """Remove sessions and one-time tokens that nobody can use any more."""
+    now = datetime.now(UTC)
+    await session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+    await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.expires_at <= now))
+
+
+async def has_users(session: AsyncSession) -> bool:
+    """Whether there is anybody."""
+    return await session.scalar(select(UserRow.id).limit(1)) is not None
+
+
+async def user_by_name(session: AsyncSession, username: str) -> UserRow | None:
+    """The person of that name, upper and lower case alike."""
+    if "\0" in username:  # PostgreSQL's text has no place for it, so nobody is called so
+        return None
+    return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
+
+
+async def users(session: AsyncSession) -> Sequence[UserRow]:
+    """Everybody, by name."""
+    return (await session.scalars(select(UserRow).order_by(func.lower(UserRow.username)))).all()
+
+
+async def enabled_admins_locked(session: AsyncSession) -> Sequence[int]:
+    """The ids of the administrators who can sign in, locked so that two requests cannot remove each other's last."""
+    query = select(UserRow.id).where(UserRow.role == Role.ADMIN, UserRow.disabled.is_(False)).order_by(UserRow.id)
+    return (await session.scalars(query.with_for_update())).all()
+
+
+async def forget_session(session: AsyncSession, token_hash: bytes) -> None:
+    """End one session."""
+    await session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))
+
+
+async def forget_sessions_of(session: AsyncSession, user_id: int) -> None:
+    """End every session of a person."""
+    await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
+
+
+async def api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
+    """Every API token, newest first."""
+    return (await session.scalars(select(ApiTokenRow).order_by(ApiTokenRow.id.desc()))).all()

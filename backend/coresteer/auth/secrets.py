@@ -1,0 +1,60 @@
+"""Passwords and tokens: how they are made, and the hash of them that is kept."""
+
+import asyncio
+import hashlib
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+SESSION_COOKIE = "coresteer_session"
+API_TOKEN_PREFIX = "cst_"  # noqa: S105 - a prefix that lets people and scanners recognise a token
+ENROLMENT_TOKEN_PREFIX = "cse_"  # noqa: S105 - as above
+
+# OWASP's password storage advice for scrypt with 32 MiB: N=2^15, r=8, p=3.
+_N, _R, _P = 2**15, 8, 3
+
+# Each computation takes 32 MiB and some 0.2 s of a core: a storm of logins must not take the machine.
+_workers = ThreadPoolExecutor(2, "scrypt")
+
+
+@dataclass(frozen=True)
+class PasswordHash:
+    """scrypt's result, salt and parameters (RFC 7914)."""
+
+    hash: bytes
+    salt: bytes
+    n: int
+    r: int
+    p: int
+
+
+def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    # maxmem: OpenSSL's own limit is just below what N=2^15, r=8 takes
+    return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, dklen=32, maxmem=256 * n * r)
+
+
+async def _in_worker(*arguments: *tuple[str, bytes, int, int, int]) -> bytes:
+    return await asyncio.get_running_loop().run_in_executor(_workers, _scrypt, *arguments)
+
+
+async def hash_password(password: str) -> PasswordHash:
+    """A new hash with a new salt."""
+    salt = secrets.token_bytes(16)
+    return PasswordHash(await _in_worker(password, salt, _N, _R, _P), salt, _N, _R, _P)
+
+
+async def is_password(password: str, kept: PasswordHash | None) -> bool:
+    """Whether kept was made from password; None, for a person who does not exist, takes the same time."""
+    against = kept or PasswordHash(b"", bytes(16), _N, _R, _P)
+    computed = await _in_worker(password, against.salt, against.n, against.r, against.p)
+    return secrets.compare_digest(computed, against.hash)
+
+
+def new_token(prefix: str = "") -> str:
+    """256 random bits, safe in URLs."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> bytes:
+    """What is kept of a token. It is random, so one round of SHA-256 is enough."""
+    return hashlib.sha256(token.encode()).digest()

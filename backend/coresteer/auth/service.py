@@ -1,0 +1,230 @@
+"""Who may sign in: the first administrator, people, sessions and API tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg.errors
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.auth import repository
+from coresteer.auth.dependencies import Identity
+from coresteer.auth.rate_limit import LoginLimit
+from coresteer.auth.schemas import ApiTokenCreate, LoginRequest, Role, SetupRequest, UserCreate, UserUpdate
+from coresteer.auth.secrets import (
+    API_TOKEN_PREFIX,
+    PasswordHash,
+    hash_password,
+    is_password,
+    new_token,
+    token_hash,
+)
+from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
+from coresteer.db import Database
+from coresteer.errors import Conflict, Forbidden, NotFound, Unauthenticated
+
+_SET_UP_LINK_LIFE = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """A new session: the cookie's text and who it is."""
+
+    cookie: str
+    identity: Identity
+
+
+async def new_set_up_token(session: AsyncSession) -> str | None:
+    """A new token for the set-up link, the former ones void; None when there is a user already."""
+    if await repository.has_users(session):
+        return None
+    await repository.forget_set_up_tokens(session)
+    token = new_token()
+    session.add(
+        OneTimeTokenRow(
+            token_hash=token_hash(token),
+            purpose="setup",
+            created_by="coresteer",
+            expires_at=datetime.now(UTC) + _SET_UP_LINK_LIFE,
+        )
+    )
+    return token
+
+
+async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
+    """Make the first administrator and sign in. Raises Conflict when there is one, Forbidden for a wrong token."""
+    if await repository.has_users(session):
+        raise Conflict("Coresteer is set up already; sign in instead.")
+    if await repository.take_one_time_token(session, token_hash(request.token), "setup") is None:
+        raise Forbidden("This set-up link is not valid any more; `coresteer set-up-link` prints a new one.")
+    await repository.forget_set_up_tokens(session)
+    user = _new_user(request.username, Role.ADMIN, await hash_password(request.password))
+    session.add(user)
+    await session.flush()
+    record(session, actor=user.username, action="setup", target=f"user {user.username}")
+    return _sign_in(session, user)
+
+
+async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, address: str) -> SignedIn:
+    """Check name and password and sign in. Raises Unauthenticated, alike for unknown name and wrong password.
+
+    The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
+    """
+    limit.check(request.username, address)
+    async with database.session() as session:
+        user = await repository.user_by_name(session, request.username)
+    right = await is_password(request.password, _kept_hash(user) if user else None)
+    async with database.session() as session:
+        await repository.forget_expired(session)
+        if user is not None and right:
+            user = await session.get(UserRow, user.id, with_for_update=True)
+        if user is None or not right or user.disabled:
+            limit.failed(request.username, address)
+            # an unknown name is not kept: people type passwords into the wrong field
+            target = f"user {user.username}" if user else "unknown user"
+            record(
+                session, actor="anonymous", action="login", target=target, result="refused", detail={"from": address}
+            )
+        else:
+            limit.succeeded(request.username, address)
+            user.last_login_at = datetime.now(UTC)
+            record(
+                session, actor=user.username, action="login", target=f"user {user.username}", detail={"from": address}
+            )
+            return _sign_in(session, user)
+    raise Unauthenticated("The name or the password is wrong.")
+
+
+async def log_out(session: AsyncSession, identity: Identity, cookie: str | None) -> None:
+    """End the session of the cookie."""
+    if cookie is not None and identity.via == "session":
+        await repository.forget_session(session, token_hash(cookie))
+        record(session, actor=identity.username, action="logout", target=f"user {identity.username}")
+
+
+async def create_user(session: AsyncSession, by: Identity, request: UserCreate) -> UserRow:
+    """A new person. Raises Conflict when the name is taken."""
+    user = _new_user(request.username, request.role, await hash_password(request.password))
+    session.add(user)
+    try:
+        await session.flush()
+    except IntegrityError as error:
+        if not isinstance(error.orig, psycopg.errors.UniqueViolation):
+            raise
+        raise Conflict(f"There is a user {request.username} already.", field="username") from None
+    record(
+        session,
+        actor=by.username,
+        action="user.create",
+        target=f"user {user.username}",
+        detail={"role": request.role},
+    )
+    return user
+
+
+async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
+    """Change role, password, or whether the person may sign in; a new password or disabling ends their sessions."""
+    password = await hash_password(request.password) if request.password is not None else None
+    admins = await repository.enabled_admins_locked(session)
+    user = await session.get(UserRow, user_id)
+    if user is None:
+        raise NotFound(f"There is no user {user_id}.")
+    stays_admin = request.role in (None, Role.ADMIN) and request.disabled is not True
+    if not stays_admin and list(admins) == [user_id]:
+        raise Conflict(
+            f"{user.username} is the last administrator who can sign in. Give another user the role admin first."
+        )
+    detail: dict[str, object] = {}
+    if request.role is not None:
+        user.role = request.role
+        detail["role"] = request.role
+    if request.disabled is not None:
+        user.disabled = request.disabled
+        detail["disabled"] = request.disabled
+    if password is not None:
+        _set_password(user, password)
+        detail["password"] = "changed"
+    if password is not None or request.disabled:
+        await repository.forget_sessions_of(session, user_id)
+    await session.flush()
+    record(session, actor=by, action="user.update", target=f"user {user.username}", detail=detail)
+    return user
+
+
+async def reset_password(session: AsyncSession, username: str, password: str) -> None:
+    """For the machine's owner on the command line: a new password, also for a disabled person. Raises NotFound."""
+    user = await repository.user_by_name(session, username)
+    if user is None:
+        raise NotFound(f"There is no user {username}.")
+    await update_user(session, "command line", user.id, UserUpdate(password=password, disabled=False))
+
+
+async def list_api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
+    """Every API token, newest first."""
+    return await repository.api_tokens(session)
+
+
+async def create_api_token(session: AsyncSession, by: Identity, request: ApiTokenCreate) -> tuple[ApiTokenRow, str]:
+    """A new token and its text, which is not kept."""
+    maker = await repository.user_by_name(session, by.username)
+    if maker is None:
+        raise NotFound(f"There is no user {by.username} any more.")
+    text = new_token(API_TOKEN_PREFIX)
+    now = datetime.now(UTC)
+    row = ApiTokenRow(
+        token_hash=token_hash(text),
+        name=request.name,
+        role=request.role,
+        user=maker,
+        created_at=now,
+        expires_at=now + timedelta(days=request.expires_in_days) if request.expires_in_days else None,
+    )
+    session.add(row)
+    await session.flush()
+    record(
+        session,
+        actor=by.username,
+        action="token.create",
+        target=f"token {row.id}",
+        detail={"name": request.name, "role": request.role, "expires_in_days": request.expires_in_days},
+    )
+    return row, text
+
+
+async def delete_api_token(session: AsyncSession, by: Identity, token_id: int) -> None:
+    """Revoke a token. Raises NotFound."""
+    row = await session.get(ApiTokenRow, token_id)
+    if row is None:
+        raise NotFound(f"There is no token {token_id}.")
+    await session.delete(row)
+    record(session, actor=by.username, action="token.delete", target=f"token {token_id}", detail={"name": row.name})
+
+
+def _new_user(username: str, role: Role, password: PasswordHash) -> UserRow:
+    user = UserRow(username=username, role=role, disabled=False, created_at=datetime.now(UTC))
+    _set_password(user, password)
+    return user
+
+
+def _set_password(user: UserRow, password: PasswordHash) -> None:
+    user.password_hash, user.password_salt = password.hash, password.salt
+    user.scrypt_n, user.scrypt_r, user.scrypt_p = password.n, password.r, password.p
+
+
+def _kept_hash(user: UserRow) -> PasswordHash:
+    return PasswordHash(user.password_hash, user.password_salt, user.scrypt_n, user.scrypt_r, user.scrypt_p)
+
+
+def _sign_in(session: AsyncSession, user: UserRow) -> SignedIn:
+    cookie, csrf_token = new_token(), new_token()
+    session.add(
+        SessionRow(
+            token_hash=token_hash(cookie),
+            user_id=user.id,
+            csrf_token=csrf_token,
+            expires_at=datetime.now(UTC) + repository.SESSION_LIFE,
+        )
+    )
+    return SignedIn(cookie, Identity(user.username, Role(user.role), "session", csrf_token))

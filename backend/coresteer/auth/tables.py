@@ -1,0 +1,68 @@
+"""People, their sessions, API tokens and one-time tokens. Of every secret only a hash is kept."""
+
+from datetime import datetime
+
+from sqlalchemy import Boolean, DateTime, ForeignKey, Integer, LargeBinary, Text, func
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from coresteer.db import Base
+
+
+class UserRow(Base):
+    """A person; scrypt_n, scrypt_r and scrypt_p are the parameters that password_hash was made with."""
+
+    __tablename__ = "app_user"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    username: Mapped[str] = mapped_column(Text)
+    role: Mapped[str] = mapped_column(Text)
+    password_hash: Mapped[bytes] = mapped_column(LargeBinary)
+    password_salt: Mapped[bytes] = mapped_column(LargeBinary)
+    scrypt_n: Mapped[int] = mapped_column(Integer)
+    scrypt_r: Mapped[int] = mapped_column(Integer)
+    scrypt_p: Mapped[int] = mapped_column(Integer)
+    disabled: Mapped[bool] = mapped_column(Boolean, server_default="false", default=False)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    last_login_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class SessionRow(Base):
+    """A browser's session."""
+
+    __tablename__ = "session"
+
+    token_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("app_user.id"))
+    csrf_token: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    user: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class ApiTokenRow(Base):
+    """A script's token; it can do no more than its maker can at that moment."""
+
+    __tablename__ = "api_token"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    token_hash: Mapped[bytes] = mapped_column(LargeBinary, unique=True)
+    name: Mapped[str] = mapped_column(Text)
+    role: Mapped[str] = mapped_column(Text)
+    user_id: Mapped[int] = mapped_column(ForeignKey("app_user.id"))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    last_used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    expires_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    user: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class OneTimeTokenRow(Base):
+    """A set-up link's or an agent's enrolment token; its row is deleted when it is used."""
+
+    __tablename__ = "one_time_token"
+
+    token_hash: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    purpose: Mapped[str] = mapped_column(Text)
+    simulated: Mapped[bool] = mapped_column(Boolean, server_default="false", default=False)
+    created_by: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
