@@ -1760,6 +1760,7 @@ export interface operations {
     series: {
         parameters: {
             query: {
+                metric: components["schemas"]["Metric"][];
                 from_time: string;
                 to_time: string;
                 points?: number;
@@ -1771,11 +1772,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Metric"][];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Successful Response */
             200: {

@@ -1,0 +1,59 @@
+import { QueryCache, QueryClient, queryOptions } from "@tanstack/react-query";
+import { ApiProblem, answer, api, setCsrfToken } from "./client";
+
+let onSignedOut: () => void = () => undefined;
+
+/** Called whenever a request finds that nobody is signed in any more. */
+export function whenSignedOut(action: () => void): void {
+  onSignedOut = action;
+}
+
+export function signedOut(error: unknown): void {
+  if (error instanceof ApiProblem && error.status === 401) onSignedOut();
+}
+
+export const queryClient = new QueryClient({
+  queryCache: new QueryCache({
+    onError: (error, query) => {
+      if (query.queryKey[0] !== "me") signedOut(error);
+    },
+  }),
+  defaultOptions: {
+    queries: {
+      staleTime: 10_000,
+      refetchOnWindowFocus: false,
+      retry: (failures, error) =>
+        error instanceof ApiProblem && (error.away || error.databaseAway) && failures < 1_000_000,
+      retryDelay: (failures) => Math.min(5_000, 500 * 2 ** failures),
+    },
+    mutations: { onError: signedOut },
+  },
+});
+
+/** Who is signed in; rejects with a 401 problem when nobody is. */
+export const meQuery = queryOptions({
+  queryKey: ["me"],
+  queryFn: async () => {
+    const me = await answer(api.GET("/api/auth/me"));
+    setCsrfToken(me.csrf_token);
+    return me;
+  },
+  staleTime: Number.POSITIVE_INFINITY,
+});
+
+export const nodesQuery = queryOptions({
+  queryKey: ["nodes"],
+  queryFn: ({ signal }) => answer(api.GET("/api/nodes", { signal })),
+});
+
+export const nodeQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node", nodeId],
+    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}", { params: { path: { node_id: nodeId } }, signal })),
+  });
+
+/** Changes that are applying or unconfirmed, on all nodes. */
+export const openChangesQuery = queryOptions({
+  queryKey: ["changes", "open"],
+  queryFn: ({ signal }) => answer(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
+});

@@ -1,0 +1,58 @@
+import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { useRouter, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { answer, api, setCsrfToken } from "../api/client";
+import { meQuery, queryClient } from "../api/queries";
+import { AuthFrame, FormError, fieldError } from "./Form";
+
+const FIELDS = ["username", "password"];
+
+/** Signs in and returns to where one was. */
+export function LoginPage() {
+  const { back } = useSearch({ from: "/login" });
+  const router = useRouter();
+  const [username, setUsername] = useState("");
+  const [password, setPassword] = useState("");
+  const login = useMutation({
+    mutationFn: () => answer(api.POST("/api/auth/login", { body: { username, password } })),
+    onError: () => undefined, // a refused login is told here, not sent to the login page
+    onSuccess: (me) => {
+      setCsrfToken(me.csrf_token);
+      queryClient.setQueryData(meQuery.queryKey, me);
+      // Only a path of this site: anything else in the address bar was put there by somebody else.
+      router.history.push(back?.startsWith("/") && !back.startsWith("//") ? back : "/fleet");
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    login.mutate();
+  };
+  return (
+    <AuthFrame title="Sign in">
+      <form onSubmit={submit}>
+        <TextInput
+          label="Name"
+          autoComplete="username"
+          autoFocus
+          required
+          value={username}
+          error={fieldError(login.error, "username")}
+          onChange={(event) => setUsername(event.currentTarget.value)}
+        />
+        <PasswordInput
+          label="Password"
+          autoComplete="current-password"
+          required
+          value={password}
+          error={fieldError(login.error, "password")}
+          onChange={(event) => setPassword(event.currentTarget.value)}
+        />
+        <FormError error={login.error} fields={FIELDS} />
+        <Button type="submit" variant="filled" size="sm" loading={login.isPending}>
+          Sign in
+        </Button>
+      </form>
+    </AuthFrame>
+  );
+}

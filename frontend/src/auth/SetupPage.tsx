@@ -1,0 +1,102 @@
+import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { answer, api, sentenceOf, setCsrfToken } from "../api/client";
+import { meQuery, queryClient } from "../api/queries";
+import { AuthFrame, FormError, fieldError } from "./Form";
+
+const FIELDS = ["username", "password"];
+
+/** Makes the first administrator, through the link that the backend printed at its first start. */
+export function SetupPage() {
+  const { token } = useSearch({ from: "/setup" });
+  const state = useQuery({ queryKey: ["setup"], queryFn: () => answer(api.GET("/api/auth/setup")) });
+  if (state.isError) {
+    return (
+      <AuthFrame title="Set up">
+        <p role="alert" className="bad">
+          {sentenceOf(state.error)}
+        </p>
+      </AuthFrame>
+    );
+  }
+  if (state.data === undefined) {
+    return (
+      <AuthFrame title="Set up">
+        <p className="muted">Asking the backend whether set-up is still to be done.</p>
+      </AuthFrame>
+    );
+  }
+  if (!state.data.needs_setup) {
+    return (
+      <AuthFrame title="Already set up">
+        <p>This Coresteer has its first administrator. The set-up link worked once and is spent.</p>
+        <Link to="/login">Sign in</Link>
+      </AuthFrame>
+    );
+  }
+  if (token === undefined) {
+    return (
+      <AuthFrame title="Set up">
+        <p>This Coresteer has no administrator yet.</p>
+        <p>
+          Open the one-time link that Coresteer printed when it started; it looks like{" "}
+          <code>{location.origin}/setup?token=…</code>
+        </p>
+      </AuthFrame>
+    );
+  }
+  return <FirstAdministrator token={token} />;
+}
+
+function FirstAdministrator({ token }: { token: string }) {
+  const navigate = useNavigate();
+  const [username, setUsername] = useState("");
+  const [password, setPassword] = useState("");
+  const setup = useMutation({
+    mutationFn: () => answer(api.POST("/api/auth/setup", { body: { token, username, password } })),
+    onError: () => undefined, // a refused token is told here, not sent to the login page
+    onSuccess: (me) => {
+      setCsrfToken(me.csrf_token);
+      queryClient.setQueryData(meQuery.queryKey, me);
+      void navigate({ to: "/fleet" });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    setup.mutate();
+  };
+  return (
+    <AuthFrame title="Make the first administrator">
+      <form onSubmit={submit}>
+        <TextInput
+          label="Name"
+          description="Letters, digits and . _ @ -"
+          autoComplete="username"
+          autoFocus
+          required
+          maxLength={64}
+          value={username}
+          error={fieldError(setup.error, "username")}
+          onChange={(event) => setUsername(event.currentTarget.value)}
+        />
+        <PasswordInput
+          label="Password"
+          description="At least 10 characters"
+          autoComplete="new-password"
+          required
+          minLength={10}
+          maxLength={200}
+          value={password}
+          error={fieldError(setup.error, "password")}
+          onChange={(event) => setPassword(event.currentTarget.value)}
+        />
+        <FormError error={setup.error} fields={FIELDS} />
+        <Button type="submit" variant="filled" size="sm" loading={setup.isPending}>
+          Make administrator and sign in
+        </Button>
+      </form>
+    </AuthFrame>
+  );
+}

@@ -1,0 +1,53 @@
+import { useSyncExternalStore } from "react";
+import { answer, api, type Schemas } from "../api/client";
+import { openChangesQuery, queryClient } from "../api/queries";
+
+type Change = Schemas["Change"];
+
+const SHOWN_AFTER_END_MS = 10_000;
+
+export const isOpen = (change: Change): boolean => change.state === "applying" || change.state === "unconfirmed";
+
+let ended: Change[] = [];
+const listeners = new Set<() => void>();
+
+function setEnded(changes: Change[]): void {
+  ended = changes;
+  for (const listener of listeners) listener();
+}
+
+function showEnd(change: Change): void {
+  if (ended.some((other) => other.id === change.id && other.state === change.state)) return;
+  setEnded([change, ...ended.filter((other) => other.id !== change.id)]);
+  setTimeout(() => setEnded(ended.filter((other) => other !== change)), SHOWN_AFTER_END_MS);
+}
+
+/** Takes over a change as the backend tells it now, from a live event or as the answer to a request. */
+export function takeChange(change: Change): void {
+  queryClient.setQueryData(openChangesQuery.queryKey, (page) => {
+    if (page === undefined) return page;
+    const known = page.changes.some((other) => other.id === change.id);
+    if (!isOpen(change)) return { ...page, changes: page.changes.filter((other) => other.id !== change.id) };
+    const changes = page.changes.map((other) => (other.id === change.id ? change : other));
+    return { ...page, changes: known ? changes : [change, ...changes] };
+  });
+  if (!isOpen(change)) showEnd(change);
+  void queryClient.invalidateQueries({ queryKey: ["changes", "node", change.node_id] });
+}
+
+/** Finds out how a change ended whose end was missed while the connection was away. */
+export async function takeMissedEnd(id: string): Promise<void> {
+  if (ended.some((change) => change.id === id)) return;
+  takeChange(await answer(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
+}
+
+/** Changes that ended a moment ago. */
+export function useEndedChanges(): Change[] {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    () => ended,
+  );
+}

@@ -1,0 +1,98 @@
+/** The binary frames of /api/live: a JSON header, then little-endian columns that are used where they lie. */
+
+type ColumnType = "u8" | "u16" | "u32" | "f32";
+type Column = Uint8Array | Uint16Array | Uint32Array | Float32Array;
+type ColumnHeader = { name: string; type: ColumnType; offset: number; length: number };
+
+export const UNKNOWN_U32 = 0xffffffff;
+export const UNKNOWN_SHARE = 255;
+
+/** Health as the fleet frame numbers it. */
+export const HEALTHS = ["live", "stale", "away", "new"] as const;
+
+export type NetdevCounts = [name: string, ...counts: (number | null)[]];
+
+/** One node's last interval. Columns are indexed by CPU number; an absent source has no column. */
+export type RatesFrame = {
+  type: "rates";
+  node_id: number;
+  seq: number;
+  time_ms: number;
+  duration_s: number;
+  cpus: number;
+  tcp: [sockets: number, p50_us: number | null, p95_us: number | null, p99_us: number | null] | null;
+  tcp_retransmits: number | null;
+  netdevs: NetdevCounts[] | null;
+  agent_cpu_s: number | null;
+  agent_rss_bytes: number | null;
+  /** A share in units of 0.5 %, 255 where unknown. */
+  share(name: string): Uint8Array | null;
+  /** A count of the interval (not a rate), UNKNOWN_U32 where unknown. */
+  count(name: string): Uint32Array | null;
+  /** The IRQ × CPU cells that moved: ids, CPUs and increments side by side. */
+  irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
+};
+
+/** All nodes' figures of one second, one row a node. NaN and UNKNOWN_U32 are unknown. */
+export type FleetFrame = {
+  type: "fleet";
+  time_ms: number;
+  node_id: Uint32Array;
+  health: Uint8Array;
+  busiest_cpu: Uint32Array;
+  softirq_cpu: Uint32Array;
+  busiest_percent: Float32Array;
+  softirq_percent: Float32Array;
+  rx_bytes_per_s: Float32Array;
+  tx_bytes_per_s: Float32Array;
+  interrupts_per_s: Float32Array;
+  dropped_per_s: Float32Array;
+  squeezed_per_s: Float32Array;
+  rtt_p99_us: Float32Array;
+};
+
+export class FrameError extends Error {}
+
+const ARRAYS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array };
+
+function columnOf(buffer: ArrayBuffer, header: ColumnHeader): Column {
+  const array = ARRAYS[header.type];
+  if (array === undefined) throw new FrameError(`Column ${header.name} has the unknown type ${header.type}.`);
+  const end = header.offset + header.length * array.BYTES_PER_ELEMENT;
+  if (header.offset % 8 !== 0 || end > buffer.byteLength)
+    throw new FrameError(`Column ${header.name} (${header.offset} to ${end}) does not fit ${buffer.byteLength} bytes.`);
+  return new array(buffer, header.offset, header.length);
+}
+
+/** Reads one binary frame without copying its columns. Throws FrameError with what does not fit. */
+export function decodeFrame(buffer: ArrayBuffer): RatesFrame | FleetFrame {
+  if (buffer.byteLength < 4) throw new FrameError(`A frame of ${buffer.byteLength} bytes has no header.`);
+  const headerLength = new DataView(buffer).getUint32(0, true);
+  if (4 + headerLength > buffer.byteLength)
+    throw new FrameError(`The header's ${headerLength} bytes do not fit ${buffer.byteLength}.`);
+  const { columns: headers, ...header } = JSON.parse(
+    new TextDecoder().decode(new Uint8Array(buffer, 4, headerLength)),
+  ) as { type: string; columns: ColumnHeader[] };
+  const columns = new Map(headers.map((column) => [column.name, columnOf(buffer, column)]));
+  if (header.type === "fleet") return { ...header, ...Object.fromEntries(columns) } as unknown as FleetFrame;
+  if (header.type !== "rates") throw new FrameError(`Unknown frame type ${header.type}.`);
+  const get = (name: string) => columns.get(name) ?? null;
+  const [ids, cpus, counts] = [get("irq_ids"), get("irq_cpus"), get("irq_counts")];
+  return {
+    ...(header as unknown as RatesFrame),
+    share: (name) => get(name) as Uint8Array | null,
+    count: (name) => get(name) as Uint32Array | null,
+    irqs:
+      ids && cpus && counts
+        ? { ids: ids as Uint32Array, cpus: cpus as Uint16Array, counts: counts as Uint32Array }
+        : null,
+  };
+}
+
+const FIRST_LABEL = 0x21000000;
+
+/** The row label of /proc/interrupts that an irq id stands for: `41`, or four ASCII bytes such as `LOC`. */
+export function irqLabel(id: number): string {
+  if (id < FIRST_LABEL) return String(id);
+  return String.fromCharCode(id >>> 24, (id >>> 16) & 255, (id >>> 8) & 255, id & 255).trimEnd();
+}

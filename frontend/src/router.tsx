@@ -1,0 +1,157 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { ApiProblem, answer, api } from "./api/client";
+import { meQuery, queryClient, whenSignedOut } from "./api/queries";
+import { validateFleetSearch } from "./fleet/search";
+import { validateNodeSearch } from "./node/search";
+import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
+import { Shell } from "./shell/Shell";
+
+const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+const number = (value: unknown): number | undefined => {
+  const parsed = Number(value);
+  return Number.isSafeInteger(parsed) && parsed > 0 ? parsed : undefined;
+};
+
+const rootRoute = createRootRoute({ notFoundComponent: NotFoundPage, errorComponent: ErrorPage });
+
+const setupRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "setup",
+  validateSearch: (search): { token?: string } => ({ token: text(search.token) }),
+  component: lazyRouteComponent(() => import("./auth/SetupPage"), "SetupPage"),
+});
+
+const loginRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "login",
+  validateSearch: (search): { back?: string } => ({ back: text(search.back) }),
+  component: lazyRouteComponent(() => import("./auth/LoginPage"), "LoginPage"),
+});
+
+/** Everything that needs somebody signed in. */
+const shellRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  id: "shell",
+  component: Shell,
+  errorComponent: ErrorPage,
+  beforeLoad: async ({ location }) => {
+    try {
+      await queryClient.query(meQuery);
+    } catch (error) {
+      if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
+      const { needs_setup } = await answer(api.GET("/api/auth/setup"));
+      throw needs_setup ? redirect({ to: "/setup" }) : redirect({ to: "/login", search: { back: location.href } });
+    }
+  },
+});
+
+const indexRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/fleet" });
+  },
+});
+
+const fleetRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "fleet",
+  validateSearch: validateFleetSearch,
+  component: lazyRouteComponent(() => import("./fleet/FleetPage"), "FleetPage"),
+});
+
+const nodeRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "nodes/$nodeId",
+  params: {
+    parse: ({ nodeId }) => ({ nodeId: Number(nodeId) }),
+    stringify: ({ nodeId }) => ({ nodeId: String(nodeId) }),
+  },
+  validateSearch: validateNodeSearch,
+  component: lazyRouteComponent(() => import("./node/NodePage"), "NodePage"),
+});
+
+const auditRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "audit",
+  validateSearch: (search): { node?: number; actor?: string; older?: number } => ({
+    node: number(search.node),
+    actor: text(search.actor),
+    older: number(search.older),
+  }),
+  component: lazyRouteComponent(() => import("./audit/AuditPage"), "AuditPage"),
+});
+
+const settingsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "settings",
+  component: lazyRouteComponent(() => import("./settings/SettingsPage"), "SettingsPage"),
+});
+const settingsIndexRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/settings/nodes" });
+  },
+});
+const nodesSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "nodes",
+  component: lazyRouteComponent(() => import("./settings/NodesSection"), "NodesSection"),
+});
+const usersSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "users",
+  component: lazyRouteComponent(() => import("./settings/UsersSection"), "UsersSection"),
+});
+const tokensSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "tokens",
+  component: lazyRouteComponent(() => import("./settings/TokensSection"), "TokensSection"),
+});
+const aboutSettingsRoute = createRoute({
+  getParentRoute: () => settingsRoute,
+  path: "about",
+  component: lazyRouteComponent(() => import("./settings/AboutSection"), "AboutSection"),
+});
+
+export const router = createRouter({
+  routeTree: rootRoute.addChildren([
+    indexRoute,
+    setupRoute,
+    loginRoute,
+    shellRoute.addChildren([
+      fleetRoute,
+      nodeRoute,
+      auditRoute,
+      settingsRoute.addChildren([
+        settingsIndexRoute,
+        nodesSettingsRoute,
+        usersSettingsRoute,
+        tokensSettingsRoute,
+        aboutSettingsRoute,
+      ]),
+    ]),
+  ]),
+  // Search parameters are plain strings in the URL; each route's validateSearch gives them their types.
+  parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
+  stringifySearch: (search: Record<string, unknown>) => {
+    const text = new URLSearchParams(
+      Object.entries(search).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
+    ).toString();
+    return text && `?${text}`;
+  },
+  defaultPreload: "intent",
+  defaultErrorComponent: ErrorPage,
+});
+
+whenSignedOut(() => {
+  void queryClient.invalidateQueries({ queryKey: meQuery.queryKey, refetchType: "none" });
+  void router.invalidate(); // the shell's beforeLoad leads to the login and from there back
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

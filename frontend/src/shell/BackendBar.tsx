@@ -1,0 +1,58 @@
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
+import { ApiProblem, answer, api } from "../api/client";
+import { queryClient } from "../api/queries";
+import { clock } from "../lib/time";
+import classes from "./shell.module.css";
+
+const CALM_MS = 10_000;
+const TROUBLED_MS = 2_000;
+
+type Trouble = { kind: "backend" | "database"; since: number };
+
+/** Asks the backend how it is, more often while it is not well. Returns null while all is well. */
+export function useTrouble(): Trouble | null {
+  const health = useQuery({
+    queryKey: ["health"],
+    queryFn: ({ signal }) => answer(api.GET("/api/health", { signal })),
+    retry: false,
+    staleTime: 0,
+    refetchInterval: (query) =>
+      query.state.status === "success" && query.state.data?.database === "ok" ? CALM_MS : TROUBLED_MS,
+  });
+  const kind = !health.isError
+    ? health.data === undefined || health.data.database === "ok"
+      ? null
+      : "database"
+    : health.error instanceof ApiProblem && health.error.databaseAway
+      ? "database"
+      : "backend";
+  const trouble = useRef<Trouble | null>(null);
+  if (kind === null) trouble.current = null;
+  else if (trouble.current?.kind !== kind) trouble.current = { kind, since: Date.now() };
+  return trouble.current;
+}
+
+/** Says calmly that the backend or its database is away; what was read last stays on the page, marked as old. */
+export function BackendBar() {
+  const trouble = useTrouble();
+  const kind = trouble?.kind;
+  useEffect(() => {
+    if (kind === undefined) return;
+    document.documentElement.dataset.stale = kind;
+    return () => {
+      delete document.documentElement.dataset.stale;
+      void queryClient.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "health" });
+    };
+  }, [kind]);
+  if (trouble === null) return null;
+  const since = clock(trouble.since);
+  return (
+    <div className={classes.bar} role="status">
+      <span className="dot warn" />
+      {trouble.kind === "backend"
+        ? `The backend does not answer since ${since}; retrying. What is shown is from before.`
+        : `The backend's database is away since ${since}; retrying. Live figures go on, history and changes wait.`}
+    </div>
+  );
+}

@@ -1,0 +1,67 @@
+import { Modal } from "@mantine/core";
+import { useEffect, useState } from "react";
+import { Palette } from "./Palette";
+import classes from "./shell.module.css";
+
+const KEYS = [
+  ["⌘K or Ctrl K", "Go to a node or a page"],
+  ["/", "Filter"],
+  ["?", "These keys"],
+  ["Arrows", "Move in a map, heatmap or matrix"],
+  ["Enter", "Open what is selected"],
+  ["Space", "Pause or go on, on a node's page"],
+  ["Backspace", "Back to the time range before, on a node's page"],
+  ["Esc", "Close"],
+] as const;
+
+function isTyping(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
+}
+
+/** The keys that work on every page, and the two buttons that show them. */
+export function Keys() {
+  const [shown, setShown] = useState<"keys" | "palette" | null>(null);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setShown("palette");
+        return;
+      }
+      if (isTyping(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+      if (event.key === "?") setShown("keys");
+      else if (event.key === "/") {
+        const filter = document.querySelector<HTMLElement>("[data-filter]");
+        if (filter === null) return;
+        event.preventDefault();
+        filter.focus();
+      }
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  const close = () => setShown(null);
+  return (
+    <div className={classes.keys}>
+      <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="Go to a node or a page">
+        ⌘K
+      </button>
+      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="Show the keys">
+        ?
+      </button>
+      {shown === "palette" && <Palette onClose={close} />}
+      <Modal opened={shown === "keys"} onClose={close} title="Keys" closeButtonProps={{ "aria-label": "Close" }}>
+        <dl className={classes.keyList}>
+          {KEYS.map(([key, meaning]) => [
+            <dt key={key}>
+              <kbd className="kbd">{key}</kbd>
+            </dt>,
+            <dd key={`${key} meaning`}>{meaning}</dd>,
+          ])}
+        </dl>
+      </Modal>
+    </div>
+  );
+}

@@ -1,0 +1,60 @@
+import { Link, Outlet } from "@tanstack/react-router";
+import { useLiveCache } from "../live/cache";
+import { useLiveState } from "../live/socket";
+import { BackendBar } from "./BackendBar";
+import { ChangeBanners } from "./ChangeBanners";
+import { AuditIcon, FleetIcon, Logo, SettingsIcon } from "./icons";
+import { Keys } from "./Keys";
+import { PAGE_TOP_ID } from "./PageTop";
+import classes from "./shell.module.css";
+import { UserMenu } from "./UserMenu";
+
+const PAGES = [
+  { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
+  { to: "/audit", label: "Audit", icon: <AuditIcon /> },
+  { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
+] as const;
+
+function LiveTag() {
+  const { status } = useLiveState();
+  return (
+    <span className={classes.live} role="status">
+      <span className={status === "connected" ? "dot ok" : "dot warn"} />
+      {status === "connected" ? "live" : status === "connecting" ? "connecting" : "retrying"}
+    </span>
+  );
+}
+
+/** What surrounds every page: rail, top bar, and the lines that concern all pages. */
+export function Shell() {
+  useLiveCache();
+  return (
+    <div className={classes.shell}>
+      <a className={classes.skip} href="#content">
+        Skip to the page
+      </a>
+      <nav className={classes.rail} aria-label="Pages">
+        <span className={classes.logo} aria-hidden="true">
+          <Logo />
+        </span>
+        {PAGES.map(({ to, label, icon }) => (
+          <Link key={to} to={to} className={classes.page} aria-label={label} title={label}>
+            {icon}
+          </Link>
+        ))}
+      </nav>
+      <header className={classes.top}>
+        <div id={PAGE_TOP_ID} className={classes.slot} />
+        <span className="grow" />
+        <LiveTag />
+        <Keys />
+        <UserMenu />
+      </header>
+      <main id="content" className={classes.main} tabIndex={-1}>
+        <BackendBar />
+        <ChangeBanners />
+        <Outlet />
+      </main>
+    </div>
+  );
+}

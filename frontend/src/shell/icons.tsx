@@ -1,0 +1,41 @@
+import type { ReactNode } from "react";
+
+function Icon({ children }: { children: ReactNode }) {
+  return (
+    <svg
+      width="18"
+      height="18"
+      viewBox="0 0 18 18"
+      fill="none"
+      stroke="currentColor"
+      strokeWidth="1.4"
+      aria-hidden="true"
+    >
+      {children}
+    </svg>
+  );
+}
+
+export const Logo = () => (
+  <Icon>
+    <path d="M9 1.5 16.5 9 9 16.5 1.5 9Z" />
+    <path d="M9 5.5 12.5 9 9 12.5 5.5 9Z" fill="currentColor" stroke="none" />
+  </Icon>
+);
+export const FleetIcon = () => (
+  <Icon>
+    <path d="M2.5 2.5h5v5h-5zM10.5 2.5h5v5h-5zM2.5 10.5h5v5h-5zM10.5 10.5h5v5h-5z" />
+  </Icon>
+);
+export const AuditIcon = () => (
+  <Icon>
+    <path d="M3 4h12M3 9h12M3 14h8" />
+  </Icon>
+);
+export const SettingsIcon = () => (
+  <Icon>
+    <path d="M2 5h8M14 5h2M2 13h2M8 13h8" />
+    <circle cx="12" cy="5" r="2" />
+    <circle cx="6" cy="13" r="2" />
+  </Icon>
+);
