@@ -1,0 +1,41 @@
+"""The table of nodes."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, DateTime, Text, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from coresteer.db import Base
+
+# Any: JSON as the agent told it, read back through msgspec.convert
+
+
+class NodeRow(Base):
+    """One node.
+
+    key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed when it enrolled, whatever its agent says.
+    hello, topology, inventory: what its agent told last. cpus, packages, numa_nodes, drivers: their gist, for lists.
+    stream and acked_seq: everything up to that sequence number of that stream is stored.
+    """
+
+    __tablename__ = "node"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    simulated: Mapped[bool]
+    labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=text("'{}'"))
+    key_hash: Mapped[bytes | None] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=text("now()"))
+    last_seen_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    hello: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    topology: Mapped[dict[str, Any] | None] = mapped_column(JSONB, deferred=True)
+    inventory: Mapped[dict[str, Any] | None] = mapped_column(JSONB, deferred=True)
+    cpus: Mapped[int | None]
+    packages: Mapped[int | None]
+    numa_nodes: Mapped[int | None]
+    drivers: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    stream: Mapped[str | None] = mapped_column(Text)
+    acked_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    clock_skew_ms: Mapped[float | None]
