@@ -1,0 +1,144 @@
+"""The table of counters by row and CPU that /proc/interrupts and /proc/softirqs share.
+
+Kernel: fs/proc/softirqs.c, kernel/irq/proc.c show_interrupts(). A header names the CPUs of the
+columns; then a row a source: a label, a colon, one cell a CPU, and for interrupts a description.
+"""
+
+from array import array
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_core.rates import Counters, CounterTable
+
+_CELL = 11
+"""Every cell is " %10u" or "%10u ": eleven bytes."""
+_GROUP = 8 * _CELL
+"""Cells are compared with the previous ones in groups, as most rows move in a cell or two."""
+
+
+class _Row:
+    """Where a row stands in the text: its start, cells, end of cells and end."""
+
+    __slots__ = ("cells", "end", "label", "start", "stop")
+
+    def __init__(self, label: str, start: int, cells: int, stop: int, end: int) -> None:
+        self.label = label
+        self.start = start
+        self.cells = cells
+        self.stop = stop
+        self.end = end
+
+
+class CounterTableReader:
+    """Parses the table, and again only where its text differs from the previous one.
+
+    Rows that did not move are the same object in the next table, so that coresteer_core.rates
+    skips them by identity. With 128 CPUs and 600 rows that is a tenth of the work.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._text = b""
+        self._rows: list[_Row] = []
+        self._table = CounterTable((), {})
+        self.descriptions: dict[str, str] = {}
+
+    def parse(self, text: bytes) -> CounterTable:
+        """The table in a text. Raises ParseError with the line that is wrong."""
+        if text == self._text:
+            return self._table
+        table = self._changed(text) or self._whole(text)
+        self._text = text
+        self._table = table
+        return table
+
+    def _changed(self, text: bytes) -> CounterTable | None:
+        """The table when only counters moved since the previous text; None when anything else did."""
+        before = self._text
+        rows = self._rows
+        if len(text) != len(before) or not rows or text[: rows[0].start] != before[: rows[0].start]:
+            return None
+        counts = self._table.rows.copy()
+        for row in rows:
+            start, end = row.start, row.end
+            if text[start:end] == before[start:end]:
+                continue
+            cells, stop = row.cells, row.stop
+            if text[start:cells] != before[start:cells] or text[stop:end] != before[stop:end]:
+                return None
+            moved = counts[row.label][:]
+            try:
+                for group in range(cells, stop, _GROUP):
+                    last = min(group + _GROUP, stop)
+                    if text[group:last] != before[group:last]:
+                        for cell in range(group, last, _CELL):
+                            now = text[cell : cell + _CELL]
+                            if now != before[cell : cell + _CELL]:
+                                moved[(cell - cells) // _CELL] = int(now)
+            except (ValueError, OverflowError):
+                return None
+            counts[row.label] = moved
+        return CounterTable(self._table.cpus, counts)
+
+    def _whole(self, text: bytes) -> CounterTable:
+        self._text = b""
+        self._rows = []
+        if not text.endswith(b"\n"):
+            raise ParseError(self._path, text.count(b"\n") + 1, "The text ends in the middle of a line.")
+        start = text.index(b"\n") + 1
+        cpus = self._header(text[:start])
+        counts: dict[str, Counters] = {}
+        descriptions: dict[str, str] = {}
+        rows: list[_Row] = []
+        line = 1
+        while start < len(text):
+            line += 1
+            end = text.index(b"\n", start) + 1
+            colon = text.find(b":", start, end)
+            if colon < 0:
+                raise ParseError(self._path, line, "There is no “:” after the name of the row.")
+            label = text[start:colon].decode("ascii", "replace").strip()
+            cells = text[colon + 1 : end]
+            values, description = self._cells(cells, len(cpus), line)
+            if values is not None:
+                counts[label] = values
+                descriptions[label] = description
+                stop = colon + 1 + len(cpus) * _CELL
+                rows.append(_Row(label, start, colon + 1, min(stop, end), end))
+            else:
+                rows.append(_Row(label, start, end, end, end))
+            start = end
+        # a row whose cells are not eleven bytes wide rules the short way out for the whole table
+        if all(self._is_fixed(text, row, counts) for row in rows):
+            self._rows = rows
+        self.descriptions = descriptions
+        return CounterTable(cpus, counts)
+
+    def _header(self, text: bytes) -> tuple[int, ...]:
+        names = text.split()
+        if not names or not all(name.startswith(b"CPU") and name[3:].isdigit() for name in names):
+            raise ParseError(self._path, 1, "The first line does not name the CPUs (CPU0 CPU1 …).")
+        return tuple(int(name[3:]) for name in names)
+
+    def _cells(self, text: bytes, columns: int, line: int) -> tuple[Counters | None, str]:
+        """Counters and description; no counters for a row such as ERR, which counts for the whole machine."""
+        parts = text.split(None, columns)
+        if len(parts) == 1 and parts[0].isdigit() and columns > 1:
+            return None, ""
+        try:
+            values = array("I", map(int, parts[:columns]))
+        except (ValueError, OverflowError):
+            raise ParseError(self._path, line, "A counter is not a number below 2^32.") from None
+        if len(values) < columns:
+            raise ParseError(self._path, line, f"The row has {len(values)} counters for {columns} CPUs.")
+        description = parts[columns].decode("ascii", "replace").strip() if len(parts) > columns else ""
+        return values, description
+
+    @staticmethod
+    def _is_fixed(text: bytes, row: _Row, counts: dict[str, Counters]) -> bool:
+        values = counts.get(row.label)
+        if values is None:
+            return True
+        try:
+            return list(values) == [int(text[cell : cell + _CELL]) for cell in range(row.cells, row.stop, _CELL)]
+        except ValueError:
+            return False

@@ -1,0 +1,144 @@
+"""Reading kernel files below a root directory."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
+
+T = TypeVar("T")
+
+_CHUNK = 64 * 1024
+
+
+def read_bytes(root: Path, path: str) -> bytes | None:
+    """The contents of a file, None where it is absent or the kernel has no value to tell.
+
+    Drivers answer a read with EINVAL, EOPNOTSUPP or ENODEV where an attribute does not apply (the
+    speed of a link that is down), so every refusal to read means: not known. An empty file says nothing either.
+    """
+    try:
+        fd = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        data = chunk = os.read(fd, _CHUNK)
+        while chunk:
+            # seq_file returns a page or so at a time, and only an empty read is the end
+            if chunk := os.read(fd, _CHUNK):
+                data += chunk
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return data or None
+
+
+def read_text(root: Path, path: str) -> str | None:
+    """The same, stripped; bytes that are not ASCII become question marks."""
+    data = read_bytes(root, path)
+    return None if data is None else data.decode("ascii", "replace").strip()
+
+
+def read_int(root: Path, path: str) -> int | None:
+    """A file that holds one number, also a negative one. Raises ParseError for anything else."""
+    text = read_text(root, path)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ParseError(path, 1, f"“{text[:40]}” is not a whole number.") from None
+
+
+def read_natural(root: Path, path: str) -> int | None:
+    """A number where the kernel writes -1 for “not known”."""
+    number = read_int(root, path)
+    return None if number is None or number < 0 else number
+
+
+def read_cpus(root: Path, path: str) -> frozenset[int] | None:
+    """A CPU list file. ``(null)`` is how the kernel prints a mask that was never allocated: no CPU."""
+    return _cpus(root, path, parse_cpu_list)
+
+
+def read_mask(root: Path, path: str) -> frozenset[int] | None:
+    """A CPU mask file in hexadecimal."""
+    return _cpus(root, path, parse_cpu_mask)
+
+
+def _cpus(root: Path, path: str, parse: Callable[[str], frozenset[int]]) -> frozenset[int] | None:
+    data = read_bytes(root, path)
+    if data is None:
+        return None
+    text = data.decode("ascii", "replace").strip("\0 \n\t")
+    if text == "(null)":
+        return frozenset()
+    try:
+        return parse(text)
+    except CpuListError as error:
+        raise ParseError(path, 1, str(error)) from None
+
+
+def read_mask_as_list(root: Path, path: str) -> str | None:
+    """A hexadecimal CPU mask file as a CPU list."""
+    cpus = read_mask(root, path)
+    return None if cpus is None else format_cpu_list(cpus)
+
+
+def read_cpus_as_list(root: Path, path: str) -> str | None:
+    """A CPU list file in its shortest spelling."""
+    cpus = read_cpus(root, path)
+    return None if cpus is None else format_cpu_list(cpus)
+
+
+def names(root: Path, path: str) -> list[str]:
+    """What a folder holds, sorted; nothing where there is no such folder."""
+    try:
+        return sorted(entry.name for entry in os.scandir(f"{root}/{path}"))
+    except OSError:
+        return []
+
+
+def numbered(root: Path, path: str, prefix: str) -> list[int]:
+    """The numbers of a folder's entries named prefix and number (cpu0, node3), ascending."""
+    cut = len(prefix)
+    return sorted(int(n[cut:]) for n in names(root, path) if n.startswith(prefix) and n[cut:].isdecimal())
+
+
+class HotFile:
+    """A file read again and again through one descriptor, about ten times cheaper than opening it each time."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self.path = path
+        self._name = f"{root}/{path}"
+        self._fd: int | None = None
+
+    def read(self) -> bytes | None:
+        """The contents now; None where the file is absent, unreadable or empty."""
+        try:
+            if self._fd is None:
+                self._fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
+            return self._read(self._fd) or None
+        except OSError:
+            self.close()  # a module that was unloaded comes back under the same name: open it anew next time
+            return None
+
+    @staticmethod
+    def _read(fd: int) -> bytes:
+        data = os.pread(fd, _CHUNK, 0)
+        parts = [data]
+        offset = len(data)
+        while data:
+            data = os.pread(fd, _CHUNK, offset)
+            parts.append(data)
+            offset += len(data)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Let the descriptor go."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -1,0 +1,135 @@
+"""Network devices: what they count (/proc/net/dev) and what they are (/sys/class/net).
+
+Kernel: net/core/net-procfs.c dev_seq_printf_stats(), Documentation/ABI/testing/sysfs-class-net.
+"""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text
+from coresteer_core.rates import NetdevTotals
+
+PATH = "proc/net/dev"
+ROUTE_PATH = "proc/net/route"
+CLASS = "sys/class/net"
+
+_COLUMNS = 16
+
+
+def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
+    """Totals by netdev, in the order of NetdevCounts. Raises ParseError for a line that is cut."""
+    lines = text.split(b"\n")
+    if lines.pop() or len(lines) < 2:
+        raise ParseError(PATH, len(lines) + 1, "The text ends in the middle of a line.")
+    totals: dict[str, NetdevTotals] = {}
+    for number, line in enumerate(lines[2:], start=3):
+        name, colon, counters = line.partition(b":")
+        fields = counters.split()
+        if not colon or len(fields) < _COLUMNS:
+            raise ParseError(PATH, number, f"The line has {len(fields)} counters; {_COLUMNS} were expected.")
+        try:
+            rx_bytes, rx_packets, rx_errors, rx_dropped = map(int, fields[:4])
+            tx_bytes, tx_packets, tx_errors, tx_dropped = map(int, fields[8:12])
+        except ValueError:
+            raise ParseError(PATH, number, "A counter is not a number.") from None
+        totals[name.decode("ascii", "replace").strip()] = (
+            rx_bytes,
+            tx_bytes,
+            rx_packets,
+            tx_packets,
+            rx_dropped,
+            tx_dropped,
+            rx_errors,
+            tx_errors,
+        )
+    return totals
+
+
+def parse_default_routes(text: bytes) -> frozenset[str]:
+    """The interfaces of IPv4 default routes in /proc/net/route. Raises ParseError for a line that is cut."""
+    found = set()
+    for number, line in enumerate(text.splitlines()[1:], start=2):
+        fields = line.split()
+        if len(fields) < 8:
+            raise ParseError(ROUTE_PATH, number, "The line has fewer than 8 columns.")
+        destination, flags, mask = fields[1], fields[3], fields[7]
+        try:
+            up = int(flags, 16) & 1
+        except ValueError:
+            raise ParseError(ROUTE_PATH, number, "The flags are not a hexadecimal number.") from None
+        if up and not destination.strip(b"0") and not mask.strip(b"0"):
+            found.add(fields[0].decode("ascii", "replace"))
+    return frozenset(found)
+
+
+def read_default_routes(root: Path) -> frozenset[str]:
+    """The same from the tree below root."""
+    return parse_default_routes(read_bytes(root, ROUTE_PATH) or b"")
+
+
+class Device(Struct, frozen=True):
+    """A netdev without its queues. bus_names: its device and the devices that one sits on, innermost first."""
+
+    name: str
+    driver: str | None
+    speed_bits_per_s: int | None
+    mtu: int | None
+    numa_node: int | None
+    up: bool | None
+    bus_names: list[str]
+
+
+def netdev_names(root: Path) -> list[str]:
+    """Every netdev; the folder also holds control files of bonding."""
+    return [name for name in names(root, CLASS) if (root / CLASS / name).is_dir()]
+
+
+def read_device(root: Path, name: str) -> Device:
+    """What /sys/class/net says about a netdev. A device without hardware behind it has no bus names.
+
+    The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
+    is what the kernel shows on a machine that has one, is None.
+    """
+    folder = f"{CLASS}/{name}"
+    speed_mbit_per_s = read_natural(root, f"{folder}/speed")
+    flags = read_text(root, f"{folder}/flags")
+    try:
+        up = None if flags is None else bool(int(flags, 16) & 1)
+    except ValueError:
+        raise ParseError(f"{folder}/flags", 1, f"“{flags}” is not a hexadecimal number.") from None
+    buses = _bus_names(root, f"{folder}/device")
+    numa_node = None
+    for depth in range(max(len(buses), 1)):
+        numa_node = read_natural(root, f"{folder}/device/{'../' * depth}numa_node")
+        if numa_node is not None:
+            break
+    return Device(
+        name=name,
+        driver=_target(root, f"{folder}/device/driver"),
+        speed_bits_per_s=speed_mbit_per_s * 1_000_000 if speed_mbit_per_s else None,
+        mtu=read_natural(root, f"{folder}/mtu"),
+        numa_node=numa_node,
+        up=up,
+        bus_names=buses,
+    )
+
+
+def _target(root: Path, path: str) -> str | None:
+    try:
+        return (root / path).readlink().name
+    except OSError:
+        return None
+
+
+def _bus_names(root: Path, path: str) -> list[str]:
+    """A virtio device sits on a PCI function, which has the interrupts: ``["virtio2", "0000:00:03.0"]``."""
+    link = root / path
+    if not link.exists():
+        return []
+    place = link.resolve()
+    found = [place.name]
+    if place.name.startswith("virtio"):
+        found.append(place.parent.name)
+    return found

@@ -1,0 +1,71 @@
+"""Netlink dumps by hand (kernel: Documentation/userspace-api/netlink/intro.rst); a library costs 10 MiB more."""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+NETLINK_SOCK_DIAG = 4
+NETLINK_GENERIC = 16
+
+_HEADER = struct.Struct("=IHHII")
+_ERROR = 2
+_DONE = 3
+_REQUEST_DUMP = 0x001 | 0x300
+_DUMP_INTR = 0x10
+_NESTED = 0x3FFF
+_BUFFER_BYTES = 128 * 1024
+_TIMEOUT_S = 1.0
+
+
+class Netlink:
+    """One netlink socket. Every method raises OSError with the kernel's own number."""
+
+    def __init__(self, protocol: int) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._socket.settimeout(_TIMEOUT_S)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._sequence = 0
+
+    def dump(self, kind: int, payload: bytes) -> Iterator[memoryview]:
+        """The payload of each message of a dump; valid until the next one is taken."""
+        self._sequence += 1
+        length = _HEADER.size + len(payload)
+        self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
+        view = memoryview(self._buffer)
+        while True:
+            size = self._socket.recv_into(self._buffer)
+            position = 0
+            while position + _HEADER.size <= size:
+                length, found, flags, sequence, _ = _HEADER.unpack_from(view, position)
+                if length < _HEADER.size or position + length > size:
+                    raise OSError(errno.EBADMSG, "the kernel's answer is cut")
+                if sequence == self._sequence:
+                    if found in (_DONE, _ERROR):
+                        self._check(view[position + _HEADER.size : position + length])
+                        return
+                    if flags & _DUMP_INTR:
+                        pass  # something came or went during the dump: what was told is still true
+                    yield view[position + _HEADER.size : position + length]
+                position += (length + 3) & ~3
+
+    @staticmethod
+    def _check(payload: memoryview) -> None:
+        if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
+            raise OSError(-code, os.strerror(-code))
+
+    def close(self) -> None:
+        """Let the socket go."""
+        self._socket.close()
+
+
+def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:
+    """Type and value of the attributes from start on; the rest is ignored where it is cut."""
+    end = len(payload)
+    while start + 4 <= end:
+        length, kind = struct.unpack_from("=HH", payload, start)
+        if length < 4 or start + length > end:
+            return
+        yield kind & _NESTED, payload[start + 4 : start + length]
+        start += (length + 3) & ~3

@@ -1,0 +1,123 @@
+"""Round-trip times of TCP sockets by NETLINK_SOCK_DIAG (kernel: include/uapi/linux/inet_diag.h, tcp.h)."""
+
+import logging
+import math
+import socket
+import struct
+import time
+from collections.abc import Iterable
+
+from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink
+from coresteer_core.model import TcpLatency
+
+_log = logging.getLogger(__name__)
+
+_SOCK_DIAG_BY_FAMILY = 20
+_REQUEST = struct.Struct("=BBBxI48x")
+_ESTABLISHED = 1 << 1
+_INFO = 2
+_MESSAGE_BYTES = 72
+_ATTRIBUTE = struct.Struct("=HH")
+_LAST_DATA_SENT = 44
+_LAST_DATA_RECV = 52
+_RTT = 68
+_INFO_BYTES = _RTT + 4
+_U32 = struct.Struct("=I")
+
+_RECENT_MS = 10_000
+_MANY_SOCKETS = 2_000
+_MANY_PERIOD_S = 5.0
+
+_LOOPBACK_6 = bytes(15) + b"\x01"
+_MAPPED = bytes(10) + b"\xff\xff"
+
+
+def parse_message(message: bytes | memoryview) -> int | None:
+    """The smoothed round-trip time in µs of an inet_diag_msg's socket, None where it does not count.
+
+    It counts when its peer is another host and data went either way within the last ten seconds.
+    A socket that is closing carries no tcp_info, and older kernels' tcp_info is shorter: None.
+    """
+    end = len(message)
+    if end < _MESSAGE_BYTES or _is_local(bytes(message[8:24]), bytes(message[24:40]), message[0]):
+        return None
+    start = _MESSAGE_BYTES
+    while start + 4 <= end:
+        length, kind = _ATTRIBUTE.unpack_from(message, start)
+        if length < 4 or start + length > end:
+            return None
+        if kind == _INFO:
+            if length - 4 < _INFO_BYTES:
+                return None
+            info = start + 4
+            sent = int(_U32.unpack_from(message, info + _LAST_DATA_SENT)[0])
+            received = int(_U32.unpack_from(message, info + _LAST_DATA_RECV)[0])
+            return int(_U32.unpack_from(message, info + _RTT)[0]) if min(sent, received) < _RECENT_MS else None
+        start += (length + 3) & ~3
+    return None
+
+
+def _is_local(source: bytes, peer: bytes, family: int) -> bool:
+    if source == peer:
+        return True  # to an address of its own the packets go over loopback
+    if family == socket.AF_INET:
+        return peer[0] == 127
+    return peer == _LOOPBACK_6 or (peer.startswith(_MAPPED) and peer[12] == 127)
+
+
+def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
+    """Percentiles by nearest rank; None without a socket. A socket whose time was never measured (0) is left out."""
+    ordered = sorted(rtt for rtt in rtts_us if rtt)
+    if not ordered:
+        return None
+
+    def rank(share: float) -> int:
+        return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
+    return TcpLatency(len(ordered), rank(0.50), rank(0.95), rank(0.99))
+
+
+class TcpLatencyReader:
+    """Asks the running kernel. More than 2,000 sockets are asked for every 5 s only; between, the last answer holds.
+
+    Where the kernel refuses, the reason is logged once and the answer is None from then on.
+    """
+
+    def __init__(self) -> None:
+        self._netlink: Netlink | None = None
+        self._refused = False
+        self._last: TcpLatency | None = None
+        self._next_s = 0.0
+
+    def read(self) -> TcpLatency | None:
+        """Round-trip times now; None without active sockets to other hosts, or where they cannot be read."""
+        now_s = time.monotonic()
+        if self._refused or now_s < self._next_s:
+            return self._last
+        try:
+            if self._netlink is None:
+                self._netlink = Netlink(NETLINK_SOCK_DIAG)
+            rtts_us: list[int] = []
+            sockets = 0
+            for family in (socket.AF_INET, socket.AF_INET6):
+                request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), _ESTABLISHED)
+                for message in self._netlink.dump(_SOCK_DIAG_BY_FAMILY, request):
+                    sockets += 1
+                    rtt = parse_message(message)
+                    if rtt is not None:
+                        rtts_us.append(rtt)
+        except OSError as error:
+            _log.warning("TCP latency is not known, because the kernel refuses to list sockets: %s.", error)
+            self._refused = True
+            self._last = None
+            self.close()
+            return None
+        self._last = summarize(rtts_us)
+        self._next_s = now_s + _MANY_PERIOD_S if sockets > _MANY_SOCKETS else 0.0
+        return self._last
+
+    def close(self) -> None:
+        """Let the socket go."""
+        if self._netlink is not None:
+            self._netlink.close()
+            self._netlink = None

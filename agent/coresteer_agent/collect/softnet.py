@@ -1,0 +1,34 @@
+"""/proc/net/softnet_stat: packets each CPU took in (kernel: net/core/net-procfs.c softnet_seq_show())."""
+
+from collections.abc import Iterable
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_core.rates import SoftnetCounts
+
+PATH = "proc/net/softnet_stat"
+
+_CPU_FIELD = 12
+
+
+def parse_softnet(text: bytes, online: Iterable[int]) -> dict[int, SoftnetCounts]:
+    """processed, dropped and time_squeeze by CPU; all are 32 bits wide and wrap.
+
+    Lines stand for the online CPUs in ascending order. Since 5.14 a line names its CPU in the 13th
+    column; before, the n-th line is the n-th CPU of online. Raises ParseError for a line that is cut.
+    """
+    counts: dict[int, SoftnetCounts] = {}
+    order = sorted(online)
+    lines = text.split(b"\n")
+    if lines.pop():
+        raise ParseError(PATH, len(lines) + 1, "The text ends in the middle of a line.")
+    for index, line in enumerate(lines):
+        fields = line.split()
+        try:
+            cpu = int(fields[_CPU_FIELD], 16) if len(fields) > _CPU_FIELD else order[index]
+            counts[cpu] = (int(fields[0], 16), int(fields[1], 16), int(fields[2], 16))
+        except ValueError:
+            raise ParseError(PATH, index + 1, "A counter is not a hexadecimal number.") from None
+        except IndexError:
+            what = "has fewer than 3 counters" if len(fields) < 3 else "stands for no online CPU"
+            raise ParseError(PATH, index + 1, f"The line {what}.") from None
+    return counts

@@ -1,0 +1,40 @@
+"""/proc/stat: where the time of each online CPU went (kernel: fs/proc/stat.c)."""
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_core.rates import CpuTimes
+
+PATH = "proc/stat"
+
+_FIELDS = 8
+"""user nice system idle iowait irq softirq steal; guest times, which follow, are in user and nice already."""
+
+
+def parse_stat(text: bytes) -> dict[int, CpuTimes]:
+    """Times by CPU in ticks since boot. Kernels before 2.6.11 have no steal, which is then 0 there.
+
+    Raises ParseError when a CPU's line is cut or makes no sense, or when there is none.
+    """
+    times: dict[int, CpuTimes] = {}
+    position = 0
+    line = 0
+    while text.startswith(b"cpu", position):
+        line += 1
+        end = text.find(b"\n", position)
+        if end < 0:
+            raise ParseError(PATH, line, "The text ends in the middle of a line.")
+        name, *fields = text[position + 3 : end].split()
+        position = end + 1
+        if text[end - 1 : end].isspace() and not fields:
+            raise ParseError(PATH, line, "The line has no times.")
+        if not name.isdigit() or line == 1:
+            continue  # the sum over all CPUs
+        try:
+            values = [int(field) for field in fields[:_FIELDS]]
+        except ValueError:
+            raise ParseError(PATH, line, "A time is not a number.") from None
+        if len(values) < _FIELDS - 1:
+            raise ParseError(PATH, line, f"The line has {len(values)} times; at least 7 were expected.")
+        times[int(name)] = tuple(values) if len(values) == _FIELDS else (*values, 0)
+    if not times:
+        raise ParseError(PATH, 1, "There is no line for any CPU.")
+    return times

@@ -1,0 +1,170 @@
+"""Packages, NUMA nodes, cores, SMT siblings and caches (kernel: Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import (
+    names,
+    numbered,
+    read_bytes,
+    read_cpus,
+    read_cpus_as_list,
+    read_int,
+    read_mask,
+    read_natural,
+    read_text,
+)
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.model import Cache, Cpu, NumaNode, Topology
+
+_CPU = "sys/devices/system/cpu"
+_NODE = "sys/devices/system/node"
+
+_SIZE = re.compile(r"(\d+)([KMG]?)\Z", re.ASCII)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d+) kB")
+
+
+def read_topology(root: Path) -> Topology:
+    """The machine below root, as far as its files tell.
+
+    A core is numbered by the lowest CPU of its SMT siblings, so the number is unique on the machine
+    and two CPUs share a core exactly when they share the number. (The kernel's core_id repeats in
+    each package and, on some firmware, in each die.) A package that the kernel does not number
+    (physical_package_id is -1 on most POWER machines) is likewise numbered by its lowest CPU.
+
+    A kernel built without NUMA shows no node: then there is one, node 0, with every CPU. Where
+    firmware lets several nodes claim the same CPUs, they become one node with their memory summed,
+    because a CPU is local to one node only.
+
+    Raises ParseError for a file that makes no sense.
+    """
+    numbers = numbered(root, _CPU, "cpu")
+    online = _online(root, numbers)
+    nodes = _numa_nodes(root, online)
+    node_of = {cpu: node.id for node in nodes for cpu in node.online}
+    return Topology(
+        cpus=[_cpu(root, cpu, online, node_of) for cpu in numbers],
+        numa_nodes=[
+            NumaNode(node.id, format_cpu_list(node.online), node.memory_bytes, node.distances) for node in nodes
+        ],
+        caches=_caches(root, online),
+        isolated=read_cpus_as_list(root, f"{_CPU}/isolated") or "",
+        nohz_full=read_cpus_as_list(root, f"{_CPU}/nohz_full") or "",
+    )
+
+
+def _online(root: Path, numbers: list[int]) -> frozenset[int]:
+    online = read_cpus(root, f"{_CPU}/online")
+    if online is not None:
+        return online & frozenset(numbers)
+    # before 2.6.26, and in trees captured without the list; the boot CPU often has no such file
+    return frozenset(cpu for cpu in numbers if read_int(root, f"{_CPU}/cpu{cpu}/online") != 0)
+
+
+def _group(root: Path, folder: str, names_new_to_old: tuple[str, ...]) -> frozenset[int]:
+    """The CPUs of a topology or cache file that exists as a list, as a mask, or under its older name."""
+    for name in names_new_to_old:
+        read = read_cpus if name.endswith("list") else read_mask
+        if found := read(root, f"{folder}/{name}"):
+            return found
+    return frozenset()
+
+
+def _cpu(root: Path, cpu: int, online: frozenset[int], node_of: dict[int, int]) -> Cpu:
+    folder = f"{_CPU}/cpu{cpu}"
+    capacity = read_natural(root, f"{folder}/cpu_capacity")
+    if cpu not in online:
+        return Cpu(cpu, None, None, node_of.get(cpu), online=False, capacity=capacity)
+    topology = f"{folder}/topology"
+    # the names changed in 5.5: core_siblings is the package, thread_siblings the core
+    siblings = online & _group(
+        root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings")
+    )
+    package = read_natural(root, f"{topology}/physical_package_id")
+    if package is None:
+        mates = _group(root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"))
+        package = min(online & mates, default=None)
+    return Cpu(
+        cpu,
+        core=min(siblings, default=None),
+        package=package,
+        numa_node=node_of.get(cpu),
+        online=True,
+        siblings=format_cpu_list(siblings),
+        capacity=capacity,
+    )
+
+
+class _Node(Struct):
+    id: int
+    online: frozenset[int]
+    memory_bytes: int | None
+    distances: list[int]
+
+
+def _numa_nodes(root: Path, online: frozenset[int]) -> list[_Node]:
+    ids = numbered(root, _NODE, "node")
+    if not ids:
+        return [_Node(0, online, _memory_bytes(root, "proc/meminfo"), [])] if online else []
+    kept: list[_Node] = []
+    merged: set[int] = set()
+    for node_id in ids:
+        folder = f"{_NODE}/node{node_id}"
+        cpus = online & _group(root, folder, ("cpulist", "cpumap"))
+        node = _Node(node_id, cpus, _memory_bytes(root, f"{folder}/meminfo"), _distances(root, folder))
+        if same := next((other for other in kept if other.online & cpus), None):
+            same.online |= cpus
+            same.memory_bytes = (same.memory_bytes or 0) + (node.memory_bytes or 0) or None
+            merged.add(node_id)
+        else:
+            kept.append(node)
+    for node in kept:
+        if len(node.distances) == len(ids):
+            node.distances = [d for d, i in zip(node.distances, ids, strict=True) if i not in merged]
+        else:  # the file counts nodes that are not shown, so nothing tells which figure belongs to which
+            node.distances = []
+    return [node for node in kept if node.online or node.memory_bytes]
+
+
+def _distances(root: Path, folder: str) -> list[int]:
+    text = read_text(root, f"{folder}/distance") or ""
+    try:
+        return [int(part) for part in text.split()]
+    except ValueError:
+        raise ParseError(f"{folder}/distance", 1, f"“{text[:40]}” is not a row of numbers.") from None
+
+
+def _memory_bytes(root: Path, path: str) -> int | None:
+    found = _MEM_TOTAL.search(read_bytes(root, path) or b"")
+    return None if found is None else int(found[1]) * 1024
+
+
+def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
+    found: dict[tuple[int, str, frozenset[int]], Cache] = {}
+    for cpu in sorted(online):
+        folder = f"{_CPU}/cpu{cpu}/cache"
+        for index in names(root, folder):
+            if not index.startswith("index"):
+                continue
+            level = read_natural(root, f"{folder}/{index}/level")
+            kind = read_text(root, f"{folder}/{index}/type")
+            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_list", "shared_cpu_map"))
+            if level is None or not kind or not cpus or (level, kind, cpus) in found:
+                continue
+            size = parse_size(read_text(root, f"{folder}/{index}/size"), f"{folder}/{index}/size")
+            found[level, kind, cpus] = Cache(level, kind, size, format_cpu_list(cpus))
+    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], min(key[2])))]
+
+
+def parse_size(text: str | None, path: str) -> int | None:
+    """A cache size such as ``1280K`` in bytes; None for 0, which drivers write for “not known”."""
+    if not text:
+        return None
+    match = _SIZE.match(text)
+    if match is None:
+        raise ParseError(path, 1, f"“{text[:40]}” is not a size such as 512K.")
+    return int(match[1]) * _UNITS[match[2]] or None
