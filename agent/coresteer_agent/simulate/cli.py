@@ -1,0 +1,171 @@
+"""``coresteer-agent simulate``: its arguments and its run."""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import resource
+import secrets
+import ssl
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from websockets.uri import parse_uri
+
+from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
+from coresteer_agent.simulate.fleet import run
+from coresteer_agent.simulate.machine import ailment_of, kind_of, make_machine
+from coresteer_agent.simulate.member import Count, Member
+from coresteer_agent.simulate.node import Made, SimulatedNode
+
+_log = logging.getLogger("coresteer.simulate")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``coresteer-agent simulate``."""
+    parser.description = (
+        "Many made-up nodes that speak the real protocol: to look around without a fleet, and to measure a backend."
+    )
+    parser.add_argument("--backend", default="http://127.0.0.1:8420", metavar="URL", help="default: %(default)s")
+    parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are kept")
+    parser.add_argument("--nodes", type=_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
+    parser.add_argument("--cpus", type=_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
+    parser.add_argument("--irqs", type=_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
+    parser.add_argument("--interval", type=_seconds(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same fleet")
+    parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S seconds and print figures")
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where the nodes' keys are kept")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the figures")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Runs until Ctrl-C or --duration. 0: ended as asked; 1: could not start, or no node was wanted."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    backend = args.backend.rstrip("/")
+    try:
+        wanted = names(args.nodes)
+        keys = keys_for(wanted, backend=backend, token=args.token, state_dir=args.state_dir or _default_state_dir())
+        _allow_sockets(args.nodes)
+    except SimulationError as error:
+        _log.error("%s", error)
+        return 1
+    count = Count()
+    members = _members(args, backend, keys, count)
+    _log.info(
+        "%d simulated nodes with %d CPUs and %d interrupts each speak to %s; Ctrl-C ends.",
+        args.nodes,
+        args.cpus,
+        args.irqs,
+        backend,
+    )
+    began_s = time.process_time()
+    try:
+        took_s = asyncio.run(
+            run(
+                members,
+                interval_s=args.interval,
+                duration_s=args.duration,
+                tls=ssl.create_default_context() if backend.startswith("https:") else None,
+            )
+        )
+    except KeyboardInterrupt:
+        return 0
+    if args.duration is not None:
+        _print(_figures(members, count, took_s, time.process_time() - began_s), args.output)
+    return 1 if all(member.hopeless for member in members) else 0
+
+
+def _members(args: argparse.Namespace, backend: str, keys: dict[str, str], count: Count) -> list[Member]:
+    uri = parse_uri(f"ws{backend.removeprefix('http')}/api/agent")
+    made = Made(args.interval)
+    machines = {
+        (kind, ailment): make_machine(cpus=args.cpus, irqs=args.irqs, kind=kind, seed=args.seed, ailment=ailment)
+        for kind, ailment in {(kind_of(index), ailment_of(index)) for index in range(args.nodes)}
+    }
+    return [
+        Member(
+            SimulatedNode(
+                name=name,
+                key=key,
+                index=index,
+                seed=args.seed,
+                machine=machines[kind_of(index), ailment_of(index)],
+                made=made,
+                stream=secrets.token_hex(8),
+            ),
+            uri,
+            count,
+            keep_latencies=args.duration is not None,
+        )
+        for index, (name, key) in enumerate(keys.items())
+    ]
+
+
+def _figures(members: list[Member], count: Count, took_s: float, cpu_s: float) -> dict[str, float | int | None]:
+    latencies = sorted(count.latencies_ms)
+    percentiles = statistics.quantiles(latencies, n=100) if len(latencies) > 1 else None
+    return {
+        "nodes": len(members),
+        "refused": sum(member.hopeless for member in members),
+        "seconds": round(took_s, 3),
+        "sent": count.sent,
+        "acked": count.acked,
+        "unacked": sum(len(member.node.unacked) for member in members),
+        "overflowed": sum(member.node.overflowed for member in members),
+        "reconnects": count.reconnects,
+        "send_to_ack_p50_ms": round(percentiles[49], 3) if percentiles else None,
+        "send_to_ack_p99_ms": round(percentiles[98], 3) if percentiles else None,
+        "send_to_ack_max_ms": round(latencies[-1], 3) if latencies else None,
+        "cpu_s": round(cpu_s, 3),
+    }
+
+
+def _print(figures: dict[str, float | int | None], form: str) -> None:
+    if form == "json":
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:20} {'unknown' if value is None else value}")
+
+
+def _default_state_dir() -> Path:
+    if given := os.environ.get("CORESTEER_STATE_DIR"):
+        return Path(given) / "agent"
+    if os.geteuid() == 0:
+        return Path("/var/lib/coresteer/agent")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "coresteer" / "agent"
+
+
+def _allow_sockets(nodes: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = nodes + 64
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise SimulationError(f"{nodes} nodes need {needed} open files; this account may have {hard} (ulimit -Hn).")
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _between(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"“{text}” is not a number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"“{text}” is not a number of seconds from {low:g} to {high:g}")
+        return value
+
+    return parse

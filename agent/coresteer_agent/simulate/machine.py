@@ -1,0 +1,183 @@
+"""Simulated machines: their NICs, queues and interrupts, and what ails them."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.simulate.layout import make_topology
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.model import Inventory, Irq, Netdev, NumaNode, Queue, Topology
+
+_GBIT = 1_000_000_000
+_FIRST_MSI = 24
+_ROLES = ("web", "cache", "storage", "database")
+_NODES_PER_RACK = 20
+_KINDS = 12
+
+
+class Ailment(StrEnum):
+    """What is wrong with a node, so that there is something to find."""
+
+    NONE = "none"
+    HOT_QUEUE = "hot_queue"
+    DYING_NIC = "dying_nic"
+    MANAGED_NIC = "managed_nic"
+
+
+class Nic(Struct, frozen=True):
+    """A kind of NIC. queue_name and other_name name its interrupts; max_packets_per_s is at full load."""
+
+    netdev: str
+    driver: str
+    speed_bits_per_s: int
+    max_queues: int
+    max_packets_per_s: float
+    queue_name: str
+    other_name: str
+
+
+IGB = Nic("eno1", "igb", _GBIT, 8, 160_000, "eno1-TxRx-{}", "eno1")
+MLX5 = Nic(
+    "enp59s0f0np0",
+    "mlx5_core",
+    100 * _GBIT,
+    63,
+    6_000_000,
+    "mlx5_comp{}@pci:0000:3b:00.0",
+    "mlx5_async0@pci:0000:3b:00.0",
+)
+ENA = Nic("ens5", "ena", 25 * _GBIT, 8, 2_500_000, "ens5-Tx-Rx-{}", "ena-mgmnt@pci:0000:00:05.0")
+NICS = (MLX5, IGB, ENA)
+
+
+class Machine(Struct, frozen=True):
+    """A kind of node; many nodes share one. The first of inventory.netdevs carries the load."""
+
+    seed: str
+    nic: Nic
+    ailment: Ailment
+    topology: Topology
+    inventory: Inventory
+
+
+def ailment_of(index: int) -> Ailment:
+    """The first three nodes of a fleet have something wrong with them, so that one node is never boring."""
+    return (Ailment.HOT_QUEUE, Ailment.DYING_NIC, Ailment.MANAGED_NIC)[index] if index < 3 else Ailment.NONE
+
+
+def kind_of(index: int) -> int:
+    """Which of a few kinds of machine the node is; the ailing three have the NIC that shows it best."""
+    return (2, 1, 0)[index] if index < 3 else index % _KINDS
+
+
+def labels_of(index: int) -> dict[str, str]:
+    """Rack and role of the node with that index in the fleet."""
+    return {"rack": f"r{index // _NODES_PER_RACK + 1:02}", "role": _ROLES[index % len(_ROLES)]}
+
+
+def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, ailment: Ailment = Ailment.NONE) -> Machine:
+    """A machine with exactly that many CPUs and numbered interrupts. kind: which NIC and which spread of load."""
+    topology = make_topology(cpus)
+    nic = NICS[kind % len(NICS)]
+    netdevs: list[Netdev] = []
+    rows: list[Irq] = []
+    numbers = count(_FIRST_MSI)
+    for place, each in enumerate((nic, IGB) if nic is MLX5 else (nic,)):
+        room = irqs - len(rows)
+        if room < 1 + place:
+            break
+        home = topology.numa_nodes[place % len(topology.numa_nodes)]
+        netdev, its_rows = _nic(each, numbers=numbers, room=room, cpus=cpus, home=home, ailment=ailment)
+        netdevs.append(netdev)
+        rows += its_rows
+    # whichever NIC comes last carries the agent's own connection: the only one, or the slow one beside the fast
+    netdevs[-1] = replace(netdevs[-1], management=True)
+    for name, queue in _nvme(cpus):
+        if len(rows) == irqs:
+            break
+        rows.append(_nvme_irq(next(numbers), name, queue, cpus))
+    return Machine(f"{seed}/{kind}", nic, ailment, topology, Inventory(netdevs, rows))
+
+
+def _nic(
+    nic: Nic, *, numbers: Iterator[int], room: int, cpus: int, home: NumaNode, ailment: Ailment
+) -> tuple[Netdev, list[Irq]]:
+    queues = max(1, min(nic.max_queues, cpus, room - 1))
+    order = sorted(parse_cpu_list(home.cpus))
+    managed = ailment is Ailment.MANAGED_NIC
+    rows = []
+    if room > 1:
+        rows.append(
+            Irq(
+                next(numbers),
+                nic.other_name,
+                "PCI-MSI",
+                f"0-{cpus - 1}",
+                str(order[0]),
+                home.id,
+                True,
+                None,
+                nic.netdev,
+            )
+        )
+    mine = [next(numbers) for _ in range(queues)]
+    for queue, number in enumerate(mine):
+        cpu = order[-1] if ailment is Ailment.HOT_QUEUE else order[queue % len(order)]
+        rows.append(
+            Irq(
+                irq=number,
+                name=nic.queue_name.format(queue),
+                chip="PCI-MSI",
+                requested=str(cpu),
+                effective=str(cpu),
+                numa_node=home.id,
+                movable=not managed,
+                locked_reason=f"The kernel manages the interrupts of {nic.netdev} and refuses writes."
+                if managed
+                else None,
+                netdev=nic.netdev,
+                queues=[f"rx-{queue}", f"tx-{queue}"],
+            )
+        )
+    netdev = Netdev(
+        name=nic.netdev,
+        driver=nic.driver,
+        speed_bits_per_s=nic.speed_bits_per_s,
+        mtu=1500,
+        numa_node=home.id,
+        up=True,
+        virtual=False,
+        management=False,
+        queues=[
+            Queue(f"{way}-{queue}", number, "msi_irqs", None, "" if way == "rx" else None, None if way == "rx" else "")
+            for way in ("rx", "tx")
+            for queue, number in enumerate(mine)
+        ],
+    )
+    return netdev, rows
+
+
+def _nvme(cpus: int) -> Iterator[tuple[str, int]]:
+    """Drive after drive: an admin queue, then a managed queue for each CPU up to 64."""
+    for drive in count():
+        for queue in range(min(cpus, 64) + 1):
+            yield f"nvme{drive}q{queue}", queue
+
+
+def _nvme_irq(number: int, name: str, queue: int, cpus: int) -> Irq:
+    if queue == 0:
+        return Irq(number, name, "PCI-MSI", f"0-{cpus - 1}", "0", 0, True)
+    served = frozenset(range(queue - 1, cpus, min(cpus, 64)))
+    return Irq(
+        number,
+        name,
+        "PCI-MSI",
+        format_cpu_list(served),
+        str(min(served)),
+        0,
+        False,
+        "The kernel manages the interrupts of NVMe queues and refuses writes.",
+    )

@@ -1,0 +1,192 @@
+"""A simulated node on its connection: the agent's side of the protocol."""
+
+import asyncio
+import logging
+import random
+import ssl
+import time
+
+from msgspec import Struct
+from msgspec.structs import replace
+from websockets.uri import WebSocketURI
+
+from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.link import Link
+from coresteer_agent.simulate.node import SimulatedNode, Unacked
+from coresteer_core.protocol import (
+    Ack,
+    ChangeMessage,
+    Clock,
+    Close,
+    InventoryMessage,
+    Ping,
+    ProtocolError,
+    RatesMessage,
+    TasksMessage,
+    ToBackend,
+    TopologyMessage,
+    Welcome,
+    decode_to_agent,
+    encode,
+)
+
+_log = logging.getLogger("coresteer.simulate")
+
+_HANDSHAKE_S = 30.0
+_GOODBYE_S = 5.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_TASKS_EVERY_S = 5.0
+_HOPELESS = {Close.BAD_KEY, Close.VERSION, 401, 403}
+"""Close codes and HTTP states after which another try would end the same way."""
+
+
+class Count(Struct):
+    """What a fleet did. latencies_ms: from the first sending of a sample to its acknowledgement."""
+
+    sent: int = 0
+    acked: int = 0
+    reconnects: int = 0
+    latencies_ms: list[float] = []
+
+
+class Member:
+    """One node. connected: between Welcome and the end of the connection; hopeless: the backend does not want it.
+
+    keep_latencies: note each sample's in count, for a run of limited length.
+    """
+
+    def __init__(self, node: SimulatedNode, uri: WebSocketURI, count: Count, *, keep_latencies: bool) -> None:
+        self.node = node
+        self.connected = False
+        self.hopeless = False
+        self._changes = SimulatedChanges(node)
+        self._uri = uri
+        self._count = count
+        self._keep_latencies = keep_latencies
+        self._link: Link | None = None
+        self._settled = asyncio.Event()  # welcomed, or over before that
+        self._ended = asyncio.Event()
+        self._next_tasks_s = 0.0
+
+    async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
+        """Connects, and again after each loss, with growing, jittered pauses, until cancelled or hopeless."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                async with gate:
+                    link = await self._connect(tls)
+                if self.connected:
+                    pause = _FIRST_PAUSE_S
+                await self._ended.wait()
+                code, reason = link.why()
+                why, self.hopeless = f"the connection ended ({code}): {reason}", code in _HOPELESS
+            except OSError as error:
+                why = str(error)
+            if self.hopeless:
+                _log.error("%s gives up: %s", self.node.name, why)
+                return
+            _log.debug("%s: %s", self.node.name, why)
+            self._count.reconnects += 1
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def sample(self, now_s: float) -> None:
+        """One interval ending at a Unix time: kept, and sent when connected."""
+        sample = self.node.sample(now_s)
+        said = self._changes.measured(sample.rates, time.monotonic())
+        if not self.connected:
+            return
+        if self.node.link_flapped(now_s):
+            self._say(InventoryMessage(self.node.inventory))
+        self._send(sample)
+        if now_s >= self._next_tasks_s:
+            self._next_tasks_s = now_s + _TASKS_EVERY_S
+            self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+        self._report(said)
+
+    async def leave(self) -> None:
+        """Closes the connection politely, or at once when the backend does not answer. Only when nobody reconnects."""
+        if (link := self._link) is None:
+            return
+        link.close()
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._ended.wait()
+        except TimeoutError:
+            link.abort()
+
+    async def _connect(self, tls: ssl.SSLContext | None) -> Link:
+        """A connection that is welcomed or already over."""
+        self._settled.clear()
+        self._ended.clear()
+        _, link = await asyncio.get_running_loop().create_connection(
+            self._new_link, self._uri.host, self._uri.port, ssl=tls
+        )
+        try:
+            async with asyncio.timeout(_HANDSHAKE_S):
+                await self._settled.wait()
+        except TimeoutError:
+            link.abort()
+        return link
+
+    def _new_link(self) -> Link:
+        self._link = Link(self._uri, self.node.key, opened=self._opened, received=self._received, ended=self._lost)
+        return self._link
+
+    def _opened(self) -> None:
+        self._say(self.node.hello())
+
+    def _lost(self) -> None:
+        self.connected = False
+        self._link = None
+        self._changes.disconnected(time.monotonic())
+        self._settled.set()
+        self._ended.set()
+
+    def _received(self, frame: bytes) -> None:
+        try:
+            message = decode_to_agent(frame)
+        except ProtocolError as error:
+            _log.warning("%s: %s", self.node.name, error)
+            return
+        now = time.monotonic()
+        match message:
+            case Ack():
+                self._acknowledged(message.seq, now)
+            case Ping():
+                self._say(Clock(message.ping_ms, int(time.time() * 1000)))
+            case Welcome():
+                self._acknowledged(message.acked_seq, now)
+                self._say(TopologyMessage(self.node.machine.topology))
+                self._say(InventoryMessage(self.node.inventory))
+                for sample in self.node.unacked:
+                    self._send(sample)
+                self.connected = True
+                self._settled.set()
+                self._report(self._changes.connected(now))
+            case _:
+                self._report(self._changes.asked(message, now))
+
+    def _report(self, said: list[ChangeMessage]) -> None:
+        for message in said:
+            left = message.remaining_s
+            deadline_ms = None if left is None else int((time.time() + left) * 1000)
+            self._say(replace(message, deadline_ms=deadline_ms))
+        if said:  # interrupts may have moved
+            self._say(InventoryMessage(self.node.inventory))
+
+    def _acknowledged(self, seq: int, now: float) -> None:
+        done = self.node.acknowledged(seq)
+        self._count.acked += len(done)
+        if self._keep_latencies:
+            self._count.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
+
+    def _send(self, sample: Unacked) -> None:
+        if sample.sent_s is None:
+            sample.sent_s = time.monotonic()
+            self._count.sent += 1
+        self._say(RatesMessage(sample.rates))
+
+    def _say(self, message: ToBackend) -> None:
+        if self._link is not None:
+            self._link.send(encode(message))

@@ -1,0 +1,173 @@
+"""One simulated node: its machine, its interrupts where people moved them, and the samples not yet acknowledged."""
+
+from collections import deque
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.simulate.load import (
+    VARIANTS,
+    Interval,
+    busiest_tasks,
+    dying,
+    level_at,
+    link_is_down,
+    make_interval,
+    temper_of,
+)
+from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.model import Inventory, Rates, Task
+from coresteer_core.protocol import PROTOCOL, Hello
+
+_REPLAY_S = 300
+_AGENT_RSS_BYTES = 26 * 1024 * 1024
+_AGENT_CPU_S = 0.006
+_CACHED_INTERVALS = 20_000
+
+
+class Made:
+    """Intervals and tasks by machine and load; nodes of the same kind share them. duration_s: of an interval."""
+
+    def __init__(self, duration_s: float) -> None:
+        self.duration_s = duration_s
+        self._intervals: dict[tuple[str, str, tuple[int, ...], int, int], Interval] = {}
+        self._tasks: dict[tuple[str, int, int], list[Task]] = {}
+
+    def interval(self, machine: Machine, placement: tuple[int, ...], level: int, variant: int) -> Interval:
+        """Made at the first use. Starts over when there are too many, as after many moved interrupts."""
+        key = (machine.seed, machine.ailment, placement, level, variant)
+        if (interval := self._intervals.get(key)) is None:
+            if len(self._intervals) >= _CACHED_INTERVALS:
+                self._intervals.clear()
+            interval = self._intervals[key] = make_interval(machine, placement, level, variant, self.duration_s)
+        return interval
+
+    def tasks(self, machine: Machine, level: int) -> list[Task]:
+        """Made at the first use."""
+        key = (machine.seed, len(machine.topology.cpus), level)
+        if (tasks := self._tasks.get(key)) is None:
+            tasks = self._tasks[key] = busiest_tasks(machine, level)
+        return tasks
+
+
+class Unacked(Struct):
+    """A sample on its way. sent_s: monotonic time of its first sending, None before that."""
+
+    rates: Rates
+    sent_s: float | None = None
+
+
+class SimulatedNode:
+    """What an agent knows and does between its machine and its link, without either. Times are the caller's."""
+
+    def __init__(
+        self, *, name: str, key: str, index: int, seed: int, machine: Machine, made: Made, stream: str
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.machine = machine
+        self.inventory = machine.inventory
+        self.overflowed = 0
+        self.seq = 0
+        self.unacked: deque[Unacked] = deque()
+        self._index = index
+        self._temper = temper_of(seed, index)
+        self._made = made
+        self._stream = stream
+        self._placement = _placement_of(self.inventory)
+        self._max_unacked = max(60, int(_REPLAY_S / made.duration_s))
+        self._first_s: float | None = None
+
+    def hello(self) -> Hello:
+        """The first message of each connection."""
+        return Hello(
+            protocol=PROTOCOL,
+            agent_version="0.1.0",
+            hostname=self.name,
+            kernel="6.12.0-simulated",
+            machine_id=f"{self._index:032x}",
+            boot_id=self._stream,
+            stream=self._stream,
+            first_seq=self.unacked[0].rates.seq if self.unacked else self.seq + 1,
+            interval_s=self._made.duration_s,
+            mode="control",
+            simulated=True,
+            labels=labels_of(self._index),
+        )
+
+    def sample(self, now_s: float) -> Unacked:
+        """The next interval, ending at a Unix time, kept until it is acknowledged or too many wait."""
+        if self._first_s is None:
+            self._first_s = now_s
+        self.seq += 1
+        level = level_at(now_s, self._temper, self.machine.ailment)
+        variant = (self.seq * 5 + self._index) % VARIANTS
+        interval = self._made.interval(self.machine, self._placement, level, variant)
+        netdevs = interval.netdevs
+        if self.machine.ailment is Ailment.DYING_NIC:
+            sick = dying(netdevs[0], now_s - self._first_s, self._made.duration_s)
+            netdevs = [sick, *netdevs[1:]]
+        rates = Rates(
+            seq=self.seq,
+            time_ms=int(now_s * 1000),
+            duration_s=self._made.duration_s,
+            cpus=len(self.machine.topology.cpus),
+            shares=interval.shares,
+            counts=interval.counts,
+            irq_ids=interval.irq_ids,
+            irq_cpus=interval.irq_cpus,
+            irq_counts=interval.irq_counts,
+            netdevs=netdevs,
+            tcp=interval.tcp,
+            tcp_out_segments=interval.tcp_out_segments,
+            tcp_retransmits=interval.tcp_retransmits,
+            agent_cpu_s=_AGENT_CPU_S,
+            agent_rss_bytes=_AGENT_RSS_BYTES,
+        )
+        if len(self.unacked) == self._max_unacked:
+            self.unacked.popleft()
+            self.overflowed += 1
+        sample = Unacked(rates)
+        self.unacked.append(sample)
+        return sample
+
+    def link_flapped(self, now_s: float) -> bool:
+        """Whether a dying NIC's link has just gone down or up; the inventory then says so."""
+        if self.machine.ailment is not Ailment.DYING_NIC or self._first_s is None:
+            return False
+        up = not link_is_down(now_s - self._first_s)
+        sick, *others = self.inventory.netdevs
+        if sick.up == up:
+            return False
+        self.inventory = replace(self.inventory, netdevs=[replace(sick, up=up), *others])
+        return True
+
+    def tasks(self, now_s: float) -> list[Task]:
+        """The busiest processes."""
+        return self._made.tasks(self.machine, level_at(now_s, self._temper, self.machine.ailment))
+
+    def acknowledged(self, seq: int) -> list[Unacked]:
+        """Forgets and returns the samples up to seq."""
+        done = []
+        while self.unacked and self.unacked[0].rates.seq <= seq:
+            done.append(self.unacked.popleft())
+        return done
+
+    def deliver(self, irq: int, cpus: str) -> str:
+        """Gives an interrupt a new affinity list and returns what reads back. Its load follows it."""
+        allowed = parse_cpu_list(cpus) & self.machine.topology.online()
+        taken = [cpu for cpu, row in zip(self._placement, self.inventory.irqs, strict=True) if row.irq != irq]
+        # the kernel gives the vector to the allowed CPU that has the fewest
+        chosen = min(sorted(allowed), key=taken.count)
+        rows = [
+            replace(row, requested=cpus, effective=str(chosen)) if row.irq == irq else row
+            for row in self.inventory.irqs
+        ]
+        self.inventory = replace(self.inventory, irqs=rows)
+        self._placement = _placement_of(self.inventory)
+        return cpus
+
+
+def _placement_of(inventory: Inventory) -> tuple[int, ...]:
+    return tuple(min(parse_cpu_list(irq.effective or "0")) for irq in inventory.irqs)
