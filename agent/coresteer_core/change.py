@@ -80,7 +80,7 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
         case PutBack():
             return _put_back(state, event.keys, now)
         case Restarted():
-            return _restarted(state, event)
+            return _restarted(state, event.changes)
         case PlanRan() | InverseRan() | ConfirmRequested() | RollbackRequested() | ExtendRequested() | SeenByBackend():
             change = state.changes.get(event.change_id)
             if change is None:
@@ -316,36 +316,39 @@ def _put_back(state: Changes, keys: frozenset[str], now: float) -> Step:
     return state, instructions
 
 
-def _restarted(state: Changes, event: Restarted) -> Step:
-    if event.same_boot:
-        for change in event.changes:
-            state = _keep(state, change)
-        open_ones = [change for change in reversed(event.changes) if change.open]
-        return _undo_all(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in open_ones])
-    instructions: list[Instruction] = []
-    for change in event.changes:
-        if change.seen and not change.open:
-            continue
-        void = replace(change, undo=Plan([]))
+def _restarted(state: Changes, changes: list[Change]) -> Step:
+    for change in changes:
+        state = _keep(state, change)
+    open_ones = [change for change in reversed(changes) if change.open]
+    return _undo_all(state, [(change, change.ending or EndedBy.AGENT_RESTART, "") for change in open_ones])
+
+
+def after_reboot(changes: list[Change]) -> list[Change]:
+    """What is left to tell of changes made before a reboot, which put every setting back by itself."""
+    told = []
+    for change in changes:
         if change.open:
-            void = replace(
-                void,
+            ended = replace(
+                change,
                 state=ChangeState.ROLLED_BACK,
+                undo=Plan([]),
                 ending=None,
                 ended_by=EndedBy.AGENT_RESTART,
                 deadline=None,
                 sentence="The node rebooted before it was kept; a reboot puts every setting back by itself.",
             )
-        state = _keep(state, void)
-        instructions.append(Note(void))
-    return state, instructions
+            told.append(ended)
+        elif not change.seen:
+            told.append(replace(change, undo=Plan([])))
+    return told
 
 
 def _undo_all(state: Changes, due: list[tuple[Change, EndedBy, str]]) -> Step:
     """Begin the undo of changes, latest first. The sentence so far says why; the outcome is added when it ran."""
     instructions: list[Instruction] = []
     for change, by, cause in due:
-        sentence = change.sentence if by is EndedBy.ERROR else cause or f"Rolled back {_CAUSES[by]}."
+        said = by is EndedBy.ERROR or change.ending is by
+        sentence = change.sentence if said else cause or f"Rolled back {_CAUSES[by]}."
         ending = replace(change, ending=by, sentence=sentence, seen=False)
         state = _keep(state, ending)
         instructions += [Note(ending), RunInverse(ending.change_id, ending.undo, by)]

@@ -1,4 +1,4 @@
-"""What a change on a node is, what can happen to it, and what is then to be done: the words of coresteer_core.change."""
+"""What a change on a node is, what can happen to it and what is then to be done; coresteer_core.change moves it."""
 
 from typing import TypeAlias
 
@@ -129,10 +129,9 @@ class PutBack(Struct, frozen=True):
 
 
 class Restarted(Struct, frozen=True):
-    """The agent starts with what its journal held. same_boot: the machine still has the settings of then."""
+    """The agent starts with what its journal held, oldest first."""
 
     changes: list[Change]
-    same_boot: bool
 
 
 Event: TypeAlias = (

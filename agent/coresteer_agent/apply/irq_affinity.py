@@ -1,0 +1,44 @@
+"""IRQ affinity: ``/proc/irq/N/smp_affinity_list`` (kernel: kernel/irq/proc.c)."""
+
+import errno
+from pathlib import Path
+
+from coresteer_agent.apply import rooted
+from coresteer_core.settings import IrqAffinity
+
+MANAGED = "The kernel manages this interrupt's affinity itself and lets nobody change it."
+
+_ERRORS = {
+    errno.EIO: ("refused", MANAGED),
+    errno.EPERM: ("refused", MANAGED),
+    errno.EACCES: ("refused", "The agent may not write its affinity; it has to run as root."),
+    errno.EROFS: (
+        "refused",
+        "/proc/irq is read-only for the agent; a systemd unit with ProtectKernelTunables or a container does that.",
+    ),
+    errno.ENOSPC: ("failed", "That CPU's interrupt vectors are used up; choose another CPU."),
+    errno.EINVAL: ("failed", "The kernel takes no such set of CPUs; at least one of them has to be online."),
+}
+
+
+def exists(root: Path, setting: IrqAffinity) -> bool:
+    """Whether the node has that interrupt with an affinity."""
+    return rooted.exists(root, setting.path)
+
+
+def read(root: Path, setting: IrqAffinity) -> str:
+    """The requested affinity in canonical form. Raises OSError, or SettingError for a text that is no CPU list."""
+    return setting.canonical(rooted.read_text(root, setting.path))
+
+
+def write(root: Path, setting: IrqAffinity, value: str) -> None:
+    """Request an affinity. Raises OSError or rooted.ReadOnlyModeError."""
+    rooted.write_text(root, setting.path, f"{value}\n")
+
+
+def explain(error: OSError | rooted.ReadOnlyModeError) -> tuple[str, str]:
+    """A failed write's outcome, refused or failed, and a sentence for it."""
+    if isinstance(error, rooted.ReadOnlyModeError):
+        return "refused", MANAGED
+    known = _ERRORS.get(error.errno or 0)
+    return known if known is not None else ("failed", f"The kernel answered: {error.strerror}.")

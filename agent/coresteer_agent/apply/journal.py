@@ -1,0 +1,258 @@
+"""What stood in each setting before Coresteer first changed it, and the changes under way, safe against kill -9.
+
+JSON lines, appended and fsynced before the kernel is touched. Every operation holds a lock on a file beside
+it, so ``coresteer-agent restore`` works while an agent runs. A reboot voids all originals: the kernel has put
+everything back. The last file of an earlier boot is kept as journal.previous.jsonl, for a person to read.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_core.change import REMEMBERED, after_reboot
+from coresteer_core.change_events import Change
+from coresteer_core.plan import Plan, inverse
+from coresteer_core.protocol import ChangeState
+
+log = logging.getLogger("coresteer.journal")
+
+COMPACT_BYTES = 1024 * 1024
+"""A journal that grew by so much since it was last written anew is written anew."""
+
+
+class JournalError(Exception):
+    """The journal cannot be used; the message is a sentence for a person."""
+
+
+class Opened(Struct, frozen=True, tag="journal"):
+    """First line: the boot and the root directory that the originals belong to."""
+
+    boot_id: str
+    root: str
+
+
+class Writing(Struct, frozen=True, tag="writing"):
+    """A setting is about to be written; found is what stood there."""
+
+    change_id: str
+    key: str
+    found: str
+
+
+class Restored(Struct, frozen=True, tag="restored"):
+    """The setting has its original again, or is gone."""
+
+    key: str
+
+
+class Changed(Struct, frozen=True, tag="change"):
+    """Where a change stands; the last line about it counts."""
+
+    change: Change
+
+
+Record: TypeAlias = Opened | Writing | Restored | Changed
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+def read_boot_id(root: Path) -> str:
+    """The kernel's random identity of this boot; empty for a captured tree without one, which never reboots."""
+    try:
+        return (root / "proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+class Journal:
+    """The journal of one root directory. Raises JournalError when opened for another one."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.path = path
+        self._opened = Opened(read_boot_id(root), str(root.resolve()))
+        self._depth = 0
+        self._fd = -1
+        self._forget()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with self.locked():
+                self._foreign.clear()
+        except OSError as error:
+            raise JournalError(f"The journal {path} cannot be opened: {error.strerror}.") from error
+
+    def close(self) -> None:
+        """Release its files."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        os.close(self._lock)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold off every other process that uses this journal; inside, what they wrote is known. May be nested."""
+        if self._depth == 0:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._depth += 1
+        try:
+            if self._depth == 1:
+                self._catch_up()
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def originals(self) -> dict[str, str]:
+        """Each changed setting's value before its first change, in the order of these changes."""
+        with self.locked():
+            return dict(self._originals)
+
+    def changes(self) -> list[Change]:
+        """Every change as last noted, oldest first; one that was interrupted knows what it had begun to write."""
+        with self.locked():
+            return [self._with_undo(change) for change in self._changes.values()]
+
+    def restored_by_others(self) -> frozenset[str]:
+        """Settings that another process has put back since this was last asked."""
+        with self.locked():
+            keys = frozenset(self._foreign)
+            self._foreign.clear()
+            return keys
+
+    def writing(self, change_id: str, key: str, found: str) -> None:
+        """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
+        self._append(Writing(change_id, key, found))
+
+    def restored(self, key: str) -> None:
+        """The setting's original stands again: a later change of it begins anew. Raises OSError."""
+        with self.locked():
+            if key in self._originals:
+                self._append(Restored(key))
+
+    def note(self, change: Change) -> None:
+        """Keep where a change stands. Raises OSError."""
+        with self.locked():
+            self._append(Changed(change))
+            if self._size - self._compacted > COMPACT_BYTES and not any(c.open for c in self._changes.values()):
+                self._write_anew()
+
+    def _forget(self) -> None:
+        self._size = self._compacted = 0
+        self._header: Opened | None = None
+        self._originals: dict[str, str] = {}
+        self._written: dict[str, set[str]] = {}
+        self._changes: dict[str, Change] = {}
+        self._foreign: set[str] = set()
+
+    def _with_undo(self, change: Change) -> Change:
+        if change.state is not ChangeState.APPLYING or change.ending is not None:
+            return change
+        begun = self._written.get(change.change_id, set())
+        return replace(change, undo=inverse(Plan([a for a in change.plan.actions if a.key in begun])))
+
+    def _catch_up(self) -> None:
+        """Take in what was appended since; all of it when the file is new to us or was written anew."""
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            self._write_anew()
+            return
+        if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
+            foreign = self._foreign
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            self._forget()
+            self._foreign = foreign
+        if there.st_size > self._size:
+            self._take_in(os.pread(self._fd, there.st_size - self._size, self._size))
+            self._size = self._compacted = there.st_size
+        if self._header is None:
+            self._write_anew()
+        elif self._header.root != self._opened.root:
+            raise JournalError(
+                f"The journal {self.path} belongs to the root directory {self._header.root}, "
+                f"not {self._opened.root}; name another state directory."
+            )
+        elif self._header.boot_id != self._opened.boot_id:
+            self._begin_boot()
+
+    def _take_in(self, data: bytes) -> None:
+        for line in data.split(b"\n"):
+            if not line:
+                continue
+            try:
+                record = _decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                # torn by a crash before its fsync: nothing was written to the kernel because of it
+                log.warning("The journal %s holds a torn line of %d bytes; it is left out.", self.path, len(line))
+                continue
+            if isinstance(record, Restored):
+                self._foreign.add(record.key)
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        match record:
+            case Opened():
+                self._header = record
+            case Writing():
+                self._originals.setdefault(record.key, record.found)
+                self._written.setdefault(record.change_id, set()).add(record.key)
+            case Restored():
+                self._originals.pop(record.key, None)
+            case Changed():
+                self._changes[record.change.change_id] = record.change
+
+    def _append(self, record: Record) -> None:
+        with self.locked():
+            torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
+            line = (b"\n" if torn else b"") + msgspec.json.encode(record) + b"\n"
+            written = os.write(self._fd, line)
+            self._size += written
+            if written < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._fd)
+            self._take(record)
+
+    def _begin_boot(self) -> None:
+        previous = self.path.with_name("journal.previous.jsonl")
+        previous.unlink(missing_ok=True)
+        os.link(self.path, previous)
+        told = after_reboot([self._with_undo(change) for change in self._changes.values()])
+        self._originals = {}
+        self._changes = {change.change_id: change for change in told}
+        self._write_anew()
+
+    def _write_anew(self) -> None:
+        """Replace the file at once by one with only what counts; no change may be under way."""
+        self._header = self._opened
+        kept = list(self._changes.values())[-REMEMBERED:]
+        records: list[Record] = [self._opened]
+        records += [Writing("", key, found) for key, found in self._originals.items()]
+        records += [Changed(change) for change in kept]
+        self._changes = {change.change_id: change for change in kept}
+        self._written = {}
+        new = self.path.with_suffix(".new")
+        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        os.fsync(fd)
+        new.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+        self._size = self._compacted = len(data)

@@ -1,0 +1,58 @@
+"""Opening files below a root directory in such a way that no link can lead outside of it."""
+
+import os
+from pathlib import Path
+
+
+class ReadOnlyModeError(Exception):
+    """The file's mode lets nobody write; root could, but on procfs it means that the kernel would not take it."""
+
+
+def read_text(root: Path, path: str, limit: int = 4096) -> str:
+    """The text of a small file below root, without surrounding white space. Raises OSError."""
+    fd = _open(root, path, os.O_RDONLY)
+    try:
+        return os.read(fd, limit).decode("ascii", "replace").strip()
+    finally:
+        os.close(fd)
+
+
+def write_text(root: Path, path: str, text: str) -> None:
+    """Write a small file below root in one write. Raises OSError with the kernel's errno, or ReadOnlyModeError."""
+    fd = _open(root, path, os.O_PATH)
+    try:
+        mode = os.fstat(fd).st_mode
+    finally:
+        os.close(fd)
+    if not mode & 0o222:
+        raise ReadOnlyModeError(path)
+    fd = _open(root, path, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, text.encode("ascii"))
+    finally:
+        os.close(fd)
+
+
+def exists(root: Path, path: str) -> bool:
+    """Whether there is such a file below root. Raises OSError when that cannot be found out."""
+    try:
+        os.close(_open(root, path, os.O_PATH))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _open(root: Path, path: str, flags: int) -> int:
+    """Walk down from root one name at a time and follow no link: a captured tree is data of unknown origin."""
+    *folders, name = path.split("/")
+    if any(part in ("", ".", "..") for part in (*folders, name)):
+        raise FileNotFoundError(path)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in folders:
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)

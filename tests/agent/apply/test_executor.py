@@ -1,0 +1,210 @@
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import create_autospec
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coresteer_agent.apply import irq_affinity, rooted
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_core.model import Inventory, Topology, View
+from coresteer_core.plan import Action
+
+Affinity = Callable[[int], str]
+
+
+def action(becomes: str, was: str = "0-7", irq: int = 41) -> Action:
+    return Action(f"irq/{irq}/affinity", was, becomes, "test")
+
+
+def test_an_affinity_is_written_and_read_back(executor: Executor, affinity: Affinity) -> None:
+    result = executor.apply(action("2,3"), change_id="c")
+    assert (result.outcome, result.found, result.read_back) == ("applied", "0-7", "2-3")
+    assert result.sentence == "IRQ 41 went from 0-7 to 2-3."
+    assert affinity(41) == "2-3"
+
+
+def test_the_original_is_in_the_journal_before_the_write(
+    executor: Executor, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[dict[str, str]] = []
+    monkeypatch.setattr(irq_affinity, "write", lambda *_: known.append(journal.originals()))
+    executor.apply(action("2"), change_id="c")
+    assert known == [{"irq/41/affinity": "0-7"}]
+
+
+def test_nothing_is_written_or_noted_when_the_value_stands_already(
+    executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "proc/irq/41/smp_affinity_list").write_text("2,3\n")
+    monkeypatch.setattr(irq_affinity, "write", lambda *_: pytest.fail("written"))
+    assert executor.apply(action("2-3"), change_id="c").outcome == "unchanged"
+    assert journal.originals() == {}
+
+
+def test_a_value_that_moved_since_the_preview_is_refused_with_both_values(
+    executor: Executor, root: Path, affinity: Affinity
+) -> None:
+    (root / "proc/irq/41/smp_affinity_list").write_text("2\n")
+    result = executor.apply(action("3"), change_id="c")
+    assert result.outcome == "refused"
+    assert result.sentence == "IRQ 41 was 0-7 when this was previewed and is 2 now; preview again."
+    assert affinity(41) == "2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome", "says"),
+    [
+        (action("7"), "refused", "CPU 7 is not online on this node; it has CPUs 0-6."),
+        (action("6"), "refused", "isolcpus"),
+        (action("1", irq=44), "refused", "IRQ 44 cannot be moved."),
+        (action("1", irq=99), "unsupported", "IRQ 99 is not on this node"),
+        (action(""), "refused", "needs at least one CPU"),
+        (action("3-1"), "refused", "runs backwards"),
+        (Action("irq/41/affinity/../../../etc", "0", "1", ""), "refused", "not a setting Coresteer knows"),
+        (Action("sysctl/kernel.panic", "0", "1", ""), "refused", "not a setting Coresteer knows"),
+    ],
+)
+def test_what_may_not_be_written_is_not_written(
+    executor: Executor, affinity: Affinity, asked: Action, outcome: str, says: str
+) -> None:
+    before = [affinity(irq) for irq in range(41, 45)]
+    result = executor.apply(asked, change_id="c")
+    assert result.outcome == outcome
+    assert says in result.sentence
+    assert [affinity(irq) for irq in range(41, 45)] == before
+
+
+def test_isolated_cpus_are_written_when_the_plan_means_them(executor: Executor) -> None:
+    assert executor.apply(action("6"), change_id="c", allow_isolated=True).outcome == "applied"
+
+
+def test_the_guard_asks_for_the_view_again_before_each_write(root: Path, journal: Journal, view: View) -> None:
+    views = iter([view, View(Topology([], [], []), Inventory([], []))])
+    executor = Executor(root, journal, lambda: next(views))
+    assert executor.apply(action("2"), change_id="c").outcome == "applied"
+    assert "not online" in executor.apply(action("3", irq=42), change_id="c").sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "says"),
+    [
+        (errno.EIO, "refused", "manages this interrupt"),
+        (errno.EPERM, "refused", "manages this interrupt"),
+        (errno.EACCES, "refused", "as root"),
+        (errno.EROFS, "refused", "ProtectKernelTunables"),
+        (errno.ENOSPC, "failed", "vectors are used up"),
+        (errno.EINVAL, "failed", "has to be online"),
+        (errno.ENODEV, "failed", "No such device"),
+    ],
+)
+def test_each_answer_of_the_kernel_has_its_sentence(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str, says: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(rooted, "write_text", refuse)
+    result = executor.apply(action("2"), change_id="c")
+    assert (result.outcome, result.found, result.read_back) == (outcome, "0-7", "0-7")
+    assert says in result.sentence
+
+
+def test_a_file_that_nobody_may_write_is_a_managed_interrupt_even_for_root(
+    executor: Executor, root: Path, affinity: Affinity
+) -> None:
+    (root / "proc/irq/41/smp_affinity_list").chmod(0o444)
+    result = executor.apply(action("2"), change_id="c")
+    assert result.outcome == "refused"
+    assert "manages this interrupt" in result.sentence
+    assert affinity(41) == "0-7"
+
+
+def test_a_kernel_that_makes_something_else_of_the_value_is_found_out(
+    executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = root / "proc/irq/41/smp_affinity_list"
+    monkeypatch.setattr(irq_affinity, "write", lambda *_: file.write_text("5\n"))
+    result = executor.apply(action("2-3"), change_id="c")
+    assert (result.outcome, result.found, result.read_back) == ("failed", "0-7", "5")
+    assert result.sentence == "IRQ 41 was set to 2-3, but the kernel made it 5."
+
+
+def test_the_read_back_compares_cpus_and_not_spelling(
+    executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = root / "proc/irq/41/smp_affinity_list"
+    monkeypatch.setattr(irq_affinity, "write", lambda *_: file.write_text("2,3\n"))
+    assert executor.apply(action("2-3"), change_id="c").outcome == "applied"
+
+
+def test_nothing_is_written_when_the_journal_cannot_be(
+    executor: Executor, journal: Journal, affinity: Affinity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(journal, "writing", full)
+    result = executor.apply(action("2"), change_id="c")
+    assert result.outcome == "failed"
+    assert "No space left on device" in result.sentence
+    assert affinity(41) == "0-7"
+
+
+def test_an_undo_puts_the_value_back_whatever_stands_there_and_says_so(
+    executor: Executor, root: Path, journal: Journal, affinity: Affinity
+) -> None:
+    executor.apply(action("2"), change_id="c")
+    (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
+    result = executor.undo(action("0-7", was="2"))
+    assert result.outcome == "applied"
+    assert "stood at 5 instead of 2" in result.sentence
+    assert affinity(41) == "0-7"
+    assert journal.originals() == {}
+
+
+def test_an_undo_may_name_offline_and_isolated_cpus(executor: Executor, root: Path, affinity: Affinity) -> None:
+    (root / "proc/irq/41/smp_affinity_list").write_text("1\n")
+    assert executor.undo(action("6-7", was="1")).outcome == "applied"
+    assert affinity(41) == "6-7"
+
+
+def test_an_undo_overwrites_a_value_that_cannot_be_understood(
+    executor: Executor, root: Path, affinity: Affinity
+) -> None:
+    (root / "proc/irq/41/smp_affinity_list").write_text("")
+    assert executor.undo(action("0-7", was="2")).outcome == "applied"
+    assert affinity(41) == "0-7"
+
+
+@pytest.mark.parametrize("link", ["proc", "proc/irq", "proc/irq/41", "proc/irq/41/smp_affinity_list"])
+def test_no_link_leads_out_of_the_root_directory(
+    executor: Executor, root: Path, tmp_path: Path, link: str, affinity: Affinity
+) -> None:
+    outside = tmp_path / "outside"
+    (root / link).rename(outside)
+    (root / link).symlink_to(outside)
+    assert executor.apply(action("2"), change_id="c").outcome in ("unsupported", "failed")
+    assert executor.undo(action("2")).outcome in ("unsupported", "failed")
+    assert affinity(41) == "0-7"
+
+
+@given(st.text(max_size=40))
+def test_no_key_whatever_raises_or_leaves_the_interrupts(text: str) -> None:
+    never_asked = create_autospec(Journal, instance=True, spec_set=True, locked=None)
+    executor = Executor(Path("/nonexistent"), never_asked, lambda: pytest.fail("no view is needed"))
+    assert executor.apply(Action(text, "0", "1", ""), change_id="c").outcome == "refused"
+    assert executor.undo(Action(text, "0", "1", "")).outcome == "refused"
+
+
+@given(st.lists(st.sampled_from(["..", ".", "", "a", "/"]), min_size=1, max_size=5))
+def test_a_path_with_dots_is_never_opened(parts: list[str]) -> None:
+    path = "/".join(parts)
+    if path in ("a",):
+        return
+    with pytest.raises(OSError):
+        rooted.read_text(Path("/tmp"), path)

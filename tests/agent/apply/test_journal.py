@@ -1,0 +1,188 @@
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coresteer_agent.apply import journal as module
+from coresteer_agent.apply.journal import Journal, JournalError, Opened, Restored, Writing
+from coresteer_core.change_events import Change
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import ChangeState, EndedBy
+
+
+def change(change_id: str, state: ChangeState = ChangeState.APPLYING) -> Change:
+    actions = [Action(f"irq/{irq}/affinity", "0-7", "2", "test") for irq in (41, 42)]
+    return Change(change_id, Plan(actions), state, "A sentence.", 120)
+
+
+def boot(root: Path, boot_id: str) -> None:
+    file = root / "proc/sys/kernel/random/boot_id"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{boot_id}\n")
+
+
+def test_only_the_first_value_of_a_setting_is_its_original(journal: Journal) -> None:
+    journal.writing("a", "irq/41/affinity", "0-7")
+    journal.writing("b", "irq/41/affinity", "2")
+    assert journal.originals() == {"irq/41/affinity": "0-7"}
+
+
+def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Path) -> None:
+    journal.note(change("a"))
+    journal.writing("a", "irq/41/affinity", "0-7")
+    again = Journal(journal.path, root)
+    assert again.originals() == {"irq/41/affinity": "0-7"}
+    assert [c.change_id for c in again.changes()] == ["a"]
+    again.close()
+
+
+def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Journal, root: Path) -> None:
+    journal.note(change("a"))
+    journal.writing("a", "irq/42/affinity", "0-7")
+    again = Journal(journal.path, root)
+    (interrupted,) = again.changes()
+    assert [(a.key, a.becomes) for a in interrupted.undo.actions] == [("irq/42/affinity", "0-7")]
+    again.close()
+
+
+def test_a_restored_setting_begins_anew(journal: Journal) -> None:
+    journal.writing("a", "irq/41/affinity", "0-7")
+    journal.restored("irq/41/affinity")
+    journal.writing("b", "irq/41/affinity", "5")
+    assert journal.originals() == {"irq/41/affinity": "5"}
+
+
+def test_what_another_process_put_back_is_noticed_once(journal: Journal, root: Path) -> None:
+    journal.writing("a", "irq/41/affinity", "0-7")
+    journal.writing("a", "irq/42/affinity", "0-7")
+    journal.restored("irq/42/affinity")
+    other = Journal(journal.path, root)
+    other.restored("irq/41/affinity")
+    other.close()
+    assert journal.restored_by_others() == {"irq/41/affinity"}
+    assert journal.restored_by_others() == set()
+    assert journal.originals() == {}
+
+
+def test_a_reboot_voids_the_originals_and_tells_what_became_of_open_changes(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    boot(root, "first")
+    before = Journal(path, root)
+    before.note(change("open", ChangeState.UNCONFIRMED))
+    before.note(change("kept", ChangeState.CONFIRMED))
+    before.writing("open", "irq/41/affinity", "0-7")
+    before.close()
+    boot(root, "second")
+    after = Journal(path, root)
+    assert after.originals() == {}
+    told = {c.change_id: (c.state, c.ended_by) for c in after.changes()}
+    assert told["open"] == (ChangeState.ROLLED_BACK, EndedBy.AGENT_RESTART)
+    assert told["kept"] == (ChangeState.CONFIRMED, None)
+    assert b"irq/41/affinity" in (tmp_path / "journal.previous.jsonl").read_bytes()
+    after.close()
+
+
+def test_a_journal_of_another_root_directory_is_refused(journal: Journal, tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="name another state directory"):
+        Journal(journal.path, tmp_path)
+
+
+def test_a_journal_that_cannot_be_opened_says_why(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match=r"Not a directory|File exists"):
+        Journal(tmp_path / "file/journal.jsonl", root)
+
+
+def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
+    journal.writing("a", "irq/41/affinity", "0-7")
+    for turn in range(200):
+        journal.note(change(f"c{turn % 5}", ChangeState.CONFIRMED))
+    assert journal.path.stat().st_size < 20_000
+    again = Journal(journal.path, root)
+    assert again.originals() == {"irq/41/affinity": "0-7"}
+    assert [c.change_id for c in again.changes()] == [f"c{turn}" for turn in range(5)]
+    again.close()
+
+
+def test_two_processes_that_note_at_once_lose_nothing(journal: Journal, root: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from coresteer_agent.apply.journal import Journal\n"
+        "journal = Journal(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "for n in range(100): journal.writing('c', f'irq/{sys.argv[3]}{n:03}/affinity', '0')\n"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", program, str(journal.path), str(root), str(name)]) for name in (1, 2)
+    ]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert journal.originals() == {f"irq/{name}{n:03}/affinity": "0" for name in (1, 2) for n in range(100)}
+
+
+def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
+    journal: Journal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with monkeypatch.context() as cut:
+        cut.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+        with pytest.raises(OSError) as caught:
+            journal.writing("a", "irq/41/affinity", "0-7")
+        assert caught.value.errno == errno.ENOSPC
+    journal.writing("a", "irq/42/affinity", "0-7")
+    again = Journal(journal.path, root)
+    assert again.originals() == {"irq/42/affinity": "0-7"}
+    again.close()
+
+
+records = st.lists(
+    st.one_of(
+        st.builds(
+            Writing, st.just("c"), st.integers(0, 9).map("irq/{}/affinity".format), st.sampled_from(["0", "1-3"])
+        ),
+        st.builds(Restored, st.integers(0, 9).map("irq/{}/affinity".format)),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.data(), records)
+def test_a_tail_torn_at_any_byte_loses_no_original_that_was_on_disk(
+    tmp_path: Path, data: st.DataObject, written: list[Writing | Restored]
+) -> None:
+    path = tmp_path / "torn.jsonl"
+    root = tmp_path
+    lines = [msgspec.json.encode(r) + b"\n" for r in [Opened("", str(root.resolve())), *written]]
+    whole = b"".join(lines)
+    durable = data.draw(st.integers(1, len(lines)), label="lines on disk")
+    start = len(b"".join(lines[:durable]))
+    cut = data.draw(st.integers(start, len(whole)), label="torn at byte")
+    garbage = data.draw(st.binary(max_size=8), label="garbage").replace(b"\n", b"")
+    complete = cut in {len(b"".join(lines[:n])) for n in range(len(lines) + 1)}
+    path.write_bytes(whole[:cut] + (b"" if complete else garbage))
+
+    expected: dict[str, str] = {}
+    for record in written[: durable - 1]:
+        if isinstance(record, Writing):
+            expected.setdefault(record.key, record.found)
+        else:
+            expected.pop(record.key, None)
+    later = {record.key for record in written[durable - 1 :]}
+    journal = Journal(path, root)
+    found = journal.originals()
+    journal.writing("c", "irq/77/affinity", "4")
+    again = Journal(path, root)
+    for key, value in expected.items():
+        if key not in later:
+            assert found[key] == value
+            assert again.originals()[key] == value
+    assert again.originals()["irq/77/affinity"] == "4"
+    journal.close()
+    again.close()

@@ -1,0 +1,188 @@
+"""Fault drills: an agent is killed at any instant of applying a plan, and restore puts everything back."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_core.change import advance
+from coresteer_core.change_events import Changes, InverseRan, Restarted, RunInverse
+from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.plan import Action
+from coresteer_core.protocol import ChangeState, EndedBy
+
+IRQS = range(41, 45)
+
+# forks once per instant: the child applies a plan and kills itself at its n-th system call of interest
+DRILL = """
+import os, signal, sys
+from pathlib import Path
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_core.change import advance
+from coresteer_core.change_events import ApplyRequested, Changes, Note, PlanRan, RunPlan
+from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.plan import Action, Plan
+
+path, root, instant, torn = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+calls = 0
+
+def counted(name):
+    real = getattr(os, name)
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == instant:
+            if name == "write" and torn:
+                real(args[0], args[1][: len(args[1]) * torn // 10])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    setattr(os, name, call)
+
+for name in ("open", "write", "fsync", "pread", "read"):
+    counted(name)
+view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
+journal = Journal(path, root)
+executor = Executor(root, journal, lambda: view)
+actions = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
+queue = [ApplyRequested("c1", Plan(actions), 120)]
+state = Changes()
+while queue:
+    state, instructions = advance(state, queue.pop(0), 0.0)
+    for todo in instructions:
+        if isinstance(todo, Note):
+            journal.note(todo.change)
+        elif isinstance(todo, RunPlan):
+            results = [executor.apply(action, change_id="c1") for action in todo.plan.actions]
+            queue.append(PlanRan("c1", results))
+print(calls)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    for irq in IRQS:
+        (root / f"proc/irq/{irq}").mkdir(parents=True)
+    reset(root)
+    return root
+
+
+def reset(root: Path) -> None:
+    for irq in IRQS:
+        (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
+
+
+def stands(root: Path) -> list[str]:
+    return [(root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip() for irq in IRQS]
+
+
+def drill(path: Path, root: Path, instant: int, torn: int = 0) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn)]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, root: Path) -> None:
+    whole = drill(tmp_path / "whole.jsonl", root, 0)
+    assert whole.returncode == 0, whole.stderr
+    assert stands(root) == ["2"] * len(IRQS)
+    calls = int(whole.stdout)
+    assert calls > 50
+    moved = set()
+    for instant in range(1, calls + 1):
+        reset(root)
+        path = tmp_path / f"{instant}/journal.jsonl"
+        killed = drill(path, root, instant, torn=random.Random(instant).randrange(10))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        moved.add(tuple(stands(root)))
+        results = restore(path, root)
+        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant} of {calls}: {results}"
+        assert all(result.outcome in ("applied", "unchanged") for result in results)
+        assert restore(path, root) == []
+    assert len(moved) > len(IRQS), "the kills have to hit between the writes as well"
+
+
+def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path: Path, root: Path) -> None:
+    calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
+    rolled_back = 0
+    for instant in range(1, calls + 1, 3):
+        reset(root)
+        path = tmp_path / f"{instant}/journal.jsonl"
+        drill(path, root, instant)
+        journal = Journal(path, root)
+        executor = Executor(root, journal, lambda: View(Topology([], [], []), Inventory([], [])))
+        state, instructions = advance(Changes(), Restarted(journal.changes()), 0.0)
+        for todo in instructions:
+            if isinstance(todo, RunInverse):
+                results = [executor.undo(action) for action in todo.plan.actions]
+                state, _ = advance(state, InverseRan(todo.change_id, results), 0.0)
+                assert state.changes["c1"].state is ChangeState.ROLLED_BACK
+                assert state.changes["c1"].ended_by is EndedBy.AGENT_RESTART
+                rolled_back += 1
+        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant}"
+        journal.close()
+    assert rolled_back > 5
+
+
+def test_restore_beside_a_running_agent_puts_back_and_the_agent_notices(tmp_path: Path, root: Path) -> None:
+    view = View(Topology([Cpu(cpu, cpu, 0, 0, True) for cpu in range(8)], [], []), Inventory([], []))
+    journal = Journal(tmp_path / "journal.jsonl", root)
+    executor = Executor(root, journal, lambda: view)
+    executor.apply(Action("irq/41/affinity", "0-7", "2", "test"), change_id="c")
+    (result,) = restore(journal.path, root)
+    assert result.sentence == "IRQ 41 is back on 0-7."
+    assert journal.restored_by_others() == {"irq/41/affinity"}
+    assert executor.apply(Action("irq/41/affinity", "0-7", "3", "test"), change_id="d").outcome == "applied"
+    journal.close()
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coresteer_agent", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CORESTEER_")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+@pytest.fixture
+def changed(tmp_path: Path, root: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line's restore, after all four interrupts were moved."""
+    state = tmp_path / "state"
+    assert drill(state / "agent/journal.jsonl", root, 0).returncode == 0
+    return lambda *more: cli("restore", "--root", str(root), "--state-dir", str(state), *more)
+
+
+def test_the_command_prints_a_line_a_setting_and_is_idempotent(
+    changed: Callable[..., subprocess.CompletedProcess[str]], root: Path
+) -> None:
+    done = changed()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS)]
+    assert stands(root) == ["0-7"] * len(IRQS)
+    again = changed()
+    assert (again.returncode, again.stdout) == (0, "Nothing to put back: every setting is as before Coresteer.\n")
+
+
+def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
+    changed: Callable[..., subprocess.CompletedProcess[str]], root: Path
+) -> None:
+    (root / "proc/irq/42/smp_affinity_list").chmod(0o444)
+    done = changed("-o", "json")
+    assert done.returncode == 1
+    assert '"outcome":"refused"' in done.stdout
+    assert stands(root) == ["0-7", "2", "0-7", "0-7"]
+    (root / "proc/irq/42/smp_affinity_list").chmod(0o644)
+    assert changed().returncode == 0
+    assert stands(root) == ["0-7"] * len(IRQS)
+
+
+def test_the_command_has_nothing_to_do_where_nothing_was_changed(tmp_path: Path) -> None:
+    done = cli("restore", "--state-dir", str(tmp_path))
+    assert done.returncode == 0
+    assert "Nothing to put back" in done.stdout
