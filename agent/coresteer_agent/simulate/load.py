@@ -18,7 +18,7 @@ _SOFTIRQ_S_PER_PACKET = 1.6e-6
 _IRQ_S_PER_INTERRUPT = 1.5e-6
 _SYSTEM_S_PER_PACKET = 0.4e-6
 _MAX_INTERRUPTS_PER_S = 12_000  # where interrupt moderation holds one queue
-_FULL = 0.96  # of a CPU's time that softirqs can take
+_FULL = 0.96  # of a CPU's time that interrupts and softirqs can take
 _BYTES_PER_PACKET = 700
 _ANSWERS_PER_PACKET = 0.8
 _DAY_S = 86_400
@@ -86,13 +86,17 @@ def make_interval(
             interrupts[row] = 400 * load * noise.random() ** 4  # disks: many idle, a few busy
         elif not irq.queues:
             interrupts[row] = noise.uniform(0, 2)
+        else:  # the busier its CPU, the more NAPI polls instead of being interrupted
+            interrupts[row] *= max(0.02, 1 - offered[placement[row]] * _SOFTIRQ_S_PER_PACKET)
 
-    handled = [min(packets, _FULL / _SOFTIRQ_S_PER_PACKET) for packets in offered]
     taken = [0.0] * cpus
     for row, per_s in enumerate(interrupts):
         taken[placement[row]] += per_s
-    softirq = [packets * _SOFTIRQ_S_PER_PACKET + 0.002 for packets in handled]
     irq_time = [per_s * _IRQ_S_PER_INTERRUPT + 0.001 for per_s in taken]
+    handled = [
+        min(packets, (_FULL - own) / _SOFTIRQ_S_PER_PACKET) for packets, own in zip(offered, irq_time, strict=True)
+    ]
+    softirq = [packets * _SOFTIRQ_S_PER_PACKET + 0.002 for packets in handled]
     kernel = sum(handled) * _SYSTEM_S_PER_PACKET / cpus
     taste = seeded("programs", machine.seed)
     user, system, iowait, busy = [], [], [], []

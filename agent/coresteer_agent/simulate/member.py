@@ -12,7 +12,7 @@ from websockets.uri import WebSocketURI
 
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
-from coresteer_agent.simulate.node import SimulatedNode, Unacked
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.protocol import (
     Ack,
     ChangeMessage,
@@ -67,6 +67,7 @@ class Member:
         self._settled = asyncio.Event()  # welcomed, or over before that
         self._ended = asyncio.Event()
         self._next_tasks_s = 0.0
+        self._sent_seq = 0  # on this connection
 
     async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
         """Connects, and again after each loss, with growing, jittered pauses, until cancelled or hopeless."""
@@ -92,13 +93,12 @@ class Member:
 
     def sample(self, now_s: float) -> None:
         """One interval ending at a Unix time: kept, and sent when connected."""
-        sample = self.node.sample(now_s)
-        said = self._changes.measured(sample.rates, time.monotonic())
+        said = self._changes.measured(self.node.sample(now_s), time.monotonic())
         if not self.connected:
             return
         if self.node.link_flapped(now_s):
             self._say(InventoryMessage(self.node.inventory))
-        self._send(sample)
+        self._send_pending()
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
@@ -130,7 +130,14 @@ class Member:
         return link
 
     def _new_link(self) -> Link:
-        self._link = Link(self._uri, self.node.key, opened=self._opened, received=self._received, ended=self._lost)
+        self._link = Link(
+            self._uri,
+            self.node.key,
+            opened=self._opened,
+            received=self._received,
+            resumed=self._send_pending,
+            ended=self._lost,
+        )
         return self._link
 
     def _opened(self) -> None:
@@ -159,9 +166,9 @@ class Member:
                 self._acknowledged(message.acked_seq, now)
                 self._say(TopologyMessage(self.node.machine.topology))
                 self._say(InventoryMessage(self.node.inventory))
-                for sample in self.node.unacked:
-                    self._send(sample)
                 self.connected = True
+                self._sent_seq = message.acked_seq
+                self._send_pending()
                 self._settled.set()
                 self._report(self._changes.connected(now))
             case _:
@@ -181,11 +188,18 @@ class Member:
         if self._keep_latencies:
             self._count.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
 
-    def _send(self, sample: Unacked) -> None:
-        if sample.sent_s is None:
-            sample.sent_s = time.monotonic()
-            self._count.sent += 1
-        self._say(RatesMessage(sample.rates))
+    def _send_pending(self) -> None:
+        """Sends what this connection has not carried yet, as far as the backend reads it."""
+        pending = min(self.node.seq - self._sent_seq, len(self.node.unacked))
+        for back in range(pending, 0, -1):
+            if self._link is None or not self.connected or not self._link.writable:
+                return
+            sample = self.node.unacked[-back]
+            if sample.sent_s is None:
+                sample.sent_s = time.monotonic()
+                self._count.sent += 1
+            self._say(RatesMessage(sample.rates))
+            self._sent_seq = sample.rates.seq
 
     def _say(self, message: ToBackend) -> None:
         if self._link is not None:

@@ -96,7 +96,7 @@ class SimulatedNode:
             labels=labels_of(self._index),
         )
 
-    def sample(self, now_s: float) -> Unacked:
+    def sample(self, now_s: float) -> Rates:
         """The next interval, ending at a Unix time, kept until it is acknowledged or too many wait."""
         if self._first_s is None:
             self._first_s = now_s
@@ -128,9 +128,8 @@ class SimulatedNode:
         if len(self.unacked) == self._max_unacked:
             self.unacked.popleft()
             self.overflowed += 1
-        sample = Unacked(rates)
-        self.unacked.append(sample)
-        return sample
+        self.unacked.append(Unacked(rates))
+        return rates
 
     def link_flapped(self, now_s: float) -> bool:
         """Whether a dying NIC's link has just gone down or up; the inventory then says so."""
