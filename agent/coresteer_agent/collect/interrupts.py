@@ -28,3 +28,18 @@ def parse_description(text: str) -> Description:
     if rest and rest[0] in ("Level", "Edge"):
         rest = rest[1:]
     return Description(chip, " ".join(rest))
+
+
+def parse_descriptions(text: bytes) -> dict[int, Description]:
+    """What stands behind the counters of each numbered interrupt. Lines that make no sense are CounterTableReader's."""
+    lines = text.split(b"\n")
+    columns = len(lines[0].split())
+    found = {}
+    for line in lines[1:]:
+        label, colon, rest = line.partition(b":")
+        if colon and (number := label.strip()).isdigit():
+            parts = rest.split(None, columns)
+            found[int(number)] = parse_description(
+                parts[columns].decode("ascii", "replace") if len(parts) > columns else ""
+            )
+    return found

@@ -13,7 +13,6 @@ _HEADER = struct.Struct("=IHHII")
 _ERROR = 2
 _DONE = 3
 _REQUEST_DUMP = 0x001 | 0x300
-_DUMP_INTR = 0x10
 _NESTED = 0x3FFF
 _BUFFER_BYTES = 128 * 1024
 _TIMEOUT_S = 1.0
@@ -38,15 +37,13 @@ class Netlink:
             size = self._socket.recv_into(self._buffer)
             position = 0
             while position + _HEADER.size <= size:
-                length, found, flags, sequence, _ = _HEADER.unpack_from(view, position)
+                length, found, _, sequence, _ = _HEADER.unpack_from(view, position)
                 if length < _HEADER.size or position + length > size:
                     raise OSError(errno.EBADMSG, "the kernel's answer is cut")
                 if sequence == self._sequence:
                     if found in (_DONE, _ERROR):
                         self._check(view[position + _HEADER.size : position + length])
                         return
-                    if flags & _DUMP_INTR:
-                        pass  # something came or went during the dump: what was told is still true
                     yield view[position + _HEADER.size : position + length]
                 position += (length + 3) & ~3
 

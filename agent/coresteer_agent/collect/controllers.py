@@ -1,0 +1,14 @@
+"""Other programs that move interrupts."""
+
+from pathlib import Path
+
+from coresteer_agent.collect.files import names, read_bytes
+
+KNOWN = {b"irqbalance\n": "irqbalance", b"tuned\n": "tuned"}
+"""By /proc/PID/comm."""
+
+
+def find_controllers(root: Path) -> list[str]:
+    """Those found running, by name. Looks at every process, which takes some milliseconds: ask seldom."""
+    found = {KNOWN.get(read_bytes(root, f"proc/{pid}/comm") or b"") for pid in names(root, "proc") if pid.isdecimal()}
+    return sorted(name for name in found if name is not None)

@@ -1,0 +1,56 @@
+"""What is plugged while the agent runs: the kernel's uevents through libudev."""
+
+import errno
+import logging
+
+import pyudev
+
+_log = logging.getLogger(__name__)
+
+SUBSYSTEMS = frozenset({"cpu", "net", "pci"})
+_BUFFER_BYTES = 8 * 1024 * 1024
+
+
+class HotplugMonitor:
+    """Listens to CPUs, netdevs and PCI devices that come, go or change.
+
+    Raises OSError where the kernel refuses to tell, as in some containers.
+    """
+
+    def __init__(self) -> None:
+        self._monitor = self._listen()
+
+    @staticmethod
+    def _listen() -> pyudev.Monitor:
+        # from the kernel itself: containers and small systems have no udev daemon
+        monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="kernel")
+        for subsystem in sorted(SUBSYSTEMS):
+            monitor.filter_by(subsystem)
+        try:
+            monitor.set_receive_buffer_size(_BUFFER_BYTES)
+        except OSError as error:
+            if error.errno != errno.EPERM:
+                raise
+            _log.info("Without root the buffer for device events stays small; more of them at once cause a re-read.")
+        monitor.start()
+        return monitor
+
+    def fileno(self) -> int:
+        """To wait on: readable when something changed."""
+        return int(self._monitor.fileno())
+
+    def changed(self) -> set[str]:
+        """The subsystems in which something changed since the last call; does not wait.
+
+        When more happened than the buffer holds, events are lost and the monitor is started anew (fileno()
+        changes): then everything counts as changed.
+        """
+        found: set[str] = set()
+        try:
+            while (device := self._monitor.poll(timeout=0)) is not None:
+                found.add(device.subsystem)
+        except OSError as error:
+            _log.warning("Device events were lost (%s); everything is looked at again.", error)
+            self._monitor = self._listen()
+            return set(SUBSYSTEMS)
+        return found

@@ -1,0 +1,108 @@
+"""/proc/irq: where interrupts may be delivered, where they are, and whether that may be changed.
+
+Kernel: kernel/irq/proc.c.
+"""
+
+import errno
+import logging
+import os
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.files import numbered, read_bytes, read_cpus_as_list, read_natural
+
+_log = logging.getLogger(__name__)
+
+FOLDER = "proc/irq"
+_MANAGED = b"IRQD_AFFINITY_MANAGED"
+_NO_WRITE_BIT = (
+    "Its smp_affinity_list is read-only: the kernel spreads this interrupt itself (a managed interrupt), "
+    "or its controller can deliver it to one CPU only."
+)
+_IS_MANAGED = (
+    "The driver left the affinity of this interrupt to the kernel (a managed interrupt); it follows the CPUs online."
+)
+
+
+class Movable(Struct, frozen=True):
+    """movable: None where it could not be found out. reason: a sentence where it is False."""
+
+    movable: bool | None
+    reason: str | None = None
+
+
+class Affinity(Struct, frozen=True):
+    """requested: smp_affinity_list; effective: effective_affinity_list, None before the interrupt was ever set up."""
+
+    requested: str | None
+    effective: str | None
+
+
+def irq_numbers(root: Path) -> list[int]:
+    """Every interrupt that has a folder."""
+    return numbered(root, FOLDER, "")
+
+
+def read_affinity(root: Path, irq: int) -> Affinity:
+    """Both affinities. Raises ParseError for a file that is not a CPU list."""
+    return Affinity(
+        read_cpus_as_list(root, f"{FOLDER}/{irq}/smp_affinity_list") or None,
+        read_cpus_as_list(root, f"{FOLDER}/{irq}/effective_affinity_list") or None,
+    )
+
+
+def read_numa_node(root: Path, irq: int) -> int | None:
+    """The node of the interrupt's device."""
+    return read_natural(root, f"{FOLDER}/{irq}/node")
+
+
+def read_movable(root: Path, irq: int) -> Movable:
+    """Whether somebody may set the interrupt's affinity, found out without ever moving it.
+
+    1. Since Linux 6.x the file has no write permission where the affinity cannot be set.
+    2. debugfs, where it is mounted and readable, names managed interrupts.
+    3. As root on the running kernel: a text that cannot be parsed is written. write_irq_affinity()
+       checks the permission before it parses, so EIO or EPERM means no, EINVAL means yes.
+    """
+    path = Path(f"{root}/{FOLDER}/{irq}/smp_affinity_list")
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return Movable(None)
+    if not mode & stat.S_IWUSR:
+        return Movable(False, _NO_WRITE_BIT)
+    state = read_bytes(root, f"sys/kernel/debug/irq/irqs/{irq}")
+    if state is not None:
+        return Movable(False, _IS_MANAGED) if _MANAGED in state else Movable(True)
+    if os.geteuid() == 0 and is_running_kernel(root):
+        return _ask(path)
+    return Movable(None)
+
+
+def is_running_kernel(root: Path) -> bool:
+    """Whether root's /proc is the running kernel's and not a captured tree."""
+    return root == Path("/") and any(
+        line.split()[1:3] == [b"/proc", b"proc"] for line in (read_bytes(root, "proc/self/mounts") or b"").splitlines()
+    )
+
+
+def _ask(path: Path) -> Movable:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError as error:
+        _log.info("Whether %s may be written is not known: %s.", path, error.strerror)
+        return Movable(None)
+    try:
+        os.write(fd, b"x")
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return Movable(True)
+        if error.errno in (errno.EIO, errno.EPERM):
+            return Movable(False, _IS_MANAGED)
+        _log.info("Whether %s may be written is not known: %s.", path, error.strerror)
+        return Movable(None)
+    finally:
+        os.close(fd)
+    return Movable(None)

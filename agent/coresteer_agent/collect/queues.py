@@ -1,0 +1,184 @@
+"""Which interrupt serves which queue of a netdev, from the surest source to the least sure.
+
+The netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml) knows, where the driver
+tells it; then the names of the interrupts that sysfs lists for the device; then the names alone.
+"""
+
+import logging
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.files import names, numbered, read_int, read_mask_as_list
+from coresteer_agent.collect.netdev import CLASS, Device
+from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, attributes
+
+_log = logging.getLogger(__name__)
+
+_QUEUE = re.compile(
+    r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d+)(?:$|[-@.])", re.IGNORECASE
+)
+_ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
+
+
+class QueueIrq(Struct, frozen=True):
+    """How a queue is served. source: netlink, msi_irqs or name."""
+
+    irq: int | None
+    source: str | None
+    napi_id: int | None = None
+
+
+class DeviceIrqs(Struct, frozen=True):
+    """queues: by queue name; irqs: every interrupt of the netdev, also those that serve no queue."""
+
+    queues: dict[str, QueueIrq]
+    irqs: frozenset[int]
+
+
+def queue_names(root: Path, netdev: str) -> list[str]:
+    """Every queue, receive queues first, each kind by number."""
+    folder = f"{CLASS}/{netdev}/queues"
+    return [f"{kind}-{number}" for kind in ("rx", "tx") for number in numbered(root, folder, f"{kind}-")]
+
+
+def read_steering(root: Path, netdev: str, queue: str) -> str | None:
+    """The CPU list of RPS for a receive queue, of XPS for a transmit queue; None where it has none.
+
+    Raises ParseError for a file that is not a mask.
+    """
+    file = "rps_cpus" if queue.startswith("rx-") else "xps_cpus"
+    return read_mask_as_list(root, f"{CLASS}/{netdev}/queues/{queue}/{file}")
+
+
+def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:
+    """Whether an interrupt's name is a netdev's, and the queues it names (``rx-3``, ``tx-3``).
+
+    ``eth0-TxRx-3`` and ``eth0-Tx-Rx-3`` serve both directions, ``eth0-rx-3`` and ``virtio2-input.0``
+    (virtio2 is the netdev's device) one; ``mlx5_comp3@pci:0000:3b:00.0`` names the PCI function.
+    The name alone, ``eth0``, is a netdev's whose one interrupt serves all: the queue is ``*``.
+    """
+    for part in name.split(", "):
+        if part == netdev:
+            return True, ["*"]
+        for word in (netdev, *bus_names):
+            found = re.search(rf"(?:^|[-@:_]){re.escape(word)}(?:$|[-@.:])", part)
+            if found:
+                rest = f"{part[: found.start()]}-{part[found.end() :]}"
+                return True, _queues(rest) or (_both(rest[1:]) if word == netdev and rest[1:].isdecimal() else [])
+    return False, []
+
+
+def _both(number: str) -> list[str]:
+    return [f"rx-{int(number)}", f"tx-{int(number)}"]
+
+
+def _queues(text: str) -> list[str]:
+    found = _QUEUE.search(text)
+    if found is None:
+        return []
+    way = _ONE_WAY.get(found[1].lower())
+    return _both(found[2]) if way is None else [f"{way}-{int(found[2])}"]
+
+
+def map_device(
+    device: Device,
+    queues: list[str],
+    irq_names: Mapping[int, str],
+    msi_irqs: frozenset[int],
+    told: Mapping[str, QueueIrq],
+) -> DeviceIrqs:
+    """The map of one netdev. told: what netlink said, by queue."""
+    served = {queue: told.get(queue, QueueIrq(None, None)) for queue in queues}
+    own = set(msi_irqs) | {q.irq for q in told.values() if q.irq is not None}
+    for irq, name in irq_names.items():
+        ours, found = parse_irq_name(name, device.name, device.bus_names)
+        if not ours:
+            if irq not in msi_irqs:
+                continue
+            found = next((q for part in name.split(", ") if (q := _queues(part))), [])
+        own.add(irq)
+        for queue in queues if found == ["*"] else found:
+            if queue in served and served[queue].irq is None:
+                source = "msi_irqs" if irq in msi_irqs else "name"
+                served[queue] = QueueIrq(irq, source, served[queue].napi_id)
+    return DeviceIrqs(served, frozenset(own))
+
+
+def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
+    """The message-signalled interrupts of the netdev's own device; none where it shares the device with others."""
+    folder = f"{CLASS}/{device.name}/device"
+    for depth in range(len(device.bus_names)):
+        above = f"{folder}/{'../' * depth}"
+        if found := numbered(root, f"{above}msi_irqs", ""):
+            return frozenset(found) if len(names(root, f"{above}net")) <= 1 else frozenset()
+    return frozenset()
+
+
+def read_ifindex(root: Path, netdev: str) -> int | None:
+    """The number netlink knows the netdev by."""
+    return read_int(root, f"{CLASS}/{netdev}/ifindex")
+
+
+# Netlink
+
+_GENERIC_HEADER = struct.Struct("=BBH")
+_CONTROL = 0x10
+_GET_FAMILY = 3
+_FAMILY_ID = 1
+_FAMILY_NAME = 2
+_QUEUE_GET = 10
+_NAPI_GET = 11
+_KINDS = {0: "rx", 1: "tx"}
+
+
+def read_netlink_queues() -> dict[int, dict[str, QueueIrq]]:
+    """By ifindex and queue, what the running kernel knows. Empty before Linux 6.8 and where netlink is refused."""
+    try:
+        netlink = Netlink(NETLINK_GENERIC)
+        try:
+            return _netlink_queues(netlink)
+        finally:
+            netlink.close()
+    except OSError as error:
+        _log.info("The kernel does not tell the interrupts of queues by netlink (%s); names are used.", error.strerror)
+        return {}
+
+
+def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
+    family = _family(netlink)
+    if family is None:
+        return {}
+    irq_of = {}
+    for napi in _dump(netlink, family, _NAPI_GET):
+        if 2 in napi and 3 in napi:  # NETDEV_A_NAPI_ID, NETDEV_A_NAPI_IRQ
+            irq_of[napi[2]] = napi[3]
+    found: dict[int, dict[str, QueueIrq]] = {}
+    for queue in _dump(netlink, family, _QUEUE_GET):
+        # NETDEV_A_QUEUE_ID, _IFINDEX, _TYPE, _NAPI_ID
+        number, ifindex, kind, napi_id = queue.get(1), queue.get(2), _KINDS.get(queue.get(3, -1)), queue.get(4)
+        if number is None or ifindex is None or kind is None or napi_id is None:
+            continue
+        irq = irq_of.get(napi_id)
+        found.setdefault(ifindex, {})[f"{kind}-{number}"] = QueueIrq(irq, None if irq is None else "netlink", napi_id)
+    return found
+
+
+def _family(netlink: Netlink) -> int | None:
+    found = None
+    for message in netlink.dump(_CONTROL, _GENERIC_HEADER.pack(_GET_FAMILY, 1, 0)):
+        values = dict(attributes(message, _GENERIC_HEADER.size))
+        if bytes(values.get(_FAMILY_NAME, b"")) == b"netdev\0" and _FAMILY_ID in values:
+            found = int(struct.unpack("=H", values[_FAMILY_ID])[0])
+    return found  # only now, because a dump has to be read to its end
+
+
+def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
+    """The u32 attributes of every answer."""
+    return [
+        {kind: struct.unpack("=I", value)[0] for kind, value in attributes(m, _GENERIC_HEADER.size) if len(value) == 4}
+        for m in netlink.dump(family, _GENERIC_HEADER.pack(command, 1, 0))
+    ]
