@@ -104,6 +104,29 @@ def is_database_away(error: BaseException) -> bool:
     return isinstance(error, _AWAY)
 
 
+PROBLEM_SCHEMA = {
+    "title": "Problem",
+    "description": "What went wrong (RFC 9457). errors names the fields of the request that are not valid.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "errors"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+"""The JSON schema of every error answer."""
+
+
 class ProblemResponse(JSONResponse):
     """JSON with the media type of RFC 9457."""
 
@@ -157,12 +180,18 @@ async def _on_http(request: Request, error: Exception) -> ProblemResponse:
     if error.status_code == 405:
         detail = f"{request.url.path} does not take {request.method}."
         return problem_response(405, "method-not-allowed", "Method not allowed", detail, headers=headers)
+    if error.status_code == TooLarge.status:
+        return problem_response(413, TooLarge.slug, TooLarge.title, str(error.detail))
     return problem_response(error.status_code, "http", "The request failed", str(error.detail), headers=headers)
 
 
 async def _on_database_error(request: Request, error: Exception) -> ProblemResponse:
     if is_database_away(error):
         return render(DATABASE_AWAY)
+    cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
+    if isinstance(cause, psycopg.DataError):  # SQLSTATE class 22: a value that no column can hold
+        log.warning("%s %s: the database refused a value: %s", request.method, request.url.path, cause)
+        return render(Invalid("A value of the request is one that the database cannot hold."))
     return await _on_unexpected(request, error)
 
 

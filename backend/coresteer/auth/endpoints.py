@@ -108,7 +108,7 @@ async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Sess
 @router.get("/api/tokens")
 async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
     """Every API token, without its text."""
-    return [_api_token(row) for row in await service.list_api_tokens(session)]
+    return [_api_token(row) for row in await repository.api_tokens(session)]
 
 
 @router.post("/api/tokens", status_code=status.HTTP_201_CREATED)

@@ -11,7 +11,7 @@ from coresteer.auth.schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolReque
 from coresteer.auth.secrets import ENROLMENT_TOKEN_PREFIX, new_token, token_hash
 from coresteer.auth.tables import OneTimeTokenRow
 from coresteer.errors import Forbidden, Invalid
-from coresteer.nodes import service as nodes
+from coresteer.nodes.service import enrol as enrol_nodes
 
 _NAMES_TOLD = 20
 
@@ -49,15 +49,13 @@ async def new_enrolment_token(session: AsyncSession, by: str, request: Enrolment
 
 
 async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
-    """Exchange the token for one key a name; nothing is used up when it raises Forbidden or Invalid."""
+    """Exchange the token for one key a name; nothing is used up when it raises Forbidden, Invalid or Conflict."""
     token = await repository.take_one_time_token(session, token_hash(request.token), "enrolment")
     if token is None:
         raise Forbidden("The enrolment token is unknown, used or expired; an administrator can make a new one.")
     if len(request.names) > 1 and not token.simulated:
         raise Invalid("This token enrols one node; several need a token for simulated nodes.", field="names")
-    if len(set(request.names)) < len(request.names):
-        raise Invalid("A name stands twice in the list.", field="names")
-    enrolled = await nodes.enrol(session, request.names, token.simulated)
+    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated)
     names = ", ".join(request.names[:_NAMES_TOLD])
     more = f" and {len(request.names) - _NAMES_TOLD} more" if len(request.names) > _NAMES_TOLD else ""
     record(

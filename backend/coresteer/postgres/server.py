@@ -22,6 +22,7 @@ ROLE = "coresteer"
 _LONGEST_SOCKET_PATH = 107  # sun_path without its final zero, sys/un.h
 _START_TIMEOUT_S = 60  # recovery after a crash replays at most max_wal_size
 _LEFTOVER_TIMEOUT_S = 10
+_STOP_TIMEOUT_S = 4  # then it is killed, which loses nothing: the log is replayed at the next start
 _POLL_S = 0.02
 
 _SETTINGS = {
@@ -37,7 +38,7 @@ _SETTINGS = {
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "log_min_messages": "warning",
+    "log_min_messages": "fatal",  # errors of statements are told to whoever sent them
     "log_line_prefix": "",
 }
 
@@ -136,7 +137,7 @@ class EmbeddedPostgres:
     async def stop(self) -> None:
         """Fast shutdown: open transactions are rolled back, everything committed is on disk."""
         if self._process is not None:
-            await end(self._process, signal.SIGINT, 8)
+            await end(self._process, signal.SIGINT, _STOP_TIMEOUT_S)
         if self._output is not None:
             await self._output
         if self._short_socket_folder is not None:
@@ -151,7 +152,8 @@ class EmbeddedPostgres:
             folder.mkdir(mode=0o700, exist_ok=True)
             if account is not None:
                 os.chown(folder, account.uid, account.gid)
-        if len(str(self._socket_folder / ".s.PGSQL.5432").encode()) > _LONGEST_SOCKET_PATH:
+        too_long = len(str(self._socket_folder / ".s.PGSQL.5432").encode()) > _LONGEST_SOCKET_PATH
+        if too_long and self._short_socket_folder is None:
             self._short_socket_folder = Path(tempfile.mkdtemp(prefix="coresteer-"))
             if account is not None:
                 os.chown(self._short_socket_folder, account.uid, account.gid)
@@ -160,7 +162,15 @@ class EmbeddedPostgres:
         """initdb beside its final place, so that an interrupted one is never taken for a cluster."""
         partial = self._folder / "data.new"
         shutil.rmtree(partial, ignore_errors=True)
-        options: list[str | Path] = ["-D", partial, "-U", ROLE, "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
+        options: list[str | Path] = [
+            "-D",
+            partial,
+            "-U",
+            ROLE,
+            "--auth-local=trust",
+            "--auth-host=reject",
+            "--encoding=UTF8",
+        ]
         options += ["--locale=C", "--no-instructions", *([] if self._durable else ["--no-sync"])]
         lines: list[str] = []
         process, output = await spawn(

@@ -1,0 +1,5 @@
+import sys
+
+from coresteer.cli import main
+
+sys.exit(main())

@@ -1,0 +1,140 @@
+"""The application: its features, what they share, and when they start and stop."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import metadata
+from typing import Any, Literal
+
+from fastapi import APIRouter, FastAPI, Request
+from pydantic import BaseModel
+from starlette.middleware.gzip import GZipMiddleware
+
+from coresteer import errors
+from coresteer.audit.endpoints import router as audit_router
+from coresteer.auth.endpoints import router as auth_router
+from coresteer.auth.rate_limit import LoginLimit
+from coresteer.bus import Bus
+from coresteer.config import Config
+from coresteer.db import Database
+from coresteer.frontend import FrontEnd
+from coresteer.guards import Guards
+from coresteer.postgres import running_url
+
+VERSION = metadata.version("coresteer")
+_RETRY_S = 1.0
+
+log = logging.getLogger("coresteer")
+
+health_router = APIRouter(tags=["health"])
+
+
+class HealthAnswer(BaseModel):
+    """Whether the backend can work: degraded while the database is away."""
+
+    status: Literal["ok", "degraded"]
+    database: Literal["ok", "away"]
+    version: str
+
+
+@health_router.get("/api/health")
+async def health(request: Request) -> HealthAnswer:
+    """Answers always, also without a database."""
+    answers = request.app.state.is_ready and await request.app.state.database.is_answering()
+    return HealthAnswer(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
+
+
+async def _start_features(app: FastAPI) -> None:
+    """Migrate, then start what needs the database."""
+    await app.state.database.migrate()
+    await app.state.when_ready(app.state.database)
+    app.state.is_ready = True
+
+
+async def _stop_features(app: FastAPI) -> None:
+    app.state.is_ready = False
+
+
+async def _start_when_the_database_answers(app: FastAPI) -> None:
+    """Try until it does; anything but an absent database ends the process, for no later try would fare better."""
+    while True:
+        await asyncio.sleep(_RETRY_S)
+        try:
+            return await _start_features(app)
+        except Exception as error:
+            if not errors.is_database_away(error):
+                log.critical("The backend cannot start: %s", error, exc_info=error)
+                signal.raise_signal(signal.SIGTERM)
+                return
+
+
+def _tune_garbage_collection() -> None:
+    """With ten thousand connections Python's defaults stop the process for 0.7 s at a time."""
+    gc.set_threshold(100_000, 50, 100_000)
+    gc.freeze()
+
+
+async def _nothing(_: Database) -> None:
+    return
+
+
+def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]] = _nothing) -> FastAPI:
+    """The backend. when_ready is called once, when the database is there and before any request is let through."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        url = config.database_url or running_url(config.state_dir)
+        if url is None:
+            raise RuntimeError("No database: set DATABASE_URL, or use `coresteer up`, which brings its own.")
+        database = Database(url, config.migrations_dir)
+        app.state.database = database
+        await database.open()
+        try:
+            await _start_features(app)
+            retry = None
+        except Exception as error:
+            if not errors.is_database_away(error):
+                raise
+            log.warning("The database does not answer; trying again every second.")
+            retry = asyncio.create_task(_start_when_the_database_answers(app))
+        _tune_garbage_collection()
+        yield
+        if retry is not None:
+            retry.cancel()
+        await _stop_features(app)
+        await database.close()
+
+    app = FastAPI(
+        title="Coresteer",
+        version=VERSION,
+        lifespan=lifespan,
+        openapi_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        responses={"default": {"description": "A problem", "content": _PROBLEM_CONTENT}},
+    )
+    app.state.config = config
+    app.state.when_ready = when_ready
+    app.state.is_ready = False
+    app.state.login_limit = LoginLimit()
+    app.state.bus = Bus()
+    errors.install(app)
+    for router in (health_router, auth_router, audit_router):
+        app.include_router(router)
+    app.router.default = FrontEnd(config.frontend_dir)
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
+    app.add_middleware(Guards, allowed_hosts=config.allowed_hosts, is_ready=lambda: bool(app.state.is_ready))
+    return app
+
+
+_PROBLEM_CONTENT = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:  # Any: an OpenAPI document is arbitrary JSON
+    """The description of the HTTP API, every error answer being a Problem."""
+    document = app.openapi()
+    document["components"]["schemas"]["Problem"] = errors.PROBLEM_SCHEMA
+    return document

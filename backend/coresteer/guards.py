@@ -1,0 +1,114 @@
+"""What every request passes before it reaches a route: whose host name, which origin, how much body."""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coresteer.auth.dependencies import comes_from_elsewhere
+from coresteer.errors import DATABASE_AWAY, BadRequest, Forbidden, Problem, TooLarge, render
+
+MOST_BODY_BYTES = 1024 * 1024
+_TRY_AGAIN_LATER = 1013  # RFC 6455's registry of close codes
+_POLICY_VIOLATION = 1008
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+_SECURITY_HEADERS = {
+    # Mantine sets style attributes; nothing else comes from anywhere but this backend
+    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+class Guards:
+    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health is told to come back."""
+
+    def __init__(self, app: ASGIApp, *, allowed_hosts: Iterable[str], is_ready: Callable[[], bool]) -> None:
+        self._app = app
+        self._names = frozenset(("localhost", *allowed_hosts))
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on with the body counted and the answer's headers added."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        problem = self._refusal(scope)
+        if scope["type"] == "websocket":
+            if problem is None:
+                return await self._app(scope, receive, send)
+            code = _TRY_AGAIN_LATER if problem is DATABASE_AWAY else _POLICY_VIOLATION
+            await receive()  # the handshake
+            return await send({"type": "websocket.close", "code": code, "reason": problem.detail})
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        if problem is not None:
+            return await render(problem)(scope, receive, send_with_headers)
+        return await self._app(scope, _counted(receive), send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return BadRequest(
+                f"This backend does not answer to the host name {host!r}. If it should, add the name to "
+                "CORESTEER_ALLOWED_HOSTS and start it again."
+            )
+        if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
+            if comes_from_elsewhere(HTTPConnection(scope)):
+                return Forbidden("The request comes from a page of another origin.")
+            length = headers.get("content-length", "0")
+            if length.isdecimal() and int(length) > MOST_BODY_BYTES:
+                return TooLarge(_too_large_sentence())
+        path = scope["path"]
+        if path.startswith("/api/") and path != "/api/health" and not self._is_ready():
+            return DATABASE_AWAY
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        """DNS rebinding needs a name of the attacker's, so addresses are fine and names must be known."""
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            return False
+        if name is None:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._names
+        return True
+
+
+def _too_large_sentence() -> str:
+    return f"The request's body may have at most {MOST_BODY_BYTES} bytes."
+
+
+def _counted(receive: Receive) -> Receive:
+    received = 0
+
+    async def receive_counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MOST_BODY_BYTES:
+            raise HTTPException(TooLarge.status, _too_large_sentence())
+        return message
+
+    return receive_counted

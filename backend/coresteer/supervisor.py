@@ -1,0 +1,231 @@
+"""`coresteer up`: PostgreSQL, backend and local agent as children of one process that watches them."""
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from coresteer import server
+from coresteer.auth.enrolment import new_enrolment_token
+from coresteer.auth.schemas import EnrolmentTokenCreate
+from coresteer.config import Config
+from coresteer.db import Database
+from coresteer.postgres import EmbeddedPostgres, PostgresError
+from coresteer.process import end, spawn
+
+_FIRST_RESTART_S = 0.5
+_SLOWEST_RESTART_S = 30.0
+_SETTLED_S = 60.0  # a child that lived so long is restarted without delay
+_HEALTH_POLL_S = 0.05
+# grace to end by itself; together with PostgreSQL's below the ten seconds in which everything is stopped
+_AGENT_GRACE_S = 2.0
+_BACKEND_GRACE_S = 3.5
+
+
+class StartError(Exception):
+    """Something did not start; the message says what."""
+
+
+Say: TypeAlias = Callable[[str], None]
+
+
+def _prefixed(say: Say, name: str) -> Say:
+    return lambda line: say(f"{name:8} | {line}")
+
+
+class Child:
+    """A process that is started again, after a pause that doubles, whenever it ends by itself."""
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], Awaitable[asyncio.subprocess.Process]],
+        stop: Callable[[asyncio.subprocess.Process], Awaitable[None]],
+        say: Say,
+    ) -> None:
+        self.name = name
+        self._say = say
+        self._start = start
+        self._stop = stop
+        self.process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start it once; its errors are the caller's."""
+        self.process = await self._start()
+        return self.process
+
+    def keep_alive(self) -> None:
+        """From now on, restart it when it ends."""
+        self._keeper = asyncio.create_task(self._keep_alive())
+
+    async def stop(self) -> None:
+        """End it for good."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if self.process is not None:
+            await self._stop(self.process)
+
+    async def _keep_alive(self) -> None:
+        pause_s = _FIRST_RESTART_S
+        clock = asyncio.get_running_loop().time
+        while True:
+            started = clock()
+            if self.process is not None:
+                status = await self.process.wait()
+                how = f"by signal {-status}" if status < 0 else f"with status {status}"
+                pause_s = _FIRST_RESTART_S if clock() - started > _SETTLED_S else pause_s
+                self._say(f"The {self.name} ended {how}; starting it again in {pause_s:g} s.")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _SLOWEST_RESTART_S)
+            try:
+                self.process = await self._start()
+            except (PostgresError, OSError) as error:
+                self.process = None
+                self._say(f"The {self.name} did not start: {error} Trying again in {pause_s:g} s.")
+
+
+@contextmanager
+def _only_one(state_dir: Path) -> Iterator[None]:
+    """Holds the state folder's lock, which the kernel releases however this process ends."""
+    try:
+        state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        file = (state_dir / "lock").open("w")
+    except OSError as error:
+        raise StartError(
+            f"The state folder {state_dir} cannot be used: {error.strerror}. Name another in CORESTEER_STATE_DIR."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(
+                f"Coresteer is running on {state_dir} already. Stop it, or name another folder in "
+                "CORESTEER_STATE_DIR and another port with --port."
+            ) from None
+        yield
+
+
+async def up(config: Config, say: Say) -> int:
+    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and server.PortBusyError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    children: list[Child] = []
+    with _only_one(config.state_dir):
+        server.listening_socket(config).close()
+        work = asyncio.create_task(_start_all(config, children, say))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()  # raises what kept it from starting
+                await stopped
+                say("Stopping.")
+        finally:
+            work.cancel()
+            stopped.cancel()
+            await asyncio.wait([work, stopped])
+            for child in reversed(children):
+                await child.stop()
+    return 0
+
+
+async def _start_all(config: Config, children: list[Child], say: Say) -> None:
+    """Each in its turn: the next needs the one before."""
+    if os.geteuid() != 0:
+        say("Running as an ordinary user: Coresteer only observes. Start it as root to change settings.")
+    url = config.database_url
+    if url is None:
+        postgres = EmbeddedPostgres(config.state_dir, pg_bin=config.pg_bin, on_line=_prefixed(say, "postgres"))
+
+        async def start_postgres() -> asyncio.subprocess.Process:
+            await postgres.start()
+            return postgres.process
+
+        children.append(Child("database", start_postgres, lambda _: postgres.stop(), say))
+        await children[-1].start()
+        children[-1].keep_alive()
+        url = postgres.url
+
+    environment = {
+        **os.environ,
+        "DATABASE_URL": url,
+        "CORESTEER_PORT": str(config.port),
+        "CORESTEER_STATE_DIR": str(config.state_dir.absolute()),
+        "CORESTEER_SUPERVISED": "true",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+    async def start_backend() -> asyncio.subprocess.Process:
+        argv = [sys.executable, "-m", "coresteer", "serve"]
+        return (await spawn(argv, on_line=_prefixed(say, "backend"), environment=environment))[0]
+
+    backend = Child("backend", start_backend, lambda process: end(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
+    children.append(backend)
+    await _until_healthy(config, await backend.start(), say)
+    backend.keep_alive()
+
+    database = Database(url, config.migrations_dir)
+    agent_dir = config.state_dir.absolute() / "agent"
+
+    token_file = agent_dir / "enrolment-token"
+
+    async def start_agent() -> asyncio.subprocess.Process:
+        argv = [sys.executable, "-m", "coresteer_agent", "run", "--backend", config.address]
+        argv += ["--state-dir", str(agent_dir), "--token-file", str(token_file)]
+        return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=environment))[0]
+
+    await _write_enrolment_token(database, token_file)
+    agent = Child("agent", start_agent, lambda process: end(process, signal.SIGTERM, _AGENT_GRACE_S), say)
+    children.append(agent)
+    await agent.start()
+    agent.keep_alive()
+    await server.announce(config, database, say)
+    await database.close()
+    say("Ctrl-C stops it.")
+
+
+async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, say: Say) -> None:
+    told = False
+    while backend.returncode is None:
+        status = await asyncio.to_thread(_health, f"{config.address}/api/health")
+        if status == "ok":
+            return
+        if status == "degraded" and not told:
+            say("The backend waits for the database named in DATABASE_URL, which does not answer yet.")
+            told = True
+        await asyncio.sleep(_HEALTH_POLL_S)
+    raise StartError("The backend did not start; its lines above say why.")
+
+
+def _health(url: str) -> str | None:
+    """The backend's own word about itself, None when nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - always our own http address
+            return "ok" if b'"status":"ok"' in answer.read() else "degraded"
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+async def _write_enrolment_token(database: Database, path: Path) -> None:
+    async with database.session() as session:
+        new = await new_enrolment_token(session, "coresteer up", EnrolmentTokenCreate())
+    _write_private(path, new.token)
+
+
+def _write_private(path: Path, text: str) -> None:
+    """A new file that only this user reads."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
