@@ -182,7 +182,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
 
     async def start_agent() -> asyncio.subprocess.Process:
         argv = [sys.executable, "-m", "coresteer_agent", "run", "--backend", config.address]
-        argv += ["--state-dir", str(agent_dir), "--token-file", str(token_file)]
+        argv += ["--state-dir", str(config.state_dir.absolute()), "--token-file", str(token_file)]
         return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=environment))[0]
 
     await _write_enrolment_token(database, token_file)
