@@ -1,0 +1,222 @@
+"""Bounds on everything an agent says: its data is untrusted, and what is accepted here is stored and shown.
+
+Each function returns a sentence that says what is wrong, or None.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+
+from coresteer.telemetry.chunks import netdev_values
+from coresteer_core.cpuset import MAX_CPUS, CpuListError, parse_cpu_list
+from coresteer_core.model import (
+    ABSENT_SHARE,
+    CPU_COUNTS,
+    CPU_SHARES,
+    SHARES_PER_UNIT,
+    Inventory,
+    NetdevCounts,
+    Rates,
+    Task,
+    Topology,
+)
+from coresteer_core.protocol import ChangeMessage, Hello
+
+MAX_CELLS = 262_144
+MAX_NETDEVS = 4096
+MAX_IRQS = 65_536
+MAX_TASKS = 256
+MAX_NAME = 256
+MAX_TEXT = 2000
+MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
+_MAX_INT = 2**53
+_BAD_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
+_KEEP_BAD = bytes(set(range(256)) - set(_BAD_SHARE))
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_hello(hello: Hello) -> str | None:
+    """Whether a greeting can be stored and shown."""
+    texts = [hello.agent_version, hello.hostname, hello.kernel, hello.machine_id, hello.boot_id, hello.stream]
+    texts += [*hello.labels, *hello.labels.values()]
+    if wrong := _bad_text(texts, MAX_NAME) or _bad_text([hello.observe_reason], MAX_TEXT):
+        return f"Hello: {wrong}"
+    if not hello.stream or hello.mode not in ("control", "observe"):
+        return f"Hello: stream is {hello.stream!r} and mode {hello.mode!r}; a mode is control or observe."
+    if len(hello.labels) > 64:
+        return f"Hello: {len(hello.labels)} labels are more than 64."
+    if not 0.05 <= hello.interval_s <= 3600:
+        return f"Hello: interval_s is {hello.interval_s}; it can be 0.05 to 3600."
+    if not 0 <= hello.first_seq < _MAX_INT:
+        return f"Hello: first_seq is {hello.first_seq}."
+    return None
+
+
+def check_rates(rates: Rates, *, after_seq: int, now_ms: int) -> str | None:
+    """Whether rates may follow after_seq on the same connection, at now_ms of the backend's clock."""
+    if not after_seq < rates.seq < _MAX_INT:
+        return f"Rates {rates.seq} came after {after_seq}; sequence numbers must grow."
+    if abs(rates.time_ms - now_ms) > MAX_CLOCK_ERROR_MS:
+        return (
+            f"Rates {rates.seq} are of {rates.time_ms} ms, more than 24 hours from the backend's {now_ms} ms; "
+            "set the node's clock."
+        )
+    if not 0 < rates.duration_s <= 86_400:
+        return f"Rates {rates.seq}: duration_s is {rates.duration_s}; it can be more than 0 up to 86400."
+    if not 1 <= rates.cpus <= MAX_CPUS:
+        return f"Rates {rates.seq}: cpus is {rates.cpus}; it can be 1 to {MAX_CPUS}."
+    wrong = _bad_columns(rates) or _bad_cells(rates) or _bad_netdevs(rates.netdevs) or _bad_scalars(rates)
+    return f"Rates {rates.seq}: {wrong}" if wrong else None
+
+
+def _bad_columns(rates: Rates) -> str | None:
+    if len(rates.shares) > 32 or len(rates.counts) > 32:
+        return "there are more than 32 shares or counts."
+    for name in CPU_SHARES:
+        share = rates.shares.get(name)
+        if share is None:
+            continue
+        if len(share) != rates.cpus:
+            return f"{name} has {len(share)} bytes for {rates.cpus} CPUs."
+        if bad := share.translate(None, _KEEP_BAD):
+            return f"{name} holds {bad[0]}; a share is 0 to {SHARES_PER_UNIT}, or {ABSENT_SHARE} for unknown."
+    for name in CPU_COUNTS:
+        count = rates.counts.get(name)
+        if count is not None and len(count) != 4 * rates.cpus:
+            return f"{name} has {len(count)} bytes for {rates.cpus} CPUs, four each."
+    return None
+
+
+def _bad_cells(rates: Rates) -> str | None:
+    ids, cpus, counts = rates.irq_ids, rates.irq_cpus, rates.irq_counts
+    if ids is None or cpus is None or counts is None:
+        return None if ids is cpus is counts else "irq_ids, irq_cpus and irq_counts are not all there."
+    cells = len(ids) // 4
+    if (len(ids), len(cpus), len(counts)) != (4 * cells, 2 * cells, 4 * cells):
+        return f"irq_ids, irq_cpus and irq_counts have {len(ids)}, {len(cpus)} and {len(counts)} bytes; cells differ."
+    if cells > MAX_CELLS:
+        return f"{cells} interrupt cells are more than {MAX_CELLS}."
+    return None
+
+
+def _bad_netdevs(netdevs: list[NetdevCounts] | None) -> str | None:
+    if netdevs is None:
+        return None
+    if len(netdevs) > MAX_NETDEVS:
+        return f"{len(netdevs)} netdevs are more than {MAX_NETDEVS}."
+    if len({netdev.name for netdev in netdevs}) != len(netdevs):
+        return "a netdev is named twice."
+    for netdev in netdevs:
+        values = netdev_values(netdev)
+        if min(values) < 0 or max(values) >= _MAX_INT:
+            return f"{netdev.name[:40]!r} counted less than nothing or more than any device can."
+    return _bad_text((n.name for n in netdevs), MAX_NAME)
+
+
+def _bad_scalars(rates: Rates) -> str | None:
+    numbers = [rates.tcp_out_segments, rates.tcp_retransmits, rates.agent_rss_bytes]
+    if rates.tcp is not None:
+        numbers += [rates.tcp.sockets, rates.tcp.rtt_p50_us, rates.tcp.rtt_p95_us, rates.tcp.rtt_p99_us]
+    if any(number is not None and not 0 <= number < _MAX_INT for number in numbers):
+        return "a TCP figure or the agent's memory is negative or too large."
+    if rates.agent_cpu_s is not None and not 0 <= rates.agent_cpu_s <= 1e6:
+        return f"agent_cpu_s is {rates.agent_cpu_s}."
+    return None
+
+
+def check_topology(topology: Topology) -> str | None:
+    """Whether a topology can be stored and shown."""
+    if len(topology.cpus) > MAX_CPUS or len(topology.numa_nodes) > 1024 or len(topology.caches) > 8 * MAX_CPUS:
+        return f"Topology: more than {MAX_CPUS} CPUs, 1024 NUMA nodes or {8 * MAX_CPUS} caches."
+    numbers = [c.cpu for c in topology.cpus]
+    if len(set(numbers)) != len(numbers) or not all(0 <= number < MAX_CPUS for number in numbers):
+        return "Topology: a CPU's number is given twice or out of range."
+    if any(len(node.distances) > 1024 for node in topology.numa_nodes):
+        return "Topology: a NUMA node has more than 1024 distances."
+    integers = [n for c in topology.cpus for n in (c.core, c.package, c.numa_node, c.capacity)]
+    integers += [n for node in topology.numa_nodes for n in (node.id, node.memory_bytes, *node.distances)]
+    integers += [n for cache in topology.caches for n in (cache.level, cache.size_bytes)]
+    if wrong := _bad_integers(integers) or _bad_text((c.type for c in topology.caches), MAX_NAME):
+        return f"Topology: {wrong}"
+    lists = [topology.isolated, topology.nohz_full, *(c.siblings for c in topology.cpus)]
+    lists += [*(n.cpus for n in topology.numa_nodes), *(c.cpus for c in topology.caches)]
+    return f"Topology: {wrong}" if (wrong := _bad_cpu_lists(lists)) else None
+
+
+def check_inventory(inventory: Inventory) -> str | None:
+    """Whether an inventory can be stored and shown."""
+    if len(inventory.netdevs) > MAX_NETDEVS or len(inventory.irqs) > MAX_IRQS or len(inventory.controllers) > 64:
+        return f"Inventory: more than {MAX_NETDEVS} netdevs, {MAX_IRQS} IRQs or 64 controllers."
+    queues = [queue for netdev in inventory.netdevs for queue in netdev.queues]
+    if len(queues) > MAX_IRQS or any(len(irq.queues) > 4096 for irq in inventory.irqs):
+        return f"Inventory: more than {MAX_IRQS} queues, or 4096 on one IRQ."
+    numbers = [irq.irq for irq in inventory.irqs]
+    if len(set(numbers)) != len(numbers):
+        return "Inventory: an IRQ is given twice."
+    texts: list[str | None] = [text for n in inventory.netdevs for text in (n.name, n.driver)]
+    texts += [text for q in queues for text in (q.name, q.source)]
+    texts += [text for irq in inventory.irqs for text in (irq.name, irq.chip, irq.netdev, *irq.queues)]
+    texts += [*inventory.controllers]
+    integers = [i for n in inventory.netdevs for i in (n.speed_bits_per_s, n.mtu, n.numa_node)]
+    integers += [i for q in queues for i in (q.irq, q.napi_id)]
+    integers += [i for irq in inventory.irqs for i in (irq.irq, irq.numa_node)]
+    lists = [text for q in queues for text in (q.rps, q.xps)]
+    lists += [text for irq in inventory.irqs for text in (irq.requested, irq.effective)]
+    wrong = (
+        _bad_text(texts, MAX_NAME)
+        or _bad_text((irq.locked_reason for irq in inventory.irqs), MAX_TEXT)
+        or _bad_integers(integers)
+        or _bad_cpu_lists(lists)
+    )
+    return f"Inventory: {wrong}" if wrong else None
+
+
+def check_tasks(tasks: list[Task]) -> str | None:
+    """Whether tasks can be kept and shown."""
+    if len(tasks) > MAX_TASKS:
+        return f"Tasks: {len(tasks)} are more than {MAX_TASKS}."
+    for task in tasks:
+        if not (0 <= task.pid < 2**31 and 0 <= task.cpu < MAX_CPUS and 0 <= task.cpu_share <= 2**20):
+            return f"Tasks: process {task.pid} on CPU {task.cpu} with a share of {task.cpu_share} cannot be."
+    return f"Tasks: {wrong}" if (wrong := _bad_text((task.name for task in tasks), MAX_NAME)) else None
+
+
+def check_change(message: ChangeMessage) -> str | None:
+    """Whether word of a change can be stored and shown."""
+    if len(message.change_id) > 64 or len(message.results) > 256:
+        return "Change: its id is longer than 64 characters or it has more than 256 results."
+    texts = [message.change_id, message.sentence]
+    texts += [text for r in message.results for text in (r.key, r.outcome, r.sentence, r.found, r.read_back)]
+    for number in (message.deadline_ms, message.remaining_s):
+        if number is not None and not (math.isfinite(number) and abs(number) < _MAX_INT):
+            return f"Change: {number} is not a time."
+    return f"Change: {wrong}" if (wrong := _bad_text(texts, 65_536)) else None
+
+
+def _bad_text(texts: Iterable[str | None], longest: int) -> str | None:
+    for text in texts:
+        if text is None:
+            continue
+        if len(text) > longest:
+            return f"a text of {len(text)} characters is longer than {longest}: {text[:40]!r}…"
+        if _CONTROL.search(text):
+            return f"{text[:40]!r} holds control characters."
+    return None
+
+
+def _bad_integers(numbers: Iterable[int | None]) -> str | None:
+    for number in numbers:
+        if number is not None and not -1 <= number < _MAX_INT:
+            return f"{number} is out of range."
+    return None
+
+
+def _bad_cpu_lists(lists: Iterable[str | None]) -> str | None:
+    for text in {text for text in lists if text}:
+        if len(text) > 65_536:
+            return "a CPU list is longer than 65536 characters."
+        try:
+            parse_cpu_list(text)
+        except CpuListError as error:
+            return str(error)
+    return None

@@ -1,0 +1,169 @@
+"""SQL about samples and roll-ups, in psycopg because rows come and go by thousands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import LiteralString
+
+from psycopg import AsyncConnection, sql
+from psycopg.rows import TupleRow
+
+from coresteer.telemetry.chunks import COLUMNS, Chunk
+from coresteer.telemetry.rollup import Rollup, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+
+Connection = AsyncConnection[TupleRow]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REACH = timedelta(minutes=3)
+"""No chunk or minute is longer; rows that reach into a range start at most so long before it."""
+
+_CHUNK_TYPES = [
+    "int4",
+    "timestamptz",
+    "timestamptz",
+    "int8",
+    "int8",
+    "int4",
+    "int4",
+    "bytea",
+    *["bytea"] * len(COLUMNS),
+]
+_ROLLUP_NAMES = (
+    *("node_id", "t0", "t1", "samples", "cpus", "duration_s", "shares", "netdevs", "interrupts", "dropped", "squeezed"),
+    *("rtt_p50_us", "rtt_p95_us", "rtt_p99_us", "retransmits", "agent_cpu_s", "agent_rss_bytes"),
+)
+_ROLLUP_TYPES = ["int4", "timestamptz", "timestamptz", "int4", "int4", "float8", "bytea", "bytea"]
+_ROLLUP_TYPES += [*["int8"] * 7, "float8", "int8"]
+_ROLLUP_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
+
+
+def at_ms(milliseconds: float, microseconds: int = 0) -> datetime:
+    """A Unix time as PostgreSQL takes it, exact to the microsecond."""
+    return _EPOCH + timedelta(milliseconds=milliseconds, microseconds=microseconds)
+
+
+def to_ms(time: datetime) -> float:
+    """The Unix time in milliseconds."""
+    return (time - _EPOCH) / timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A chunk with its minutes, ready to be written."""
+
+    node_id: int
+    stream: str
+    chunk: Chunk
+    minutes: list[Rollup]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a node's stream is stored."""
+
+    stream: str | None
+    acked_seq: int
+
+
+async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[int, Mark]:
+    """Marks of the nodes that exist, locked until the transaction's end, so that no two writers store a sample."""
+    cursor = await connection.execute(
+        "SELECT id, stream, acked_seq FROM node WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (list(node_ids),)
+    )
+    return {node_id: Mark(stream, acked_seq) for node_id, stream, acked_seq in await cursor.fetchall()}
+
+
+async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Sequence[float | None]) -> None:
+    """Write marks, skews (of the same nodes in order) and that the nodes were seen."""
+    await connection.execute(
+        """
+        UPDATE node SET stream = new.stream, acked_seq = new.acked_seq, last_seen_at = now(),
+                        clock_skew_ms = coalesce(new.skew, node.clock_skew_ms)
+        FROM unnest(%s::int[], %s::text[], %s::bigint[], %s::float8[]) AS new (id, stream, acked_seq, skew)
+        WHERE node.id = new.id
+        """,
+        (list(marks), [m.stream for m in marks.values()], [m.acked_seq for m in marks.values()], list(skews)),
+    )
+
+
+async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> None:
+    """Append chunks. The microseconds of t0 tell two chunks apart that begin in the same millisecond."""
+    async with (
+        connection.cursor() as cursor,
+        cursor.copy("COPY telemetry_chunk FROM STDIN (FORMAT BINARY)") as copy,
+    ):
+        copy.set_types(_CHUNK_TYPES)
+        for item in encoded:
+            c = item.chunk
+            t0 = at_ms(c.start_ms, c.first_seq % 1000)
+            await copy.write_row(
+                (item.node_id, t0, at_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
+                + tuple(c.columns[name] for name in COLUMNS)
+            )
+
+
+def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:
+    head = (node_id, at_ms(r.start_ms, r.first_seq % 1000), at_ms(r.end_ms), r.samples, r.cpus, r.duration_s)
+    sums = (r.interrupts, r.dropped, r.squeezed, r.rtt_p50_us, r.rtt_p95_us, r.rtt_p99_us, r.retransmits)
+    return (*head, pack_shares(r), pack_netdevs(r), *sums, r.agent_cpu_s, r.agent_rss_bytes)
+
+
+async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Rollup]]) -> None:
+    """Append (node id, roll-up) pairs to the minutes."""
+    async with connection.cursor() as cursor, cursor.copy("COPY telemetry_minute FROM STDIN (FORMAT BINARY)") as copy:
+        copy.set_types(_ROLLUP_TYPES)
+        for node_id, rollup in rollups:
+            await copy.write_row(_rollup_row(node_id, rollup))
+
+
+async def put_hours(connection: Connection, start: datetime, rollups: Sequence[tuple[int, Rollup]]) -> None:
+    """Replace these nodes' roll-ups of the hour that begins at start."""
+    await connection.execute(
+        "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
+        (start, start + timedelta(hours=1), [node_id for node_id, _ in rollups]),
+    )
+    async with connection.cursor() as cursor, cursor.copy("COPY telemetry_hour FROM STDIN (FORMAT BINARY)") as copy:
+        copy.set_types(_ROLLUP_TYPES)
+        for node_id, rollup in rollups:
+            await copy.write_row(_rollup_row(node_id, rollup))
+
+
+def _to_rollup(row: TupleRow) -> Rollup:
+    _, t0, t1, samples, cpus, duration_s, shares, netdevs, *sums = row
+    peaks, means = unpack_shares(shares, cpus)
+    head = (int(to_ms(t0)), int(to_ms(t1)), t0.microsecond % 1000, samples, duration_s, cpus)
+    return Rollup(*head, peaks, means, unpack_netdevs(netdevs), *sums)
+
+
+async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
+    """Nodes that have minutes in the hour that begins at start."""
+    cursor = await connection.execute(
+        "SELECT DISTINCT node_id FROM telemetry_minute WHERE t0 >= %s AND t0 < %s ORDER BY node_id",
+        (start, start + timedelta(hours=1)),
+    )
+    return [node_id for (node_id,) in await cursor.fetchall()]
+
+
+async def read_rollups(
+    connection: Connection, table: LiteralString, node_id: int, start: datetime, end: datetime
+) -> list[Rollup]:
+    """Roll-ups of telemetry_minute or telemetry_hour that begin in the range, in order."""
+    statement = sql.SQL("SELECT {} FROM {} WHERE node_id = %s AND t0 >= %s AND t0 < %s ORDER BY t0").format(
+        _ROLLUP_COLUMNS, sql.Identifier(table)
+    )
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(statement, (node_id, start, end))
+        return [_to_rollup(row) for row in await cursor.fetchall()]
+
+
+async def read_chunks(
+    connection: Connection, node_id: int, start: datetime, end: datetime, columns: Sequence[str]
+) -> list[TupleRow]:
+    """(samples, cpus, scalars, the columns asked for) of the chunks that reach into the range, in order."""
+    names = sql.SQL(", ").join(map(sql.Identifier, ("samples", "cpus", "scalars", *columns)))
+    statement = sql.SQL(
+        "SELECT {} FROM telemetry_chunk WHERE node_id = %s AND t0 >= %s AND t0 < %s AND t1 >= %s ORDER BY t0"
+    ).format(names)
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(statement, (node_id, start - _REACH, end, start))
+        return await cursor.fetchall()

@@ -1,0 +1,66 @@
+"""Rates of a plausible machine, seeded, for the telemetry tests and the bench."""
+
+import numpy as np
+
+from coresteer_core.model import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
+
+_LABELS = [number for label in ("LOC", "RES", "CAL", "TLB") if (number := encode_irq_id(label)) is not None]
+
+
+def machine(
+    seconds: int,
+    *,
+    cpus: int = 64,
+    irqs: int = 150,
+    seed: int = 1,
+    start_ms: int = 1_800_000_000_000,
+    first_seq: int = 1,
+) -> list[Rates]:
+    """One Rates a second of a server at moderate load: a few hot cores, NIC queues, timers, mostly quiet interrupts."""
+    rng = np.random.default_rng(seed)
+    level = rng.gamma(1.2, 8, cpus).clip(0, 180)
+    homes = rng.integers(0, cpus, irqs)
+    per_s = np.where(np.arange(irqs) < min(32, cpus), rng.gamma(2, 400, irqs), rng.gamma(0.3, 2, irqs))
+    made = []
+    for second in range(seconds):
+        softirq = (rng.poisson(level * 0.1)).clip(0, 60).astype(np.uint8)
+        user = rng.poisson(level * 0.6).clip(0, 100).astype(np.uint8)
+        system = rng.poisson(level * 0.2).clip(0, 40).astype(np.uint8)
+        shares: dict[str, np.ndarray] = dict.fromkeys(CPU_SHARES, np.zeros(cpus, np.uint8))
+        shares |= {"softirq": softirq, "user": user, "system": system, "busy": softirq + user + system}
+        net_rx = rng.poisson(np.bincount(homes, per_s, cpus) * 0.8).astype("<u4")
+        counts: dict[str, np.ndarray] = dict.fromkeys(CPU_COUNTS, np.zeros(cpus, "<u4"))
+        counts |= {
+            "net_rx": net_rx,
+            "net_tx": rng.poisson(net_rx * 0.01).astype("<u4"),
+            "softirq_other": rng.poisson(20 + level * 2).astype("<u4"),
+            "processed": (net_rx * 2).astype("<u4"),
+        }
+        fired = rng.poisson(per_s)
+        ids = np.concatenate([np.arange(irqs) + 24, np.repeat(_LABELS, cpus)])
+        where = np.concatenate([homes, np.tile(np.arange(cpus), len(_LABELS))])
+        values = np.concatenate(
+            [fired, rng.poisson(30 + level), rng.poisson(level * 0.3), rng.poisson(1, cpus), rng.poisson(0.1, cpus)]
+        )
+        moved = values > 0
+        rx = int(rng.poisson(net_rx.sum()))
+        made.append(
+            Rates(
+                seq=first_seq + second,
+                time_ms=start_ms + 1000 * second + int(rng.integers(0, 3)),
+                duration_s=1.0 + float(rng.integers(-900, 900)) * 1e-6,
+                cpus=cpus,
+                shares={name: column.tobytes() for name, column in shares.items()},
+                counts={name: column.tobytes() for name, column in counts.items()},
+                irq_ids=ids[moved].astype("<u4").tobytes(),
+                irq_cpus=where[moved].astype("<u2").tobytes(),
+                irq_counts=values[moved].astype("<u4").tobytes(),
+                netdevs=[NetdevCounts("eth0", rx * 900, rx * 400, rx, rx // 2, 0, 0, 0, 0)],
+                tcp=TcpLatency(40 + second % 3, 200 + second % 7, 900, 2000 + second % 90),
+                tcp_out_segments=int(rng.poisson(9000)),
+                tcp_retransmits=int(rng.poisson(2)),
+                agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
+                agent_rss_bytes=28_000_000,
+            )
+        )
+    return made
