@@ -1,0 +1,243 @@
+"""``coresteer-agent``: run, enrol, topology, sample, restore, simulate."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from coresteer_agent.config import (
+    DEFAULT_BACKEND,
+    Config,
+    ConfigError,
+    check_backend,
+    check_interval,
+    default_name,
+    default_state_dir,
+)
+
+EXIT_CODES = """exit codes:
+  0  done; for run: ended by SIGTERM or Ctrl-C
+  1  it could not be done; the line above says why. For restore: something could not be put back
+  2  the arguments are not understood or contradict each other"""
+
+log = logging.getLogger("coresteer")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line. Imports what a subcommand needs only for that subcommand, to stay small."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    parser = _parser(arguments)
+    args = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # what matters of it is said by the link, in sentences
+    try:
+        command: Callable[[argparse.Namespace], int] = args.command
+        return command(args)
+    except ConfigError as error:
+        print(f"coresteer-agent: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say to it
+        return 1
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="coresteer-agent",
+        description="Watches this machine's interrupts and network queues for Coresteer, and changes them when asked.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    run = _command(commands, "run", "watch this machine and speak to the backend", _run)
+    _add_backend(run)
+    _add_root(run)
+    _add_state_dir(run)
+    run.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between samples, 0.1 to 60")
+    run.add_argument("--name", default=default_name(), help="this node's name when it enrols (default: %(default)s)")
+    run.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="enrols with the one-time token in FILE if it has no key yet"
+    )
+
+    enrol = _command(commands, "enrol", "get this node's own key for a one-time token", _enrol)
+    _add_backend(enrol)
+    _add_state_dir(enrol)
+    enrol.add_argument("--token", required=True, help="the one-time token")
+    enrol.add_argument("--name", default=default_name(), help="this node's name (default: %(default)s)")
+
+    for name, what in (("topology", "CPUs, NUMA nodes and caches"), ("sample", "all raw counters once")):
+        show = _command(commands, name, f"print {what}", _show)
+        show.set_defaults(what=name)
+        _add_root(show)
+        show.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
+
+    restore = _command(commands, "restore", "put everything back as it was before Coresteer changed it", _restore)
+    _add_root(restore)
+    _add_state_dir(restore)
+    restore.add_argument("-o", "--output", choices=["text", "json"], default="text", help="default: %(default)s")
+
+    simulate = _command(commands, "simulate", "many made-up nodes, to look around and to measure", _simulate)
+    if arguments[:1] == ["simulate"]:
+        from coresteer_agent.simulate import add_arguments  # noqa: PLC0415 - needs asyncio, which the agent avoids
+
+        add_arguments(simulate)
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    what: str,
+    command: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=what,
+        description=what[0].upper() + what[1:] + ".",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_backend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--backend",
+        default=os.environ.get("CORESTEER_BACKEND", DEFAULT_BACKEND),
+        metavar="URL",
+        help="its address, also from CORESTEER_BACKEND (default: %(default)s)",
+    )
+    parser.add_argument("--insecure", action="store_true", help="allow http to a backend on another machine")
+
+
+def _add_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="DIR", help="a captured tree instead of this machine"
+    )
+
+
+def _add_state_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        default=default_state_dir(),
+        metavar="DIR",
+        help="where agent/key.json and agent/journal.jsonl are, also from CORESTEER_STATE_DIR (default: %(default)s)",
+    )
+
+
+def _root(args: argparse.Namespace) -> Path:
+    root: Path = args.root
+    if not root.is_dir():
+        raise ConfigError(f"The root directory {root} does not exist or is no directory.")
+    return root.resolve()
+
+
+def _config(args: argparse.Namespace, *, root: Path, interval_s: float, token_file: Path | None) -> Config:
+    return Config(
+        backend=check_backend(args.backend, insecure=args.insecure),
+        state_dir=args.state_dir.absolute(),
+        root=root,
+        interval_s=check_interval(interval_s),
+        name=args.name,
+        token_file=token_file,
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.enrol import EnrolError, NodeKey, enrol_with_file, key_for  # noqa: PLC0415 - as above
+    from coresteer_agent.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
+
+    config = _config(args, root=_root(args), interval_s=args.interval, token_file=args.token_file)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def renew_key() -> NodeKey:
+        return enrol_with_file(config)
+
+    said = ""
+    while True:
+        try:
+            key = key_for(config)
+            break
+        except EnrolError as error:
+            if not error.transient:
+                log.error("%s", error)
+                return 1
+            if str(error) != said:
+                said = str(error)
+                log.warning("%s The agent keeps trying.", error)
+            time.sleep(2)
+    try:
+        run_until_signal(Agent(config, key, renew_key if config.token_file is not None else None))
+    except JournalError as error:
+        log.error("%s Without its journal the agent changes nothing, so it ends.", error)
+        return 1
+    return 0
+
+
+def _enrol(args: argparse.Namespace) -> int:
+    from coresteer_agent.enrol import EnrolError, enrol  # noqa: PLC0415 - only this subcommand needs it
+
+    config = _config(args, root=Path("/"), interval_s=1.0, token_file=None)
+    try:
+        key = enrol(config.backend, args.token.strip(), config.name, config.key_path)
+    except EnrolError as error:
+        log.error("%s", error)
+        return 1
+    print(f"Enrolled as node {key.node_id}, {key.name}. Its key is in {config.key_path}.")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from coresteer_agent import show  # noqa: PLC0415 - only these subcommands need it
+    from coresteer_agent.collect.errors import ParseError  # noqa: PLC0415 - as above
+
+    root = _root(args)
+    try:
+        text = show.topology_json(root) if args.what == "topology" else show.sample_json(root)
+    except ParseError as error:
+        log.error("%s", error)
+        return 1
+    sys.stdout.write(text.decode() + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    import msgspec  # noqa: PLC0415 - only this subcommand needs it
+
+    from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - as above
+    from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - as above
+
+    try:
+        results = restore(args.state_dir / "agent/journal.jsonl", _root(args))
+    except (JournalError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    if args.output == "json":
+        print(msgspec.json.encode(results).decode())
+    elif not results:
+        print("Nothing to put back: every setting is as before Coresteer.")
+    else:
+        for result in results:
+            print(result.sentence)
+    return 1 if any(result.outcome in ("refused", "failed") for result in results) else 0
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from coresteer_agent.simulate import main as simulate  # noqa: PLC0415 - needs asyncio, which the agent avoids
+
+    return simulate(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Carries out what the change machine of the core says: journal, executor, messages."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_core.change import advance
+from coresteer_core.change_events import (
+    ApplyRequested,
+    Changes,
+    ConfirmRequested,
+    Event,
+    ExtendRequested,
+    Instruction,
+    InverseRan,
+    Measured,
+    Note,
+    PlanRan,
+    PutBack,
+    Report,
+    Restarted,
+    RollbackRequested,
+    RunInverse,
+    RunPlan,
+    SeenByBackend,
+    Tick,
+)
+from coresteer_core.guardrail import measure
+from coresteer_core.model import Rates, View
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Result, Rollback, Seen
+
+log = logging.getLogger("coresteer.changes")
+
+
+class ChangeKeeper:
+    """The changes of one node. Raises JournalError when the journal cannot be used.
+
+    observe_reason: why nothing may be changed here, None when it may. report: sends to the backend.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        journal_path: Path,
+        observe_reason: str | None,
+        view_source: Callable[[], View],
+        report: Callable[[ChangeMessage], None],
+    ) -> None:
+        self._report = report
+        self._state = Changes(observe_reason=observe_reason)
+        self._journal = Journal(journal_path, root) if observe_reason is None else None
+        self._executor = Executor(root, self._journal, view_source) if self._journal is not None else None
+        if self._journal is not None:
+            self.feed(Restarted(self._journal.changes()))
+
+    def asked(self, message: Apply | Confirm | Rollback | Extend | Seen) -> frozenset[str]:
+        """What the backend wants. Returns the settings that were worked on, as feed does."""
+        match message:
+            case Apply():
+                return self.feed(
+                    ApplyRequested(message.change_id, message.plan, message.confirm_timeout_s, message.guardrails)
+                )
+            case Confirm():
+                return self.feed(ConfirmRequested(message.change_id))
+            case Rollback():
+                return self.feed(RollbackRequested(message.change_id))
+            case Extend():
+                return self.feed(ExtendRequested(message.change_id, message.seconds))
+            case Seen():
+                return self.feed(SeenByBackend(message.change_id))
+
+    def tick(self) -> frozenset[str]:
+        """Once a second: timers, and what somebody restored beside us."""
+        touched: frozenset[str] = frozenset()
+        if self._journal is not None and (keys := self._journal.restored_by_others()):
+            touched = keys | self.feed(PutBack(keys))
+        return touched | self.feed(Tick())
+
+    def measured(self, rates: Rates) -> frozenset[str]:
+        """Hold an interval against the guardrails of the open changes."""
+        if any(change.open and change.guardrails for change in self._state.changes.values()):
+            return self.feed(Measured(measure(rates)))
+        return frozenset()
+
+    def feed(self, event: Event) -> frozenset[str]:
+        """Something happened: do what follows from it. Returns the settings that were written or tried."""
+        touched: set[str] = set()
+        events = deque([event])
+        while events:
+            self._state, instructions = advance(self._state, events.popleft(), time.monotonic())
+            for instruction in instructions:
+                if (outcome := self._carry_out(instruction)) is not None:
+                    events.append(outcome)
+                    touched.update(result.key for result in outcome.results)
+        return frozenset(touched)
+
+    def close(self) -> None:
+        """Let the journal go."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _carry_out(self, instruction: Instruction) -> PlanRan | InverseRan | None:
+        match instruction:
+            case Note():
+                self._note(instruction)
+            case Report():
+                self._tell(instruction.message)
+            case RunPlan():
+                return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
+            case RunInverse():
+                return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
+        return None
+
+    def _run(self, change_id: str, plan: Plan) -> list[Result]:
+        results: list[Result] = []
+        for action in plan.actions:
+            if self._executor is None:
+                results.append(Result(action.key, "refused", "This agent only observes."))
+            else:
+                results.append(self._executor.apply(action, change_id=change_id, allow_isolated=plan.allow_isolated))
+            if results[-1].outcome not in ("applied", "unchanged"):
+                break
+        return results
+
+    def _undo(self, action: Action) -> Result:
+        if self._executor is None:
+            return Result(action.key, "refused", "This agent only observes.")
+        return self._executor.undo(action)
+
+    def _note(self, note: Note) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.note(note.change)
+        except OSError as error:
+            # each write still notes its original first or is not done, so undo goes on working
+            log.error("The journal could not note change %s: %s.", note.change.change_id, error.strerror)
+
+    def _tell(self, message: ChangeMessage) -> None:
+        log.info("Change %s is %s. %s", message.change_id[:60], message.state.replace("_", " "), message.sentence)
+        if message.remaining_s is not None:
+            message = replace(message, deadline_ms=time.time_ns() // 1_000_000 + int(message.remaining_s * 1000))
+        self._report(message)

@@ -1,0 +1,94 @@
+"""How one agent runs: its arguments, with the environment behind them."""
+
+import os
+import socket
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+DEFAULT_BACKEND = "http://127.0.0.1:8420"
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
+
+
+class ConfigError(ValueError):
+    """An argument that cannot be; the message is a sentence for the person who gave it."""
+
+
+class Config(Struct, frozen=True):
+    """backend: http or https address, without a slash at its end.
+
+    root: the machine's root directory or a captured tree.
+    insecure: speak without TLS to a backend that is not on this machine.
+    """
+
+    backend: str
+    state_dir: Path
+    root: Path
+    interval_s: float
+    name: str
+    token_file: Path | None = None
+    insecure: bool = False
+
+    @property
+    def key_path(self) -> Path:
+        """Where the node's key is kept."""
+        return self.state_dir / "agent/key.json"
+
+    @property
+    def journal_path(self) -> Path:
+        """Where the originals are kept."""
+        return self.state_dir / "agent/journal.jsonl"
+
+
+def default_state_dir() -> Path:
+    """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""
+    if told := os.environ.get("CORESTEER_STATE_DIR"):
+        return Path(told)
+    if os.geteuid() == 0:
+        return Path("/var/lib/coresteer")
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local/state") / "coresteer"
+
+
+def default_name() -> str:
+    """CORESTEER_NODE_NAME, else the host's name."""
+    return os.environ.get("CORESTEER_NODE_NAME") or socket.gethostname()
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is certainly on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_backend(url: str, *, insecure: bool) -> str:
+    """The backend's address in the form of Config.backend. Raises ConfigError."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"“{url[:200]}” is not a backend's address; write for example https://coresteer.example:8420."
+        )
+    if parts.query or parts.fragment or parts.username or parts.password:
+        raise ConfigError(f"The backend's address {url[:200]} holds more than scheme, host, port and path.")
+    if parts.scheme == "http" and not insecure and not is_loopback(url):
+        raise ConfigError(
+            f"{url} is not on this machine and would be spoken to without encryption; the node's key and its "
+            "changes would be open to everyone on the way. Use https, or give --insecure if that is what you want."
+        )
+    return url.rstrip("/")
+
+
+def check_interval(seconds: float) -> float:
+    """Raises ConfigError for an interval that is out of bounds."""
+    if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
+        raise ConfigError(f"The interval is {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds, not {seconds:g}.")
+    return seconds

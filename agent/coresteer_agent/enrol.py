@@ -1,0 +1,144 @@
+"""How an agent gets its own key for a one-time token, and where it keeps it."""
+
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.config import Config, is_loopback
+
+TIMEOUT_S = 10
+
+
+class EnrolError(Exception):
+    """No key was got; the message is a sentence. transient: the backend could not be reached, it may answer later."""
+
+    def __init__(self, sentence: str, *, transient: bool = False) -> None:
+        super().__init__(sentence)
+        self.transient = transient
+
+
+class NodeKey(Struct, frozen=True):
+    """Who this node is to one backend."""
+
+    backend: str
+    node_id: int
+    name: str
+    key: str
+
+
+class _EnrolledNode(Struct):
+    node_id: int
+    name: str
+    key: str
+
+
+class _Answer(Struct):
+    nodes: list[_EnrolledNode]
+
+
+class _Problem(Struct):
+    title: str = ""
+    detail: str | None = None
+
+
+def load_key(path: Path) -> NodeKey | None:
+    """The kept key, None when there is none. Raises EnrolError when it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=NodeKey)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnrolError(f"The node's key in {path} cannot be read: {error}. Enrol again to replace it.") from None
+
+
+def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
+    """Exchange a one-time token for this node's key and keep it at path, readable by its owner only.
+
+    Raises EnrolError.
+    """
+    body = msgspec.json.encode({"token": token, "names": [name]})
+    request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
+        f"{backend}/api/enrol", data=body, headers={"Content-Type": "application/json"}
+    )
+    # a proxy from the environment is for the world outside, not for this machine
+    handlers = [urllib.request.ProxyHandler({})] if is_loopback(backend) else []
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as response:
+            answer = msgspec.json.decode(response.read(65536), type=_Answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error.read(65536))
+        sentence = f"{backend} did not enrol this node: {said or f'it answered {error.code} {error.reason}'}"
+        raise EnrolError(sentence, transient=error.code >= 500) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "reason", None) or error
+        raise EnrolError(f"{backend} cannot be reached to enrol this node: {why}.", transient=True) from None
+    if len(answer.nodes) != 1:
+        raise EnrolError(f"{backend} answered with {len(answer.nodes)} keys instead of one; is it a Coresteer backend?")
+    node = answer.nodes[0]
+    key = NodeKey(backend, node.node_id, node.name, node.key)
+    try:
+        _keep(path, key)
+    except OSError as error:
+        raise EnrolError(
+            f"This node was enrolled, but its key cannot be kept in {path}: {error.strerror}. "
+            "Put that right and enrol again with a new token."
+        ) from None
+    return key
+
+
+def _said(body: bytes) -> str:
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except msgspec.MsgspecError:
+        return ""
+    return problem.detail or problem.title
+
+
+def _keep(path: Path, key: NodeKey) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, msgspec.json.encode(key))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    new.replace(path)
+
+
+def enrol_with_file(config: Config) -> NodeKey:
+    """Enrol with the token in config.token_file. Raises EnrolError; transient while there is no such file yet."""
+    path = config.token_file
+    if path is None:
+        raise EnrolError(
+            f"This node has no key for {config.backend}. Make an enrolment token on the settings page and run "
+            f"coresteer-agent enrol --backend {config.backend} --token TOKEN"
+        )
+    try:
+        token = path.read_text("ascii").strip()
+    except FileNotFoundError:
+        raise EnrolError(f"There is no token file {path} yet.", transient=True) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnrolError(f"The token file {path} cannot be read: {error}.") from None
+    return enrol(config.backend, token, config.name, config.key_path)
+
+
+def key_for(config: Config) -> NodeKey:
+    """The kept key when it is for config.backend, else a new one by config.token_file. Raises EnrolError."""
+    key = load_key(config.key_path)
+    if key is None:
+        return enrol_with_file(config)
+    if key.backend == config.backend or (is_loopback(key.backend) and is_loopback(config.backend)):
+        return replace(key, backend=config.backend)  # this machine's own backend may have moved to another port
+    if config.token_file is not None:
+        return enrol_with_file(config)
+    raise EnrolError(
+        f"The key in {config.key_path} is for {key.backend}, not {config.backend}; it is not shown to anyone else. "
+        f"Enrol with the new backend: coresteer-agent enrol --backend {config.backend} --token TOKEN"
+    )

@@ -1,0 +1,59 @@
+"""Who this node is, and whether it may be changed."""
+
+import os
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+
+from coresteer_agent.apply.journal import read_boot_id
+from coresteer_core.protocol import PROTOCOL, Hello
+
+
+def observe_reason(root: Path) -> str | None:
+    """Why this agent cannot change the machine below root, as a sentence; None when it can."""
+    irqs = root / "proc/irq"
+    affinities = sorted(irqs.glob("[0-9]*/smp_affinity_list"))
+    if not affinities:
+        return f"{irqs} holds no interrupt whose affinity could be set."
+    if os.statvfs(irqs).f_flag & os.ST_RDONLY:
+        return (
+            f"{irqs} is read-only here; ProtectKernelTunables in a systemd unit or an unprivileged container does that."
+        )
+    if not any(os.access(path, os.W_OK) for path in affinities):
+        return f"It may not write below {irqs}; run it as root to change interrupts."
+    return None
+
+
+def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
+    """The first message of a connection; a new random stream for this process."""
+    return Hello(
+        protocol=PROTOCOL,
+        agent_version=version("coresteer-agent"),
+        hostname=_text(root, "proc/sys/kernel/hostname") or os.uname().nodename,
+        kernel=_text(root, "proc/sys/kernel/osrelease"),
+        machine_id=_text(root, "etc/machine-id"),
+        boot_id=read_boot_id(root),
+        stream=uuid.uuid4().hex,
+        first_seq=1,
+        interval_s=interval_s,
+        mode="control" if reason is None else "observe",
+        observe_reason=reason,
+    )
+
+
+def _text(root: Path, path: str) -> str:
+    """Empty where a captured tree or a small system has no such file."""
+    try:
+        return (root / path).read_text("utf-8", "replace").strip()[:200]
+    except OSError:
+        return ""
+
+
+def netdev_with(address: str) -> str | None:
+    """The netdev that holds an address of this machine."""
+    import psutil  # noqa: PLC0415 - memory that an agent beside its backend need not spend
+
+    for netdev, addresses in psutil.net_if_addrs().items():
+        if any(held.address.partition("%")[0] == address for held in addresses):
+            return netdev
+    return None

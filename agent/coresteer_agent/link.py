@@ -1,0 +1,353 @@
+"""The connection to the backend, kept up from threads of its own so that sampling never waits for a network."""
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from coresteer_agent.config import is_loopback
+from coresteer_agent.enrol import EnrolError, NodeKey
+from coresteer_agent.replay import ReplayBuffer
+from coresteer_core.change_events import BackendBack, BackendLost
+from coresteer_core.model import Inventory, Rates, Topology
+from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    Ack,
+    Apply,
+    ChangeMessage,
+    Clock,
+    Close,
+    Confirm,
+    Extend,
+    Hello,
+    InventoryMessage,
+    Ping,
+    ProtocolError,
+    RatesMessage,
+    Rollback,
+    Seen,
+    TasksMessage,
+    TopologyMessage,
+    Welcome,
+    decode_to_agent,
+    encode,
+)
+
+log = logging.getLogger("coresteer.link")
+
+Request: TypeAlias = Apply | Confirm | Rollback | Extend | Seen
+"""What the backend asks about changes; the loop answers."""
+Heard: TypeAlias = Request | BackendBack | BackendLost
+
+
+class Timing(Struct, frozen=True):
+    """Seconds. slow: between attempts that only a person can make succeed; settled: a connection that held so long."""
+
+    first_retry: float = 0.5
+    longest_retry: float = 30.0
+    slow_retry: float = 30.0
+    settled: float = 10.0
+    welcome: float = 10.0
+    keepalive: float = 10.0
+
+
+class LinkError(Exception):
+    """An attempt or a connection ended; the message is a sentence.
+
+    slow: trying again soon would not help. bad_key: because the backend does not know this node's key.
+    """
+
+    def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
+        super().__init__(sentence)
+        self.slow = slow
+        self.bad_key = bad_key
+
+
+_CLOSED = {
+    Close.BAD_KEY: "It does not accept this node's key. Enrol this node again with a new token: coresteer-agent enrol.",
+    Close.VERSION: "It speaks another version of the protocol. Bring agent and backend to the same version.",
+    Close.REPLACED: "Another agent connected with this node's key. Two agents on one key displace each other; "
+    "end one of them, or enrol it on its own.",
+}
+
+
+class Link:
+    """Sends what the loop hands it and hands the loop what the backend asks. Every method may be called at any time.
+
+    deliver is called from the link's threads and must not block. renew_key: asked for another key when the
+    backend does not accept the present one; raises EnrolError.
+    """
+
+    def __init__(
+        self,
+        key: NodeKey,
+        hello: Hello,
+        deliver: Callable[[Heard], None],
+        *,
+        renew_key: Callable[[], NodeKey] | None = None,
+        max_count: int = 3600,
+        max_bytes: int = 4 * 1024 * 1024,
+        timing: Timing | None = None,
+    ) -> None:
+        self.local_address: str | None = None
+        """The address on this machine that the present or last connection leaves from."""
+        self._key = key
+        self._url = "ws" + key.backend.removeprefix("http") + "/api/agent"
+        self._hello = hello
+        self._deliver = deliver
+        self._renew_key = renew_key
+        self._timing = timing or Timing()
+        self._wake = threading.Condition()
+        self._replay = ReplayBuffer(max_count, max_bytes)
+        self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
+        self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
+        self._urgent: deque[bytes] = deque()
+        self._welcomed = False
+        self._ended: LinkError | None = None
+        self._stopping = False
+        self._overflowed = False
+        self._complaints: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="link", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """Send what is waiting, say goodbye, end. Gives up after timeout_s."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join(timeout_s)
+
+    def send_rates(self, rates: Rates) -> None:
+        """Keep one interval until it is acknowledged. rates.seq follows the one before by one."""
+        frame = encode(RatesMessage(rates))
+        with self._wake:
+            if self._replay.append(rates.seq, frame) and not self._overflowed:
+                self._overflowed = True
+                log.warning(
+                    "The backend has been away for so long that the oldest samples are dropped; %d are kept.",
+                    len(self._replay),
+                )
+            self._wake.notify_all()
+
+    def send_state(self, state: Topology | Inventory) -> None:
+        """Tell what the node is now, and again after each reconnect; only the latest counts."""
+        message = TopologyMessage(state) if isinstance(state, Topology) else InventoryMessage(state)
+        frame = encode(message)
+        if len(frame) > MAX_FRAME_BYTES:
+            log.error("This node's %s does not fit into a message.", type(state).__name__.lower())
+            return
+        with self._wake:
+            self._latest[type(message)] = frame
+            if type(message) not in self._unsent:
+                self._unsent.append(type(message))
+            self._wake.notify_all()
+
+    def send_now(self, message: TasksMessage | ChangeMessage) -> None:
+        """Send to a backend that is there, else drop it. (The change machine tells again after BackendBack.)"""
+        frame = encode(message)
+        with self._wake:
+            if self._welcomed:
+                self._urgent.append(frame)
+                self._wake.notify_all()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping:
+            began = time.monotonic()
+            try:
+                self._connect_once()
+                return
+            except LinkError as error:
+                if time.monotonic() - began >= self._timing.settled:
+                    failures = 0
+                longest = self._timing.longest_retry
+                delay = self._timing.slow_retry if error.slow else min(longest, self._timing.first_retry * 2**failures)
+                failures = min(failures + 1, 16)
+                self._complain(str(error))
+                if error.bad_key and self._renew():
+                    delay = self._timing.first_retry
+                with self._wake:
+                    # spread out, so that a fleet does not come back all at once
+                    self._wake.wait_for(lambda: self._stopping, delay * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def _renew(self) -> bool:
+        if self._renew_key is None:
+            return False
+        try:
+            self._key = self._renew_key()
+        except EnrolError as error:
+            self._complain(str(error))
+            return False
+        log.info("This node was enrolled anew as node %d, %s.", self._key.node_id, self._key.name)
+        return True
+
+    def _complain(self, sentence: str) -> None:
+        """Say once what keeps the backend away, not at every attempt."""
+        if sentence not in self._complaints:
+            self._complaints.add(sentence)
+            log.warning("%s The agent keeps trying.", sentence)
+
+    def _connect_once(self) -> None:
+        """One connection, from the handshake to its end. Returns when stopping, else raises LinkError."""
+        backend = self._key.backend
+        try:
+            connection = connect(
+                self._url,
+                additional_headers={"Authorization": f"Bearer {self._key.key}"},
+                compression=None,
+                max_size=MAX_FRAME_BYTES,
+                open_timeout=self._timing.welcome,
+                ping_interval=self._timing.keepalive,
+                ping_timeout=self._timing.keepalive,
+                close_timeout=1,
+                proxy=None if is_loopback(backend) else True,
+            )
+            with connection as websocket:
+                # a peer that takes nothing any more would block a send, and with it the keepalive, for many minutes
+                patience_ms = int(self._timing.keepalive * 2000)
+                websocket.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
+                self._speak(websocket)
+        except InvalidStatus as error:
+            status = error.response.status_code
+            if status in (401, 403):
+                raise LinkError(f"{backend}: {_CLOSED[Close.BAD_KEY]}", slow=True, bad_key=True) from None
+            raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
+        except ConnectionClosed as error:
+            raise self._why_closed(error) from None
+        except (OSError, InvalidHandshake, WebSocketException, EOFError) as error:
+            raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
+
+    def _why_closed(self, error: ConnectionClosed) -> LinkError:
+        frame = error.rcvd
+        backend = self._key.backend
+        if frame is None:
+            return LinkError(f"The connection to the backend {backend} was lost.")
+        said = f" It says: {frame.reason}" if frame.reason else ""
+        bad_key = frame.code == Close.BAD_KEY
+        if known := _CLOSED.get(frame.code):
+            return LinkError(f"The backend {backend} closed the connection. {known}{said}", slow=True, bad_key=bad_key)
+        return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{said}")
+
+    def _speak(self, websocket: ClientConnection) -> None:
+        with self._wake:
+            hello = replace(self._hello, first_seq=self._replay.first_seq)
+        websocket.send(encode(hello))
+        try:
+            welcome = self._receive(websocket, self._timing.welcome)
+        except TimeoutError:
+            raise LinkError(f"{self._key.backend} took the connection but said nothing; is it overloaded?") from None
+        if not isinstance(welcome, Welcome):
+            raise self._nonsense(websocket, f"a {type(welcome).__name__} came before Welcome")
+        if welcome.protocol != PROTOCOL:
+            websocket.close(Close.VERSION, f"this agent speaks protocol {PROTOCOL}, not {welcome.protocol}")
+            raise LinkError(
+                f"{self._key.backend} speaks version {welcome.protocol} of the protocol and this agent "
+                f"{PROTOCOL}. Bring agent and backend to the same version.",
+                slow=True,
+            )
+        self.local_address = str(websocket.local_address[0]).partition("%")[0]
+        self._begin(welcome)
+        reader = threading.Thread(target=self._read, args=(websocket,), name="link-reader", daemon=True)
+        reader.start()
+        try:
+            self._write(websocket)
+        finally:
+            with self._wake:
+                self._welcomed = False
+                self._urgent.clear()
+            self._deliver(BackendLost())
+            websocket.close()
+            reader.join()
+        if self._ended is not None and not self._stopping:
+            raise self._ended
+
+    def _begin(self, welcome: Welcome) -> None:
+        with self._wake:
+            kept_from = self._replay.first_seq
+            lost = kept_from - welcome.acked_seq - 1
+            self._replay.acknowledge(welcome.acked_seq)
+            self._replay.rewind()
+            self._unsent = list(self._latest)
+            self._ended = None
+            self._welcomed = True
+            self._overflowed = False
+            again = len(self._replay)
+        self._complaints.clear()
+        log.info(
+            "Connected to %s as node %d; %d samples are waiting for it.", self._key.backend, welcome.node_id, again
+        )
+        if lost > 0:
+            log.warning("%d samples were lost while the backend was away.", lost)
+        self._deliver(BackendBack())
+
+    def _write(self, websocket: ClientConnection) -> None:
+        while (frame := self._next_frame()) is not None:
+            websocket.send(frame)
+
+    def _next_frame(self) -> bytes | None:
+        """The most important waiting frame; waits for one. None when the connection is to end."""
+        with self._wake:
+            while self._ended is None:
+                if self._urgent:
+                    return self._urgent.popleft()
+                if self._unsent:
+                    return self._latest[self._unsent.pop(0)]
+                if (frame := self._replay.next_frame()) is not None:
+                    return frame
+                if self._stopping:
+                    return None
+                self._wake.wait()
+            return None
+
+    def _read(self, websocket: ClientConnection) -> None:
+        try:
+            while True:
+                self._hear(self._receive(websocket, None))
+        except ConnectionClosed as error:
+            ended = self._why_closed(error)
+        except LinkError as error:
+            ended = error
+        with self._wake:
+            self._ended = ended
+            self._wake.notify_all()
+
+    def _receive(self, websocket: ClientConnection, timeout_s: float | None) -> Welcome | Ack | Ping | Request:
+        frame = websocket.recv(timeout_s)
+        if isinstance(frame, str):
+            raise self._nonsense(websocket, "a text frame came where only binary ones belong")
+        try:
+            return decode_to_agent(frame)
+        except ProtocolError as error:
+            raise self._nonsense(websocket, str(error)) from None
+
+    def _nonsense(self, websocket: ClientConnection, what: str) -> LinkError:
+        websocket.close(Close.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
+        return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
+
+    def _hear(self, message: Welcome | Ack | Ping | Request) -> None:
+        match message:
+            case Ack():
+                with self._wake:
+                    self._replay.acknowledge(message.seq)
+            case Ping():
+                frame = encode(Clock(message.ping_ms, time.time_ns() // 1_000_000))
+                with self._wake:
+                    self._urgent.append(frame)
+                    self._wake.notify_all()
+            case Welcome():
+                log.warning("%s said Welcome twice.", self._key.backend)
+            case _:
+                self._deliver(message)

@@ -1,0 +1,211 @@
+"""The agent's one loop: sample, derive, watch the guardrails, send; and do what the backend asks, without waiting."""
+
+import gc
+import logging
+import signal
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from msgspec import Struct
+
+from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_cpus
+from coresteer_agent.collect.hotplug import HotplugMonitor
+from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.collect.sampler import Sampler
+from coresteer_agent.collect.tasks import TaskScanner
+from coresteer_agent.collect.topology import read_topology
+from coresteer_agent.config import Config
+from coresteer_agent.enrol import NodeKey
+from coresteer_agent.identity import make_hello, netdev_with, observe_reason
+from coresteer_agent.link import Heard, Link
+from coresteer_core.change_events import BackendBack, BackendLost, Stopping
+from coresteer_core.model import Inventory, Rates, Topology, View
+from coresteer_core.protocol import TasksMessage
+from coresteer_core.rates import Sample, derive
+from coresteer_core.settings import parse_setting
+
+log = logging.getLogger("coresteer.loop")
+
+T = TypeVar("T")
+
+HOUSEKEEPING_S = 1.0
+TASKS_S = 5.0
+
+
+class Stop(Struct, frozen=True):
+    """A signal asks the agent to end."""
+
+
+class Agent:
+    """One node's agent. Raises JournalError when the journal cannot be used; then nothing has been changed."""
+
+    def __init__(self, config: Config, key: NodeKey, renew_key: Callable[[], NodeKey] | None = None) -> None:
+        self._root = config.root
+        self._interval_s = config.interval_s
+        self._inbox: SimpleQueue[Heard | Stop] = SimpleQueue()
+        self._failing: set[str] = set()
+        self._topology = self._guarded("topology", lambda: read_topology(self._root)) or Topology([], [], [])
+        self._inventory_reader = InventoryReader(self._root)
+        self._inventory = Inventory([], [])
+        reason = observe_reason(self._root)
+        if reason is None:
+            log.info("Control mode: this agent changes interrupts below %s when it is asked to.", self._root)
+        else:
+            log.info("Observe mode: this agent changes nothing. %s", reason)
+        hello = make_hello(self._root, self._interval_s, reason)
+        self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
+        self._sampler = Sampler(self._root)
+        self._tasks = TaskScanner(self._root)
+        self._hotplug = self._guarded("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
+        self._previous: Sample | None = None
+        self._rates: Rates | None = None
+        self._seq = 0
+        self._changes = ChangeKeeper(self._root, config.journal_path, reason, self._view, self._link.send_now)
+
+    def stop(self) -> None:
+        """Ask the loop to end; may be called from a signal handler or another thread."""
+        self._inbox.put(Stop())
+
+    def run(self) -> None:
+        """Until stop() is called."""
+        self._look()
+        self._sample()
+        self._link.send_state(self._topology)
+        self._link.send_state(self._inventory)
+        self._link.start()
+        gc.collect()
+        gc.freeze()  # what start-up made stays; later collections need not look at it
+        sampling = Schedule(self._interval_s, time.monotonic())
+        housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
+        tasks = Schedule(TASKS_S, time.monotonic())
+        while True:
+            heard = self._wait(min(sampling.due, housekeeping.due, tasks.due))
+            if isinstance(heard, Stop):
+                break
+            if heard is not None:
+                self._hear(heard)
+            if sampling.is_due(time.monotonic()):
+                self._sample()
+            if housekeeping.is_due(time.monotonic()):
+                self._after(self._changes.tick())
+                self._look()
+            if tasks.is_due(time.monotonic()):
+                self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
+        log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
+        self._changes.feed(Stopping())
+        self._changes.close()
+        self._link.stop()
+        self._sampler.close()
+
+    def _wait(self, until: float) -> Heard | Stop | None:
+        try:
+            return self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return None
+
+    def _hear(self, heard: Heard) -> None:
+        if isinstance(heard, BackendBack):
+            self._note_connection()
+        if isinstance(heard, BackendBack | BackendLost):
+            self._after(self._changes.feed(heard))
+        else:
+            self._after(self._changes.asked(heard))
+
+    def _note_connection(self) -> None:
+        """The netdev that the connection leaves by is one to be careful with."""
+        address = self._link.local_address
+        outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
+        self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
+
+    def _sample(self) -> None:
+        sample = self._sampler.sample()
+        if self._previous is not None:
+            self._seq += 1
+            self._rates = derive(self._previous, sample, self._seq)
+            self._link.send_rates(self._rates)
+            self._after(self._changes.measured(self._rates))
+        self._previous = sample
+
+    def _look(self) -> None:
+        """What may have changed about the node itself."""
+        plugged = self._guarded("hot-plug events", self._hotplug.changed) if self._hotplug is not None else None
+        if plugged:
+            self._inventory_reader.rescan()
+        if "cpu" in (plugged or ()) or not self._topology_holds():
+            self._read_topology()
+        self._read_inventory()
+
+    def _after(self, touched: frozenset[str]) -> None:
+        """Settings were worked on: see at once what they are now."""
+        if touched:
+            self._inventory_reader.reread(parse_setting(key).irq for key in touched)
+            self._read_inventory()
+
+    def _read_inventory(self) -> None:
+        inventory = self._guarded("inventory", lambda: self._inventory_reader.read(self._rates))
+        if inventory is not None and inventory is not self._inventory and inventory != self._inventory:
+            self._inventory = inventory
+            self._link.send_state(inventory)
+
+    def _read_topology(self) -> None:
+        topology = self._guarded("topology", lambda: read_topology(self._root))
+        if topology is not None and topology != self._topology:
+            self._topology = topology
+            self._link.send_state(topology)
+
+    def _topology_holds(self) -> bool:
+        online = self._guarded("online CPUs", lambda: read_cpus(self._root, "sys/devices/system/cpu/online"))
+        return online is None or online == self._topology.online()
+
+    def _view(self) -> View:
+        """The node as it is at this moment, for the guard."""
+        if not self._topology_holds():
+            self._read_topology()
+        return View(self._topology, self._inventory)
+
+    def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
+        """The value, None when it cannot be had; said once each time it begins to fail."""
+        try:
+            value = read()
+        except (OSError, ParseError) as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                log.warning("The %s cannot be read: %s", what, error)
+            return None
+        self._failing.discard(what)
+        return value
+
+
+class Schedule:
+    """A beat on the monotonic clock that does not drift; beats that were missed are left out, not made up."""
+
+    def __init__(self, interval_s: float, start: float) -> None:
+        self._interval_s = interval_s
+        self._start = start
+        self._beat = 1
+
+    @property
+    def due(self) -> float:
+        """When the next beat is."""
+        return self._start + self._beat * self._interval_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether the beat has come; then the next one is set, after now."""
+        if now < self.due:
+            return False
+        self._beat = int((now - self._start) / self._interval_s) + 1
+        return True
+
+
+def run_until_signal(agent: Agent) -> None:
+    """Run until SIGTERM or SIGINT. SIGHUP, which a closed terminal sends, changes nothing."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    agent.run()
