@@ -57,3 +57,15 @@ export const openChangesQuery = queryOptions({
   queryKey: ["changes", "open"],
   queryFn: ({ signal }) => answer(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
 });
+
+const CALM_MS = 10_000;
+const TROUBLED_MS = 2_000;
+
+/** How the backend is; asked more often while it is not well. */
+export const healthQuery = queryOptions({
+  queryKey: ["health"],
+  queryFn: ({ signal }) => answer(api.GET("/api/health", { signal })),
+  retry: false,
+  staleTime: 0,
+  refetchInterval: ({ state }) => (state.status === "success" && state.data?.database === "ok" ? CALM_MS : TROUBLED_MS),
+});

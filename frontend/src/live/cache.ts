@@ -1,17 +1,34 @@
 import { useEffect } from "react";
+import type { Schemas } from "../api/client";
 import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
 import { takeChange } from "./changes";
 import { live, useLive } from "./socket";
 
+const BATCH_MS = 200;
+
+const waiting = new Map<number, Schemas["NodeSummary"]>();
+
+/** Takes many nodes over at once: when a fleet connects, each of its nodes has something to tell. */
+function takeNodes(): void {
+  const news = new Map(waiting);
+  waiting.clear();
+  queryClient.setQueryData(nodesQuery.queryKey, (nodes) => {
+    if (nodes === undefined) return nodes;
+    const known = new Set(nodes.map((node) => node.id));
+    return [
+      ...nodes.map((node) => news.get(node.id) ?? node),
+      ...[...news.values()].filter(({ id }) => !known.has(id)),
+    ];
+  });
+  for (const node of news.values())
+    queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
+}
+
 /** Keeps fetched data as new as what the live connection tells; mounted once, in the shell. */
 export function useLiveCache(): void {
   useLive("node", (node) => {
-    queryClient.setQueryData(nodesQuery.queryKey, (nodes) => {
-      if (nodes === undefined) return nodes;
-      const known = nodes.some((other) => other.id === node.id);
-      return known ? nodes.map((other) => (other.id === node.id ? node : other)) : [...nodes, node];
-    });
-    queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
+    if (waiting.size === 0) setTimeout(takeNodes, BATCH_MS);
+    waiting.set(node.id, node);
   });
   useLive("inventory", (nodeId) => void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey }));
   useLive("change", takeChange);

@@ -1,25 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
-import { ApiProblem, answer, api } from "../api/client";
-import { queryClient } from "../api/queries";
+import { ApiProblem } from "../api/client";
+import { healthQuery, queryClient } from "../api/queries";
 import { clock } from "../lib/time";
 import classes from "./shell.module.css";
 
-const CALM_MS = 10_000;
-const TROUBLED_MS = 2_000;
-
 type Trouble = { kind: "backend" | "database"; since: number };
 
-/** Asks the backend how it is, more often while it is not well. Returns null while all is well. */
+/** Which part does not answer and since when; null while all is well. */
 export function useTrouble(): Trouble | null {
-  const health = useQuery({
-    queryKey: ["health"],
-    queryFn: ({ signal }) => answer(api.GET("/api/health", { signal })),
-    retry: false,
-    staleTime: 0,
-    refetchInterval: (query) =>
-      query.state.status === "success" && query.state.data?.database === "ok" ? CALM_MS : TROUBLED_MS,
-  });
+  const health = useQuery(healthQuery);
   const kind = !health.isError
     ? health.data === undefined || health.data.database === "ok"
       ? null

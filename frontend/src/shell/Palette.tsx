@@ -78,10 +78,10 @@ export function Palette({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={onKey}
       />
-      <ul id={`${id}-list`} className={classes.results} role="listbox" aria-label="Nodes and pages">
+      <div id={`${id}-list`} className={classes.results} role="listbox" aria-label="Nodes and pages">
         {entries.map((entry, index) => (
           // biome-ignore lint/a11y/useKeyWithClickEvents: the combobox above has the keys
-          <li
+          <div
             key={entry.key}
             id={`${id}-${index}`}
             role="option"
@@ -90,9 +90,9 @@ export function Palette({ onClose }: { onClose: () => void }) {
             onClick={() => open(index)}
           >
             {entry.label}
-          </li>
+          </div>
         ))}
-      </ul>
+      </div>
       {entries.length === 0 && <p className="muted">No node or page has this name.</p>}
     </Modal>
   );

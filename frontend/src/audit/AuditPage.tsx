@@ -1,0 +1,128 @@
+import { Button, NativeSelect, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { answer, api, sentenceOf } from "../api/client";
+import { nodesQuery } from "../api/queries";
+import { Moment } from "../settings/Moment";
+import { PageTop } from "../shell/PageTop";
+import { Scroll } from "../shell/Scroll";
+import classes from "./audit.module.css";
+
+const PAGE = 100;
+
+/** An action's details in one line: `key: value · key: value`. */
+export function detailText(detail: Record<string, unknown>): string {
+  return Object.entries(detail)
+    .filter(([, value]) => value !== null && value !== "")
+    .map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" · ");
+}
+
+/** Who did what, when, on what, with which result. */
+export function AuditPage() {
+  const { node, actor, older } = useSearch({ from: "/shell/audit" });
+  const navigate = useNavigate({ from: "/audit" });
+  const [typed, setTyped] = useState(actor ?? "");
+  const nodes = useQuery(nodesQuery).data ?? [];
+  const audit = useQuery({
+    queryKey: ["audit", node, actor, older],
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/audit", { params: { query: { node_id: node, actor, older_than: older, limit: PAGE } }, signal }),
+      ),
+    staleTime: 0,
+    placeholderData: (before) => before,
+  });
+  const names = new Map(nodes.map((one) => [one.id, one.name]));
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void navigate({ search: { node, actor: typed || undefined } });
+  };
+  return (
+    <>
+      <PageTop title="Audit">
+        <h1>Audit</h1>
+      </PageTop>
+      <form className={classes.filter} onSubmit={submit}>
+        <TextInput
+          data-filter
+          label="Who"
+          placeholder="everybody"
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+        <NativeSelect
+          label="Node"
+          value={node ?? ""}
+          data={[
+            { value: "", label: "all" },
+            ...nodes
+              .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }))
+              .map((one) => ({ value: String(one.id), label: one.name })),
+          ]}
+          onChange={(event) =>
+            void navigate({ search: { actor, node: Number(event.currentTarget.value) || undefined } })
+          }
+        />
+        <Button type="submit">Show</Button>
+      </form>
+      <section className="card" aria-busy={audit.isFetching}>
+        <h2>
+          Entries <small>newest first; entries are never changed or removed</small>
+        </h2>
+        {audit.isError && (
+          <p className="body bad" role="alert">
+            {sentenceOf(audit.error)}
+          </p>
+        )}
+        {audit.data?.entries.length === 0 && <p className="body muted">Nothing was recorded for this.</p>}
+        {audit.data !== undefined && audit.data.entries.length > 0 && (
+          <Scroll label="Entries">
+            <table className="table">
+              <thead>
+                <tr>
+                  <th>when</th>
+                  <th>who</th>
+                  <th>what</th>
+                  <th>on what</th>
+                  <th>node</th>
+                  <th>result</th>
+                  <th>details</th>
+                </tr>
+              </thead>
+              <tbody>
+                {audit.data.entries.map((entry) => (
+                  <tr key={entry.id}>
+                    <td>
+                      <Moment at={entry.at} />
+                    </td>
+                    <td>{entry.actor}</td>
+                    <td>{entry.action}</td>
+                    <td className="mono">{entry.target}</td>
+                    <td>
+                      {entry.node_id === null ? "" : (names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`)}
+                    </td>
+                    <td className={entry.result === "ok" ? "ok" : "bad"}>{entry.result}</td>
+                    <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        )}
+        <div className={classes.pager}>
+          <Button disabled={older === undefined} onClick={() => void navigate({ search: { node, actor } })}>
+            Newest
+          </Button>
+          <Button
+            disabled={!audit.data?.older}
+            onClick={() => void navigate({ search: { node, actor, older: audit.data?.older ?? undefined } })}
+          >
+            Older
+          </Button>
+        </div>
+      </section>
+    </>
+  );
+}

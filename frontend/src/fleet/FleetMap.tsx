@@ -1,0 +1,136 @@
+import { useMantineColorScheme } from "@mantine/core";
+import { useElementSize } from "@mantine/hooks";
+import { useNavigate } from "@tanstack/react-router";
+import { type KeyboardEvent, type MouseEvent, useEffect, useMemo, useRef, useState } from "react";
+import type { Schemas } from "../api/client";
+import { bitRate, perSecond, text } from "../lib/format";
+import { CIVIDIS_GRADIENT } from "../lib/scale";
+import type { Colouring } from "./colors";
+import classes from "./fleet.module.css";
+import { type FleetFigures, fleet, useFigures } from "./frame";
+import { groupNodes } from "./groups";
+import { cellAt, layOut, neighbour, rectOf } from "./layout";
+import { paintMap, readInks } from "./paint";
+
+type NodeSummary = Schemas["NodeSummary"];
+
+export function Legend({ colouring }: { colouring: Colouring }) {
+  return (
+    <span className={classes.legend}>
+      {colouring.ends[0]} <span style={{ background: CIVIDIS_GRADIENT }} /> {colouring.ends[1]}
+    </span>
+  );
+}
+
+/** A node's figure as a sentence: `94 % on CPU 2`. */
+export function figureOf(node: NodeSummary, figures: FleetFigures, colouring: Colouring): string {
+  const value = figures.get(node.id, colouring.column);
+  if (Number.isNaN(value)) return "no data";
+  const cpu = colouring.cpu === undefined ? Number.NaN : figures.get(node.id, colouring.cpu);
+  return text(colouring.format(value)) + (Number.isNaN(cpu) ? "" : ` on CPU ${cpu}`);
+}
+
+function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring }) {
+  const figures = useFigures();
+  return (
+    <>
+      <b>{node.name}</b>
+      {node.simulated && <span className="tag simulated">simulated</span>}
+      <span>{figures.health(node.id)}</span>
+      <span>
+        {colouring.label} {figureOf(node, figures, colouring)}
+      </span>
+      <span className="muted">
+        receive {text(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
+        {text(perSecond(figures.get(node.id, "interrupts_per_s")))} · dropped{" "}
+        {text(perSecond(figures.get(node.id, "dropped_per_s")))}
+      </span>
+    </>
+  );
+}
+
+/** One cell a node, coloured by a figure once a second on a canvas; React draws only what is pointed at. */
+export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; group?: string; colouring: Colouring }) {
+  const { ref, width } = useElementSize();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { colorScheme } = useMantineColorScheme();
+  const navigate = useNavigate();
+  const [pointed, setPointed] = useState<number | null>(null);
+  const [selected, setSelected] = useState<number | null>(null);
+  const groups = useMemo(() => groupNodes(nodes, group), [nodes, group]);
+  const ordered = useMemo(() => groups.flatMap((one) => one.nodes), [groups]);
+  const layout = useMemo(
+    () =>
+      layOut(
+        groups.map((one) => ({ name: one.name, count: one.nodes.length })),
+        width,
+      ),
+    [groups, width],
+  );
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the colour scheme changes what the tokens say
+  useEffect(() => {
+    const element = canvas.current;
+    if (element === null || width === 0) return;
+    const inks = readInks(element);
+    const cells = ordered.map((node) => ({ ...node, changing: node.open_changes > 0 }));
+    const paint = () => paintMap(element, width, layout, cells, fleet.now(), colouring, inks);
+    paint();
+    return fleet.subscribe(paint);
+  }, [ordered, layout, width, colouring, colorScheme]);
+
+  const at = pointed ?? selected;
+  const node = at === null ? undefined : ordered[at];
+  const rect = at === null ? null : rectOf(layout, at);
+  const open = (index: number | null) => {
+    const target = index === null ? undefined : ordered[index];
+    if (target !== undefined) void navigate({ to: "/nodes/$nodeId", params: { nodeId: target.id } });
+  };
+  const cellUnder = (event: MouseEvent<HTMLElement>) =>
+    cellAt(layout, event.nativeEvent.offsetX, event.nativeEvent.offsetY);
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key === "Enter") open(selected);
+    else if (event.key === "Escape") setSelected(null);
+    else if (/^(Arrow|Home$|End$)/.test(event.key)) {
+      event.preventDefault();
+      setPointed(null);
+      setSelected(selected === null ? 0 : neighbour(layout, selected, event.key));
+    }
+  };
+  return (
+    <>
+      <div
+        ref={ref}
+        className={classes.map}
+        role="application"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys like a grid whose cells are pixels
+        tabIndex={0}
+        aria-label={`Map of ${ordered.length} nodes by ${colouring.label}. Arrow keys move, Enter opens; the table view has the same figures.`}
+        onKeyDown={onKey}
+        onFocus={() => setSelected(selected ?? 0)}
+        onBlur={() => setSelected(null)}
+      >
+        <canvas
+          ref={canvas}
+          style={{ width, height: layout.height }}
+          onMouseMove={(event) => setPointed(cellUnder(event))}
+          onMouseLeave={() => setPointed(null)}
+          onClick={(event) => open(cellUnder(event))}
+        />
+        {rect !== null && (
+          <span
+            className={classes.ring}
+            style={{ transform: `translate(${rect.x - 1}px, ${rect.y - 1}px)`, width: rect.width, height: rect.height }}
+          />
+        )}
+      </div>
+      <div className={classes.pointed} aria-live={pointed === null ? "polite" : "off"}>
+        {node === undefined ? (
+          <span className="muted">Point at a cell for its numbers; click or press Enter to open the node.</span>
+        ) : (
+          <Hover node={node} colouring={colouring} />
+        )}
+      </div>
+    </>
+  );
+}

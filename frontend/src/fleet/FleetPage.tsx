@@ -1,0 +1,160 @@
+import { NativeSelect, SegmentedControl, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { type Schemas, sentenceOf } from "../api/client";
+import { nodesQuery, openChangesQuery } from "../api/queries";
+import { count } from "../lib/format";
+import { useWantFleet } from "../live/socket";
+import { EnrolNode } from "../settings/EnrolNode";
+import { PageTop } from "../shell/PageTop";
+import { COLOURINGS } from "./colors";
+import { Figures } from "./Figures";
+import { FleetMap, Legend } from "./FleetMap";
+import { FleetTable } from "./FleetTable";
+import { parseFilter } from "./filter";
+import classes from "./fleet.module.css";
+import { useSettledFigures } from "./frame";
+import { groupings } from "./groups";
+import { HotSpots } from "./HotSpots";
+import { COLORS, type ColorBy, type FleetSearch } from "./search";
+
+const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: COLOURINGS[color].label }));
+const VIEWS = [
+  { value: "map", label: "map" },
+  { value: "table", label: "table" },
+];
+
+function Empty() {
+  return (
+    <section className={`card ${classes.empty}`}>
+      <h2>No node yet</h2>
+      <p>
+        A node appears here as soon as its agent connects. Run the agent on a Linux machine with a one-time enrolment
+        token, or look around with simulated nodes.
+      </p>
+      <EnrolNode />
+    </section>
+  );
+}
+
+function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
+  const search = useSearch({ from: "/shell/fleet" });
+  const navigate = useNavigate({ from: "/fleet" });
+  const set = (part: Partial<FleetSearch>) =>
+    void navigate({ search: (before) => ({ ...before, ...part }), replace: true });
+  const changes = useQuery(openChangesQuery).data?.changes ?? [];
+  const settled = useSettledFigures();
+  const q = search.q ?? "";
+  const filter = useMemo(() => parseFilter(q), [q]);
+  const fitting = useMemo(() => nodes.filter((node) => filter.test(node, settled)), [nodes, filter, settled]);
+  const shown = useSame(fitting);
+  const ids = useMemo(() => new Set(shown.map((node) => node.id)), [shown]);
+  const groups = useMemo(() => groupings(nodes), [nodes]);
+  const colouring = COLOURINGS[search.color ?? "softirq"];
+  return (
+    <>
+      <search className={classes.filter}>
+        <TextInput
+          data-filter
+          aria-label="Filter"
+          placeholder="name, label:role=db, health:stale, softirq > 60, simulated:no"
+          aria-describedby={filter.problems.length ? "filter-problems" : undefined}
+          value={q}
+          onChange={(event) => set({ q: event.currentTarget.value || undefined })}
+          onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+        />
+        <SegmentedControl
+          aria-label="Colour by"
+          data={COLOR_CHOICES}
+          value={search.color ?? "softirq"}
+          onChange={(color) => set({ color: color === "softirq" ? undefined : (color as ColorBy) })}
+        />
+        {/* biome-ignore lint/a11y/noLabelWithoutControl: the select inside is the control */}
+        <label>
+          group by
+          <NativeSelect
+            value={search.group ?? ""}
+            data={[
+              { value: "", label: "nothing" },
+              ...groups.map((by) => ({ value: by, label: by.replace("label:", "") })),
+            ]}
+            onChange={(event) => set({ group: event.currentTarget.value || undefined })}
+          />
+        </label>
+        <span className="grow" />
+        <SegmentedControl
+          aria-label="Show as"
+          data={VIEWS}
+          value={search.view ?? "map"}
+          onChange={(view) => set({ view: view === "table" ? "table" : undefined })}
+        />
+      </search>
+      {filter.problems.length > 0 && (
+        <ul id="filter-problems" className={classes.problems}>
+          {filter.problems.map((problem) => (
+            <li key={problem}>{problem}</li>
+          ))}
+        </ul>
+      )}
+      <Figures nodes={shown} changes={changes.filter((change) => ids.has(change.node_id))} />
+      {shown.length === 0 ? (
+        <p className="muted">None of the {count(nodes.length, "node")} fits the filter.</p>
+      ) : search.view === "table" ? (
+        <FleetTable nodes={shown} sort={search.sort ?? "name"} onSort={(sort) => set({ sort })} />
+      ) : (
+        <div className={classes.columns}>
+          <section className="card">
+            <h2>
+              Nodes <small>{colouring.explanation} · one cell a node · hatched: no data</small>
+              <span className="grow" />
+              <Legend colouring={colouring} />
+            </h2>
+            <FleetMap nodes={shown} group={search.group} colouring={colouring} />
+          </section>
+          <HotSpots nodes={shown} />
+        </div>
+      )}
+    </>
+  );
+}
+
+/** The same array as before while its members are the same, so that a new second does not lay the map out anew. */
+function useSame<T>(items: T[]): T[] {
+  const [kept, keep] = useState(items);
+  if (kept.length === items.length && kept.every((item, index) => item === items[index])) return kept;
+  keep(items);
+  return items;
+}
+
+/** All nodes: a filter that is also the address, the map or the table, and what deserves a look. */
+export function FleetPage() {
+  useWantFleet();
+  const nodes = useQuery(nodesQuery);
+  const cpus = nodes.data?.reduce((sum, node) => sum + (node.cpus ?? 0), 0) ?? 0;
+  return (
+    <>
+      <PageTop title="Fleet">
+        <h1>Fleet</h1>
+        {nodes.data !== undefined && nodes.data.length > 0 && (
+          <span className="tag">
+            {count(nodes.data.length, "node")} · {count(cpus, "CPU")}
+          </span>
+        )}
+      </PageTop>
+      {nodes.data === undefined ? (
+        nodes.isError ? (
+          <p className="bad" role="alert">
+            {sentenceOf(nodes.error)}
+          </p>
+        ) : (
+          <p className="muted">Reading the nodes.</p>
+        )
+      ) : nodes.data.length === 0 ? (
+        <Empty />
+      ) : (
+        <Fleet nodes={nodes.data} />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,60 @@
+import { Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { Schemas } from "../api/client";
+import { percent, text } from "../lib/format";
+import { useFigures, useSettledFigures } from "./frame";
+import { hotSpots, hottest, reasons } from "./hotspots";
+import { SimulatedTag } from "./NodeTags";
+
+const BAD_PERCENT = 90;
+
+/** The nodes that deserve a look, with the figures that say why. */
+export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
+  const settled = useSettledFigures();
+  const figures = useFigures();
+  const spots = useMemo(() => hotSpots(nodes, settled), [nodes, settled]);
+  return (
+    <section className="card">
+      <h2>
+        Hot spots <small>which, and why</small>
+      </h2>
+      {spots.length === 0 ? (
+        <p className="body muted">Nothing drops, nothing is squeezed, and no CPU is full of softirq.</p>
+      ) : (
+        <table className="table">
+          <thead>
+            <tr>
+              <th>node</th>
+              <th>hottest</th>
+              <th>why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {spots.map((node) => {
+              const hot = hottest(node.id, figures);
+              const known = !Number.isNaN(hot.cpu);
+              return (
+                <tr key={node.id}>
+                  <td>
+                    <Link
+                      to="/nodes/$nodeId"
+                      params={{ nodeId: node.id }}
+                      search={known ? { sel: `cpu:${hot.cpu}` } : {}}
+                    >
+                      {node.name}
+                    </Link>{" "}
+                    {node.simulated && <SimulatedTag />}
+                  </td>
+                  <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
+                    {known ? `CPU ${hot.cpu} · ${text(percent(hot.percent))}` : "–"}
+                  </td>
+                  <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "calmer now"}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}

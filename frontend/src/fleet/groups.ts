@@ -1,0 +1,34 @@
+import type { Schemas } from "../api/client";
+
+type NodeSummary = Schemas["NodeSummary"];
+
+/** What nodes can be grouped by: their labels, then kernel and driver. */
+export function groupings(nodes: NodeSummary[]): string[] {
+  const labels = new Set(nodes.flatMap((node) => Object.keys(node.labels)));
+  return [...[...labels].sort().map((label) => `label:${label}`), "kernel", "driver"];
+}
+
+function groupOf(node: NodeSummary, by: string): string {
+  if (by === "kernel") return node.kernel ?? "kernel unknown";
+  if (by === "driver") return node.drivers.join(", ") || "no driver known";
+  const label = by.replace(/^label:/, "");
+  return node.labels[label] ?? `without ${label}`;
+}
+
+const byName = new Intl.Collator("en", { numeric: true });
+
+/** Nodes in named groups, both in the order of their names; one group without a name when by is absent. */
+export function groupNodes(nodes: NodeSummary[], by: string | undefined): { name: string; nodes: NodeSummary[] }[] {
+  const sorted = nodes.toSorted((a, b) => byName.compare(a.name, b.name));
+  if (by === undefined) return sorted.length ? [{ name: "", nodes: sorted }] : [];
+  const groups = new Map<string, NodeSummary[]>();
+  for (const node of sorted) {
+    const name = groupOf(node, by);
+    const members = groups.get(name);
+    if (members === undefined) groups.set(name, [node]);
+    else members.push(node);
+  }
+  return [...groups]
+    .map(([name, members]) => ({ name, nodes: members }))
+    .toSorted((a, b) => byName.compare(a.name, b.name));
+}

@@ -1,0 +1,108 @@
+/** Where the cells of the fleet map stand. Sizes are CSS pixels. */
+
+export type Block = {
+  name: string;
+  x: number;
+  y: number;
+  width: number;
+  columns: number;
+  first: number;
+  count: number;
+};
+export type Layout = {
+  cell: { width: number; height: number };
+  /** Cells large enough to carry the node's name and figure. */
+  labelled: boolean;
+  blocks: Block[];
+  height: number;
+};
+export type Rect = { x: number; y: number; width: number; height: number };
+
+export const HEADER = 20;
+const GAP_X = 18;
+const GAP_Y = 14;
+const MOST_LABELLED = 60;
+const LABELLED = { width: 128, height: 44 };
+const SIZES = [28, 24, 20, 17, 14, 12, 10, 8, 6];
+const COMFORTABLE_HEIGHT = 560;
+const BLOCK_WIDTH = 200;
+
+function place(
+  groups: { name: string; count: number }[],
+  width: number,
+  cell: Layout["cell"],
+  labelled: boolean,
+): Layout {
+  const wanted = labelled ? Math.max(LABELLED.width, BLOCK_WIDTH) : BLOCK_WIDTH;
+  const across = Math.max(1, Math.min(groups.length, Math.floor((width + GAP_X) / (wanted + GAP_X))));
+  const blockWidth = Math.floor((width - (across - 1) * GAP_X) / across);
+  const columns = Math.max(1, Math.floor(blockWidth / cell.width));
+  const blocks: Block[] = [];
+  let [first, y, rowHeight] = [0, 0, 0];
+  groups.forEach(({ name, count }, index) => {
+    const column = index % across;
+    if (column === 0 && index > 0) {
+      y += rowHeight + GAP_Y;
+      rowHeight = 0;
+    }
+    blocks.push({ name, x: column * (blockWidth + GAP_X), y, width: blockWidth, columns, first, count });
+    rowHeight = Math.max(rowHeight, HEADER + Math.ceil(count / columns) * cell.height);
+    first += count;
+  });
+  return { cell, labelled, blocks, height: y + rowHeight };
+}
+
+/** Lays groups of cells out for a width: named cells for a few nodes, ever smaller ones for many. */
+export function layOut(groups: { name: string; count: number }[], width: number): Layout {
+  const total = groups.reduce((sum, group) => sum + group.count, 0);
+  if (total <= MOST_LABELLED) return place(groups, width, LABELLED, true);
+  let layout: Layout | undefined;
+  for (const size of SIZES) {
+    layout = place(groups, width, { width: size, height: size }, false);
+    if (layout.height <= COMFORTABLE_HEIGHT) break;
+  }
+  return layout as Layout;
+}
+
+/** Where the cell with this number stands. */
+export function rectOf(layout: Layout, index: number): Rect | null {
+  const block = layout.blocks.find(({ first, count }) => index >= first && index < first + count);
+  if (block === undefined) return null;
+  const { width, height } = layout.cell;
+  const at = index - block.first;
+  return {
+    x: block.x + (at % block.columns) * width,
+    y: block.y + HEADER + Math.floor(at / block.columns) * height,
+    width,
+    height,
+  };
+}
+
+/** The number of the cell at a point, or null between cells. */
+export function cellAt(layout: Layout, x: number, y: number): number | null {
+  for (const block of layout.blocks) {
+    const column = Math.floor((x - block.x) / layout.cell.width);
+    const row = Math.floor((y - block.y - HEADER) / layout.cell.height);
+    if (column < 0 || row < 0 || column >= block.columns) continue;
+    const at = row * block.columns + column;
+    if (at < block.count) return block.first + at;
+  }
+  return null;
+}
+
+/** The cell that an arrow key leads to: along the numbers sideways, to the nearest cell up and down. */
+export function neighbour(layout: Layout, index: number, key: string): number {
+  const last = layout.blocks.reduce((sum, block) => sum + block.count, 0) - 1;
+  if (key === "ArrowLeft") return Math.max(0, index - 1);
+  if (key === "ArrowRight") return Math.min(last, index + 1);
+  if (key === "Home") return 0;
+  if (key === "End") return last;
+  const rect = rectOf(layout, index);
+  if (rect === null || (key !== "ArrowUp" && key !== "ArrowDown")) return index;
+  const [x, step] = [rect.x + rect.width / 2, key === "ArrowDown" ? layout.cell.height : -layout.cell.height];
+  for (let y = rect.y + rect.height / 2 + step; y > 0 && y < layout.height; y += step) {
+    const found = cellAt(layout, x, y);
+    if (found !== null && found !== index) return found;
+  }
+  return index;
+}

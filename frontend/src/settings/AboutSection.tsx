@@ -1,0 +1,31 @@
+import { useQuery } from "@tanstack/react-query";
+import { healthQuery } from "../api/queries";
+import { useMe } from "../auth/me";
+import classes from "./settings.module.css";
+
+/** What is running here. */
+export function AboutSection() {
+  const health = useQuery(healthQuery);
+  const me = useMe();
+  return (
+    <section className="card">
+      <h2>About</h2>
+      <div className="body">
+        <dl className={classes.facts}>
+          <dt>Coresteer</dt>
+          <dd>{health.data?.version ?? "–"}</dd>
+          <dt>Database</dt>
+          <dd>{health.isError ? "away" : (health.data?.database ?? "–")}</dd>
+          <dt>API</dt>
+          <dd>
+            <a href="/api/openapi.json">/api/openapi.json</a>
+          </dd>
+          <dt>Signed in as</dt>
+          <dd>
+            {me?.username} ({me?.role})
+          </dd>
+        </dl>
+      </div>
+    </section>
+  );
+}

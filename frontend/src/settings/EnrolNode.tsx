@@ -1,0 +1,51 @@
+import { Button } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { answer, api, sentenceOf } from "../api/client";
+import { signedOut } from "../api/queries";
+import { useMay } from "../auth/me";
+import { Moment } from "./Moment";
+import { Copy, Secret } from "./Secret";
+import classes from "./settings.module.css";
+
+/** Makes a one-time token for a new agent and shows the command that uses it. */
+export function EnrolNode() {
+  const may = useMay("admin");
+  const enrol = useMutation({
+    mutationFn: (simulated: boolean) =>
+      answer(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
+    onError: signedOut,
+  });
+  if (!may)
+    return <p className="muted">Adding a node needs the admin role; ask an administrator for an enrolment token.</p>;
+  return (
+    <div>
+      <div className={classes.form}>
+        <Button variant="filled" loading={enrol.isPending && !enrol.variables} onClick={() => enrol.mutate(false)}>
+          Enrol a machine
+        </Button>
+        <Button loading={enrol.isPending && enrol.variables} onClick={() => enrol.mutate(true)}>
+          Enrol simulated nodes
+        </Button>
+      </div>
+      {enrol.isError && (
+        <p className="bad" role="alert">
+          {sentenceOf(enrol.error)}
+        </p>
+      )}
+      {enrol.isSuccess && (
+        <Secret>
+          <p>
+            {enrol.variables
+              ? "Run this wherever the simulated nodes shall run:"
+              : "Run this on the machine to add, as root:"}
+          </p>
+          <Copy text={enrol.data.command} label="command" />
+          <p className="muted">
+            The token works once, until <Moment at={enrol.data.expires_at} />, and is not shown again. The node keeps
+            its own key afterwards.
+          </p>
+        </Secret>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,153 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { nodesQuery, queryClient, signedOut } from "../api/queries";
+import { useMay } from "../auth/me";
+import { HealthDot, SimulatedTag } from "../fleet/NodeTags";
+import { duration } from "../lib/format";
+import { Scroll } from "../shell/Scroll";
+import { Confirm } from "./Confirm";
+import { EnrolNode } from "./EnrolNode";
+import { Moment } from "./Moment";
+import classes from "./settings.module.css";
+
+type NodeSummary = Schemas["NodeSummary"];
+type Wish = { what: "revoke" | "delete"; node: NodeSummary };
+
+const PAGE = 50;
+const SKEW_WARN_MS = 1_000;
+
+function Skew({ ms }: { ms: number | null }) {
+  if (ms === null) return <span className="muted">–</span>;
+  if (Math.abs(ms) < SKEW_WARN_MS) return <>{`${Math.round(ms)} ms`}</>;
+  return (
+    <span className="warn" title="Set the node's clock: its samples are filed under its own time">
+      {ms > 0 ? "ahead by " : "behind by "}
+      {duration(Math.abs(ms) / 1000)}
+    </span>
+  );
+}
+
+function Ask({ wish, onClose }: { wish: Wish; onClose: () => void }) {
+  const { node, what } = wish;
+  const params = { path: { node_id: node.id } };
+  const act = useMutation({
+    mutationFn: () =>
+      what === "revoke"
+        ? answer(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
+        : answer(api.DELETE("/api/nodes/{node_id}", { params })),
+    onError: signedOut,
+    onSuccess: () => {
+      onClose();
+      return queryClient.invalidateQueries({ queryKey: nodesQuery.queryKey });
+    },
+  });
+  const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
+  return what === "revoke" ? (
+    <Confirm title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
+      <p>Its agent is disconnected and cannot come back until it is enrolled again. The node's history stays.</p>
+    </Confirm>
+  ) : (
+    <Confirm title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
+      <p>
+        The node, its key and its whole history are removed from Coresteer. Nothing is changed on the machine itself.
+      </p>
+    </Confirm>
+  );
+}
+
+/** All nodes with their agents: how they are, and their keys. */
+export function NodesSection() {
+  const nodes = useQuery(nodesQuery);
+  const may = useMay("admin");
+  const [wish, setWish] = useState<Wish | null>(null);
+  const [shown, setShown] = useState(PAGE);
+  const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
+  return (
+    <>
+      <section className="card">
+        <h2>Add a node</h2>
+        <div className="body">
+          <EnrolNode />
+        </div>
+      </section>
+      <section className="card">
+        <h2>
+          Nodes and agents <small>{nodes.data?.length ?? ""}</small>
+        </h2>
+        {nodes.isError && (
+          <p className="body bad" role="alert">
+            {sentenceOf(nodes.error)}
+          </p>
+        )}
+        {nodes.data?.length === 0 && <p className="body muted">No node has been enrolled yet.</p>}
+        {sorted.length > 0 && (
+          <Scroll label="Nodes and agents">
+            <table className="table">
+              <thead>
+                <tr>
+                  <th>node</th>
+                  <th>health</th>
+                  <th>agent</th>
+                  <th>mode</th>
+                  <th className="n">clock</th>
+                  <th>last seen</th>
+                  {may && <th>key</th>}
+                </tr>
+              </thead>
+              <tbody>
+                {sorted.slice(0, shown).map((node) => (
+                  <tr key={node.id}>
+                    <td>
+                      <HealthDot health={node.health} />
+                      <Link to="/nodes/$nodeId" params={{ nodeId: node.id }}>
+                        {node.name}
+                      </Link>{" "}
+                      {node.simulated && <SimulatedTag />}
+                    </td>
+                    <td>{node.health}</td>
+                    <td>{node.agent_version ?? "–"}</td>
+                    <td className="wrap">
+                      {node.mode ?? "–"}
+                      {node.observe_reason !== null && <span className="muted">: {node.observe_reason}</span>}
+                    </td>
+                    <td className="n">
+                      <Skew ms={node.clock_skew_ms} />
+                    </td>
+                    <td>
+                      <Moment at={node.last_seen_at} />
+                    </td>
+                    {may && (
+                      <td>
+                        <span className={classes.actions}>
+                          <Button
+                            onClick={() => setWish({ what: "revoke", node })}
+                            aria-label={`Revoke key of ${node.name}`}
+                          >
+                            Revoke key
+                          </Button>
+                          <Button onClick={() => setWish({ what: "delete", node })} aria-label={`Delete ${node.name}`}>
+                            Delete
+                          </Button>
+                        </span>
+                      </td>
+                    )}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        )}
+        {sorted.length > shown && (
+          <div className="body">
+            <Button onClick={() => setShown(shown + PAGE)}>Show {Math.min(PAGE, sorted.length - shown)} more</Button>
+          </div>
+        )}
+        {!may && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
+      </section>
+      {wish !== null && <Ask wish={wish} onClose={() => setWish(null)} />}
+    </>
+  );
+}

@@ -1,0 +1,33 @@
+import { Link, Outlet } from "@tanstack/react-router";
+import { PageTop } from "../shell/PageTop";
+import classes from "./settings.module.css";
+
+const SECTIONS = [
+  ["/settings/nodes", "Nodes and agents"],
+  ["/settings/users", "Users"],
+  ["/settings/tokens", "API tokens"],
+  ["/settings/about", "About"],
+] as const;
+
+/** Settings: the list of sections and the one that is open. */
+export function SettingsPage() {
+  return (
+    <>
+      <PageTop title="Settings">
+        <h1>Settings</h1>
+      </PageTop>
+      <div className={classes.page}>
+        <nav className={classes.sections} aria-label="Sections">
+          {SECTIONS.map(([to, label]) => (
+            <Link key={to} to={to}>
+              {label}
+            </Link>
+          ))}
+        </nav>
+        <div className={classes.content}>
+          <Outlet />
+        </div>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,175 @@
+import { Button, NativeSelect, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { queryClient, signedOut } from "../api/queries";
+import { FormError, fieldError } from "../auth/Form";
+import { useMay } from "../auth/me";
+import { Confirm } from "./Confirm";
+import { Moment } from "./Moment";
+import { Copy, Secret } from "./Secret";
+import classes from "./settings.module.css";
+
+const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
+const LIFETIMES = [
+  { value: "30", label: "30 days" },
+  { value: "90", label: "90 days" },
+  { value: "365", label: "a year" },
+  { value: "", label: "no end" },
+];
+const KEY = ["tokens"];
+const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
+
+function NewToken() {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Schemas["Role"]>("viewer");
+  const [days, setDays] = useState("90");
+  const create = useMutation({
+    mutationFn: () =>
+      answer(api.POST("/api/tokens", { body: { name, role, expires_in_days: days === "" ? null : Number(days) } })),
+    onError: signedOut,
+    onSuccess: () => {
+      setName("");
+      return refetch();
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    create.mutate();
+  };
+  return (
+    <>
+      <form className={classes.form} onSubmit={submit}>
+        <TextInput
+          label="What it is for"
+          required
+          maxLength={100}
+          autoComplete="off"
+          w={240}
+          value={name}
+          error={fieldError(create.error, "name")}
+          onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <NativeSelect
+          label="Role"
+          data={ROLES}
+          value={role}
+          error={fieldError(create.error, "role")}
+          onChange={(event) => setRole(event.currentTarget.value as Schemas["Role"])}
+        />
+        <NativeSelect
+          label="Valid for"
+          data={LIFETIMES}
+          value={days}
+          onChange={(event) => setDays(event.currentTarget.value)}
+        />
+        <Button type="submit" variant="filled" loading={create.isPending}>
+          Make a token
+        </Button>
+        <FormError error={create.error} fields={["name", "role"]} />
+      </form>
+      {create.isSuccess && (
+        <Secret>
+          <p>The token “{create.data.name}”. Copy it now: it is not shown again.</p>
+          <Copy text={create.data.token} label="token" />
+          <p className="muted">
+            Scripts send it as <code>Authorization: Bearer …</code>
+          </p>
+        </Secret>
+      )}
+    </>
+  );
+}
+
+function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () => void }) {
+  const remove = useMutation({
+    mutationFn: () => answer(api.DELETE("/api/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
+    onError: signedOut,
+    onSuccess: () => {
+      onClose();
+      return refetch();
+    },
+  });
+  return (
+    <Confirm
+      title={`Delete the token “${token.name}”`}
+      action="Delete"
+      pending={remove.isPending}
+      error={remove.error}
+      onConfirm={() => remove.mutate()}
+      onClose={onClose}
+    >
+      <p>Scripts that use it are refused from now on.</p>
+    </Confirm>
+  );
+}
+
+/** Tokens with which scripts use the API. */
+export function TokensSection() {
+  const may = useMay("admin");
+  const tokens = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/tokens")), enabled: may });
+  const [leaving, setLeaving] = useState<Schemas["ApiToken"] | null>(null);
+  return (
+    <section className="card">
+      <h2>
+        API tokens <small>for scripts; a token's text is shown once</small>
+      </h2>
+      {!may ? (
+        <p className="body muted">Managing API tokens needs the admin role.</p>
+      ) : (
+        <>
+          <div className="body">
+            <NewToken />
+          </div>
+          {tokens.isError && (
+            <p className="body bad" role="alert">
+              {sentenceOf(tokens.error)}
+            </p>
+          )}
+          {tokens.data?.length === 0 && <p className="body muted">There is no token.</p>}
+          {tokens.data !== undefined && tokens.data.length > 0 && (
+            <table className="table">
+              <thead>
+                <tr>
+                  <th>for</th>
+                  <th>role</th>
+                  <th>made by</th>
+                  <th>made</th>
+                  <th>last used</th>
+                  <th>ends</th>
+                  <th>
+                    <span className="visually-hidden">actions</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {tokens.data.map((token) => (
+                  <tr key={token.id}>
+                    <td>{token.name}</td>
+                    <td>{token.role}</td>
+                    <td>{token.created_by}</td>
+                    <td>
+                      <Moment at={token.created_at} />
+                    </td>
+                    <td>
+                      <Moment at={token.last_used_at} />
+                    </td>
+                    <td>
+                      <Moment at={token.expires_at} />
+                    </td>
+                    <td>
+                      <Button onClick={() => setLeaving(token)} aria-label={`Delete token ${token.name}`}>
+                        Delete
+                      </Button>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+        </>
+      )}
+      {leaving !== null && <Delete token={leaving} onClose={() => setLeaving(null)} />}
+    </section>
+  );
+}

@@ -1,0 +1,158 @@
+import { Button, NativeSelect, PasswordInput, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { answer, api, type Schemas, sentenceOf } from "../api/client";
+import { queryClient, signedOut } from "../api/queries";
+import { FormError, fieldError } from "../auth/Form";
+import { useMay, useMe } from "../auth/me";
+import { Moment } from "./Moment";
+import classes from "./settings.module.css";
+
+const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
+const KEY = ["users"];
+const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
+
+function NewUser() {
+  const [form, setForm] = useState<Schemas["UserCreate"]>({ username: "", password: "", role: "viewer" });
+  const create = useMutation({
+    mutationFn: () => answer(api.POST("/api/users", { body: form })),
+    onError: signedOut,
+    onSuccess: () => {
+      setForm({ username: "", password: "", role: "viewer" });
+      return refetch();
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    create.mutate();
+  };
+  return (
+    <form className={classes.form} onSubmit={submit}>
+      <TextInput
+        label="Name"
+        required
+        maxLength={64}
+        autoComplete="off"
+        value={form.username}
+        error={fieldError(create.error, "username")}
+        onChange={(event) => setForm({ ...form, username: event.currentTarget.value })}
+      />
+      <PasswordInput
+        label="Password, at least 10 characters"
+        required
+        minLength={10}
+        maxLength={200}
+        autoComplete="new-password"
+        w={220}
+        value={form.password}
+        error={fieldError(create.error, "password")}
+        onChange={(event) => setForm({ ...form, password: event.currentTarget.value })}
+      />
+      <NativeSelect
+        label="Role"
+        data={ROLES}
+        value={form.role}
+        onChange={(event) => setForm({ ...form, role: event.currentTarget.value as Schemas["Role"] })}
+      />
+      <Button type="submit" variant="filled" loading={create.isPending}>
+        Add
+      </Button>
+      <FormError error={create.error} fields={["username", "password"]} />
+    </form>
+  );
+}
+
+function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
+  const update = useMutation({
+    mutationFn: (body: Schemas["UserUpdate"]) =>
+      answer(api.PATCH("/api/users/{user_id}", { params: { path: { user_id: user.id } }, body })),
+    onError: signedOut,
+    onSuccess: refetch,
+  });
+  return (
+    <tr>
+      <td>
+        {user.username} {self && <span className="muted">you</span>}
+      </td>
+      <td>
+        <NativeSelect
+          aria-label={`Role of ${user.username}`}
+          data={ROLES}
+          value={user.role}
+          disabled={update.isPending}
+          onChange={(event) => update.mutate({ role: event.currentTarget.value as Schemas["Role"] })}
+        />
+      </td>
+      <td className={user.disabled ? "warn" : ""}>{user.disabled ? "disabled" : "may sign in"}</td>
+      <td>
+        <Moment at={user.last_login_at} />
+      </td>
+      <td>
+        <Moment at={user.created_at} />
+      </td>
+      <td className="wrap">
+        <Button
+          loading={update.isPending}
+          onClick={() => update.mutate({ disabled: !user.disabled })}
+          aria-label={`${user.disabled ? "Enable" : "Disable"} ${user.username}`}
+        >
+          {user.disabled ? "Enable" : "Disable"}
+        </Button>
+        {update.isError && (
+          <div className="bad" role="alert">
+            {sentenceOf(update.error)}
+          </div>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** People who may sign in, and what they may do. */
+export function UsersSection() {
+  const may = useMay("admin");
+  const me = useMe();
+  const users = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/users")), enabled: may });
+  return (
+    <section className="card">
+      <h2>
+        Users <small>viewers read, operators also change nodes, admins also manage people, tokens and agents</small>
+      </h2>
+      {!may ? (
+        <p className="body muted">Managing people needs the admin role.</p>
+      ) : (
+        <>
+          <div className="body">
+            <NewUser />
+          </div>
+          {users.isError && (
+            <p className="body bad" role="alert">
+              {sentenceOf(users.error)}
+            </p>
+          )}
+          {users.data !== undefined && (
+            <table className="table">
+              <thead>
+                <tr>
+                  <th>name</th>
+                  <th>role</th>
+                  <th>state</th>
+                  <th>last signed in</th>
+                  <th>since</th>
+                  <th>
+                    <span className="visually-hidden">actions</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {users.data.map((user) => (
+                  <UserRow key={user.id} user={user} self={user.username === me?.username} />
+                ))}
+              </tbody>
+            </table>
+          )}
+        </>
+      )}
+    </section>
+  );
+}

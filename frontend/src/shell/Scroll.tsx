@@ -1,0 +1,11 @@
+import type { ReactNode } from "react";
+
+/** What may be wider than the page: it scrolls by itself, also by keyboard. */
+export function Scroll({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the keyboard
+    <section className="scroll" aria-label={label} tabIndex={0}>
+      {children}
+    </section>
+  );
+}
