@@ -1,0 +1,179 @@
+import { memo, useMemo, useRef } from "react";
+import { CartesianGrid, Line, LineChart, XAxis, YAxis } from "recharts";
+import { type Figure, text } from "../lib/format";
+import { axisTime } from "../lib/time";
+import { useWidth } from "./canvas";
+import classes from "./charts.module.css";
+import { type Cursor, useCursor } from "./cursor";
+import type { Point } from "./seriesring";
+import { type Range, type TimeAxis, TimeOverlay } from "./TimeOverlay";
+
+export type LineOf = { key: string; name: string; colour: string };
+
+const HEIGHT = 138;
+const MARGIN = { top: 8, right: 8, bottom: 0, left: 0 };
+const AXIS = { width: 56, height: 20 };
+const TICK = { fontSize: 10, fill: "var(--muted)" };
+
+/** The least of 1, 2, 2.5, 5 × 10ⁿ that is not below a value, so that an axis ends on a round number. */
+export function roundAbove(value: number): number {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 2.5, 5, 10].find((step) => step * power >= value * 0.9999) ?? 10) * power;
+}
+
+/** The stretches in which none of the lines is known. */
+export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
+  const step = points.length > 1 ? (points[1]?.t ?? 0) - (points[0]?.t ?? 0) : 0;
+  const gaps: Range[] = [];
+  for (const point of points) {
+    if (keys.some((key) => point[key] !== null && point[key] !== undefined)) continue;
+    const open = gaps.at(-1);
+    if (open !== undefined && open.to >= point.t - 1) open.to = point.t + step;
+    else gaps.push({ from: point.t, to: point.t + step });
+  }
+  return gaps.filter((gap) => gap.to > range.from && gap.from < range.to);
+}
+
+function valueAt(points: Point[], key: string, timeMs: number | null): number | null {
+  if (timeMs === null) return points.findLast((point) => typeof point[key] === "number")?.[key] ?? null;
+  const after = points.findIndex((point) => point.t > timeMs);
+  const at = after === -1 ? points.length - 1 : after - 1;
+  return points[at]?.[key] ?? null;
+}
+
+type ReadoutProps = { lines: LineOf[]; points: Point[]; format: (value: number | null) => Figure; cursor: Cursor };
+
+/** The lines' values under the crosshair, or their latest ones. */
+function Readout({ lines, points, format, cursor }: ReadoutProps) {
+  const timeMs = useCursor(cursor);
+  return (
+    <span className={classes.readout}>
+      {lines.map(({ key, name, colour }) => (
+        <span key={key}>
+          <i style={{ background: colour }} />
+          {name} <b>{text(format(valueAt(points, key, timeMs)))}</b>
+        </span>
+      ))}
+    </span>
+  );
+}
+
+type ChartProps = {
+  title: string;
+  lines: LineOf[];
+  points: Point[];
+  format: (value: number | null) => Figure;
+  axis: TimeAxis;
+  /** Why nothing is shown when no line has a value in sight. */
+  absent: string;
+};
+
+/** Lines over time with the page's crosshair, marks and gaps. */
+export function TimeChart({ title, lines, points, format, axis, absent }: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const width = useWidth(box);
+  const keys = useMemo(() => lines.map(({ key }) => key), [lines]);
+  const largest = useMemo(
+    () => points.reduce((most, point) => Math.max(most, ...keys.map((key) => point[key] ?? 0)), 0),
+    [points, keys],
+  );
+  const known = useMemo(
+    () => points.some((point) => keys.some((key) => typeof point[key] === "number")),
+    [points, keys],
+  );
+  const gaps = useMemo(() => gapsOf(points, keys, axis.range), [points, keys, axis.range]);
+  return (
+    <section className="card" aria-label={title}>
+      <h2>
+        {title} <span className="grow" />
+        <Readout lines={lines} points={points} format={format} cursor={axis.cursor} />
+      </h2>
+      <div className="body">
+        <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
+          {width > 0 && (
+            <Lines
+              lines={lines}
+              points={points}
+              format={format}
+              range={axis.range}
+              top={roundAbove(largest)}
+              width={width}
+            />
+          )}
+          <div
+            className={classes.area}
+            style={{ top: MARGIN.top, left: AXIS.width, right: MARGIN.right, bottom: AXIS.height }}
+          >
+            <TimeOverlay {...axis} gaps={gaps} />
+          </div>
+          {!known && (
+            <p className={classes.absent}>
+              <span>{absent}</span>
+            </p>
+          )}
+        </div>
+      </div>
+    </section>
+  );
+}
+
+type LinesProps = {
+  lines: LineOf[];
+  points: Point[];
+  format: (value: number | null) => Figure;
+  range: Range;
+  top: number;
+  width: number;
+};
+
+/** Recharts with everything off that costs time and is not asked for; redrawn only when its data change. */
+const Lines = memo(function Lines({ lines, points, format, range, top, width }: LinesProps) {
+  const x = useMemo<[number, number]>(() => [range.from, range.to], [range.from, range.to]);
+  const xTicks = useMemo(
+    () => Array.from({ length: 6 }, (_, index) => range.from + ((range.to - range.from) * index) / 5),
+    [range.from, range.to],
+  );
+  const y = useMemo<[number, number]>(() => [0, top], [top]);
+  const yTicks = useMemo(() => [0, top / 2, top], [top]);
+  return (
+    <LineChart width={width} height={HEIGHT} data={points} margin={MARGIN} accessibilityLayer={false}>
+      <CartesianGrid vertical={false} stroke="var(--line)" />
+      <XAxis
+        dataKey="t"
+        type="number"
+        domain={x}
+        ticks={xTicks}
+        allowDataOverflow
+        height={AXIS.height}
+        tick={TICK}
+        tickLine={false}
+        axisLine={false}
+        tickFormatter={(value: number) => axisTime(value, range.to - range.from)}
+      />
+      <YAxis
+        domain={y}
+        ticks={yTicks}
+        allowDataOverflow
+        width={AXIS.width}
+        tick={TICK}
+        tickLine={false}
+        axisLine={false}
+        tickFormatter={(value: number) => text(format(value))}
+      />
+      {lines.map(({ key, colour }) => (
+        <Line
+          key={key}
+          dataKey={key}
+          type="linear"
+          stroke={colour}
+          strokeWidth={1.4}
+          dot={false}
+          activeDot={false}
+          isAnimationActive={false}
+          connectNulls={false}
+        />
+      ))}
+    </LineChart>
+  );
+});

@@ -1,0 +1,127 @@
+import { type PointerEvent, type ReactNode, useEffect, useRef } from "react";
+import classes from "./charts.module.css";
+import type { Cursor } from "./cursor";
+
+export type Range = { from: number; to: number };
+
+/** A moment to point out on every time axis. */
+export type Mark = { key: string; timeMs: number; label: string };
+
+/** What everything with a time axis shares. */
+export type TimeAxis = {
+  range: Range;
+  marks: Mark[];
+  gaps?: Range[];
+  cursor: Cursor;
+  /** A range was drawn with the pointer. */
+  onZoom: (range: Range) => void;
+  /** Somebody draws a range, or stopped: until then nothing should move. */
+  onHold: (held: boolean) => void;
+};
+
+/** Below this many pixels a drag is a click. */
+const DRAG_PX = 4;
+
+type Props = TimeAxis & {
+  onHover?: (event: PointerEvent<HTMLDivElement> | null) => void;
+  onClick?: (event: PointerEvent<HTMLDivElement>) => void;
+  children?: ReactNode;
+};
+
+/** Lies over a plot area: the shared crosshair, marks, gaps, and the range that is being drawn. */
+export function TimeOverlay({ range, marks, gaps, cursor, onZoom, onHold, onHover, onClick, children }: Props) {
+  const line = useRef<HTMLDivElement>(null);
+  const brush = useRef<HTMLDivElement>(null);
+  const drag = useRef<{ x: number; range: Range; drawing: boolean } | null>(null);
+  const shown = useRef(range);
+  const span = Math.max(1, range.to - range.from);
+  const place = (timeMs: number) => `${(100 * (timeMs - range.from)) / span}%`;
+
+  useEffect(() => {
+    shown.current = range;
+    const draw = () => {
+      if (line.current === null) return;
+      const timeMs = cursor.get();
+      const { from, to } = shown.current;
+      const inside = timeMs !== null && timeMs >= from && timeMs <= to;
+      line.current.style.display = inside ? "block" : "none";
+      if (inside) line.current.style.left = `${(100 * (timeMs - from)) / (to - from)}%`;
+    };
+    draw();
+    return cursor.on(draw);
+  }, [cursor, range]);
+
+  const fraction = (event: PointerEvent<HTMLDivElement>) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    return Math.max(0, Math.min(1, (event.clientX - box.left) / Math.max(1, box.width)));
+  };
+  const stop = (event: PointerEvent<HTMLDivElement>) => {
+    if (drag.current?.drawing) onHold(false);
+    drag.current = null;
+    if (brush.current !== null) brush.current.style.display = "none";
+    event.currentTarget.releasePointerCapture(event.pointerId);
+  };
+
+  return (
+    <div
+      className={classes.overlay}
+      onPointerDown={(event) => {
+        if (event.button !== 0) return;
+        event.currentTarget.setPointerCapture(event.pointerId);
+        drag.current = { x: fraction(event), range, drawing: false };
+      }}
+      onPointerMove={(event) => {
+        const x = fraction(event);
+        const { from, to } = drag.current?.range ?? range;
+        cursor.set(from + x * (to - from));
+        onHover?.(event);
+        const dragged = drag.current;
+        if (dragged === null || brush.current === null) return;
+        const width = event.currentTarget.clientWidth;
+        if (!dragged.drawing && Math.abs(x - dragged.x) * width >= DRAG_PX) {
+          dragged.drawing = true;
+          onHold(true);
+        }
+        if (!dragged.drawing) return;
+        brush.current.style.display = "block";
+        brush.current.style.left = `${100 * Math.min(x, dragged.x)}%`;
+        brush.current.style.width = `${100 * Math.abs(x - dragged.x)}%`;
+      }}
+      onPointerUp={(event) => {
+        const dragged = drag.current;
+        if (dragged === null) return;
+        const x = fraction(event);
+        stop(event);
+        if (!dragged.drawing) {
+          onClick?.(event);
+          return;
+        }
+        const { from, to } = dragged.range;
+        const ends = [dragged.x, x].map((end) => Math.round(from + end * (to - from))).sort((a, b) => a - b);
+        onZoom({ from: ends[0] ?? from, to: Math.max((ends[0] ?? from) + 1000, ends[1] ?? to) });
+      }}
+      onPointerCancel={stop}
+      onPointerLeave={() => {
+        if (drag.current !== null) return;
+        cursor.set(null);
+        onHover?.(null);
+      }}
+    >
+      {gaps?.map((gap) => (
+        <div
+          key={gap.from}
+          className={`${classes.gap} hatched`}
+          style={{ left: place(gap.from), width: `${(100 * (gap.to - gap.from)) / span}%` }}
+        />
+      ))}
+      {marks
+        .filter(({ timeMs }) => timeMs >= range.from && timeMs <= range.to)
+        .map((mark) => (
+          <div key={mark.key} className={classes.mark} style={{ left: place(mark.timeMs) }} title={mark.label} />
+        ))}
+      <div ref={line} className={classes.cursor} />
+      <div ref={brush} className={classes.brush} />
+      {children}
+    </div>
+  );
+}

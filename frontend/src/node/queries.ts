@@ -1,0 +1,75 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { answer, api, binary } from "../api/client";
+import { HeatBlock } from "../charts/heatblock";
+import type { Range } from "../charts/TimeOverlay";
+import { METRICS } from "./figures";
+import type { HeatShare } from "./shares";
+import { CHART_POINTS, HEAT_COLUMNS } from "./window";
+
+const iso = (ms: number) => new Date(ms).toISOString();
+const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });
+
+/** CPU × time cells of a range. */
+export async function fetchHeat(nodeId: number, share: HeatShare, range: Range, signal?: AbortSignal) {
+  const query = new URLSearchParams({ share, ...times(range), columns: String(HEAT_COLUMNS) });
+  return HeatBlock.parse(await binary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
+}
+
+/** All the charts' lines over a range. */
+export function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
+  return answer(
+    api.GET("/api/nodes/{node_id}/series", {
+      params: {
+        path: { node_id: nodeId },
+        query: { metric: [...METRICS], ...times(range), points: CHART_POINTS },
+      },
+      signal: signal ?? null,
+    }),
+  );
+}
+
+/** A past range does not change: what was fetched of it stays. */
+const PAST = { staleTime: 60_000, placeholderData: keepPreviousData };
+
+export const heatQuery = (nodeId: number, share: HeatShare, range: Range | null) =>
+  queryOptions({
+    queryKey: ["heat", nodeId, share, range],
+    enabled: range !== null,
+    queryFn: ({ signal }) => fetchHeat(nodeId, share, range as Range, signal),
+    ...PAST,
+  });
+
+export const seriesQuery = (nodeId: number, range: Range | null) =>
+  queryOptions({
+    queryKey: ["series", nodeId, range],
+    enabled: range !== null,
+    queryFn: ({ signal }) => fetchSeries(nodeId, range as Range, signal),
+    ...PAST,
+  });
+
+export const matrixQuery = (nodeId: number, range: Range | null) =>
+  queryOptions({
+    queryKey: ["matrix", nodeId, range],
+    enabled: range !== null,
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/nodes/{node_id}/matrix", {
+          params: { path: { node_id: nodeId }, query: times(range as Range) },
+          signal,
+        }),
+      ),
+    ...PAST,
+  });
+
+/** The node's newest changes, or those of a past range. */
+export const changesQuery = (nodeId: number, range: Range | null) =>
+  queryOptions({
+    queryKey: ["changes", "node", nodeId, range],
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/changes", {
+          params: { query: { node_id: nodeId, ...(range === null ? {} : times(range)) } },
+          signal,
+        }),
+      ),
+  });
