@@ -1,20 +1,36 @@
-"""A real PostgreSQL for the backend's tests: one server a session, a fresh migrated database a module."""
+"""A real PostgreSQL and a real backend: one server a session, a fresh migrated database and a backend a module."""
 
+import asyncio
+import contextlib
 import shutil
+import socket
 import tempfile
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest_asyncio
+import requests
+import uvicorn
+from fastapi import FastAPI
 from psycopg import sql
 
-from coresteer.config import REPOSITORY
+from coresteer.app import create_app
+from coresteer.auth import repository, service
+from coresteer.auth.dependencies import Identity
+from coresteer.auth.schemas import Role, UserCreate
+from coresteer.auth.secrets import SESSION_COOKIE, new_token, token_hash
+from coresteer.auth.tables import SessionRow
+from coresteer.config import REPOSITORY, Config
 from coresteer.db import Database
 from coresteer.postgres import EmbeddedPostgres
 
 MIGRATIONS = REPOSITORY / "migrations"
+PASSWORD = "a password for tests"
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -49,3 +65,124 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await database.open()
     yield database
     await database.close()
+
+
+@dataclass
+class Client:
+    """Somebody who speaks HTTP with the backend, and keeps cookies and headers."""
+
+    url: str
+    session: requests.Session = field(default_factory=requests.Session)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,  # Any: whatever JSON the test sends
+        headers: Mapping[str, str | bytes] | None = None,
+        data: bytes | None = None,
+    ) -> requests.Response:
+        """The answer to one request."""
+
+        def send() -> requests.Response:
+            return self.session.request(
+                method, self.url + path, json=json, headers=headers, data=data, timeout=20, allow_redirects=False
+            )
+
+        return await asyncio.to_thread(send)
+
+    async def get(self, path: str, headers: Mapping[str, str | bytes] | None = None) -> requests.Response:
+        return await self.request("GET", path, headers=headers)
+
+    async def post(
+        self, path: str, json: object = None, headers: Mapping[str, str | bytes] | None = None
+    ) -> requests.Response:
+        return await self.request("POST", path, json=json, headers=headers)
+
+    async def patch(self, path: str, json: object = None) -> requests.Response:
+        return await self.request("PATCH", path, json=json)
+
+    async def delete(self, path: str) -> requests.Response:
+        return await self.request("DELETE", path)
+
+
+@dataclass
+class Backend:
+    """A backend that listens on a port of its own."""
+
+    url: str
+    app: FastAPI
+    database: Database
+
+    def anonymous(self) -> Client:
+        """Somebody who is not signed in."""
+        return Client(self.url)
+
+    async def client(self, role: str) -> Client:
+        """Somebody signed in by session cookie, with the CSRF token as header; one user for each role."""
+        client = Client(self.url)
+        cookie, csrf_token = new_token(), new_token()
+        async with self.database.session() as session:
+            user = await repository.user_by_name(session, role)
+            if user is None:
+                request = UserCreate(username=role, password=PASSWORD, role=Role(role))
+                user = await service.create_user(session, Identity("tests", Role.ADMIN, "token"), request)
+            session.add(
+                SessionRow(
+                    token_hash=token_hash(cookie),
+                    user_id=user.id,
+                    csrf_token=csrf_token,
+                    expires_at=datetime.now(UTC) + timedelta(hours=12),
+                )
+            )
+        client.session.cookies.set(SESSION_COOKIE, cookie)
+        client.session.headers["X-CSRF-Token"] = csrf_token
+        return client
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves the signals to pytest."""
+        yield
+
+
+@contextlib.asynccontextmanager
+async def running_backend(database_url: str, **settings: object) -> AsyncIterator[Backend]:
+    """A backend in this event loop; settings are fields of Config."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        config = Config.model_validate({"database_url": database_url, "port": port, **settings})
+        app = create_app(config)
+        server = _Server(
+            uvicorn.Config(app, http="httptools", ws="websockets-sansio", log_config=None, proxy_headers=False)
+        )
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        client = Client(f"http://127.0.0.1:{port}")
+        ready = asyncio.create_task(server.ready.wait())
+        await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+            raise RuntimeError("the backend ended while starting")
+        try:
+            yield Backend(client.url, app, app.state.database)
+        finally:
+            server.should_exit = True
+            await running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def backend(database_url: str) -> AsyncIterator[Backend]:
+    """The module's backend on the module's database."""
+    async with running_backend(database_url) as backend:
+        yield backend

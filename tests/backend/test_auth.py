@@ -1,0 +1,248 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text, update
+from tests.backend.conftest import PASSWORD, Backend, Client
+
+from coresteer.auth import service
+from coresteer.auth.tables import SessionRow
+
+NAME = "ada"
+
+
+async def set_up_token(backend: Backend) -> str | None:
+    async with backend.database.session() as session:
+        return await service.new_set_up_token(session)
+
+
+async def forget_everybody(backend: Backend) -> None:
+    async with backend.database.session() as session:
+        await session.execute(text("DELETE FROM app_user"))
+
+
+async def add_user(backend: Backend, username: str, role: str = "viewer") -> int:
+    admin = await backend.client("admin")
+    answer = await admin.post("/api/users", {"username": username, "password": PASSWORD, "role": role})
+    assert answer.status_code == 201, answer.text
+    user_id: int = answer.json()["id"]
+    return user_id
+
+
+async def log_in(backend: Backend, username: str, password: str = PASSWORD) -> Client:
+    client = backend.anonymous()
+    answer = await client.post("/api/auth/login", {"username": username, "password": password})
+    assert answer.status_code == 200, answer.text
+    client.session.headers["X-CSRF-Token"] = answer.json()["csrf_token"]
+    return client
+
+
+async def test_the_set_up_link_makes_one_administrator_and_works_once(backend: Backend) -> None:
+    await forget_everybody(backend)
+    token = await set_up_token(backend)
+    client = backend.anonymous()
+    assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+
+    body = {"token": token, "username": NAME, "password": PASSWORD}
+    wrong = await client.post("/api/auth/setup", {**body, "token": "guessed"})
+    assert wrong.status_code == 403
+    answer = await client.post("/api/auth/setup", body)
+    assert answer.status_code == 200
+    assert (answer.json()["username"], answer.json()["role"]) == (NAME, "admin")
+    assert (await client.get("/api/auth/me")).json() == answer.json()
+    assert (await client.get("/api/auth/setup")).json() == {"needs_setup": False}
+
+    again = await backend.anonymous().post("/api/auth/setup", {**body, "username": "eve"})
+    assert again.status_code == 409
+    assert await set_up_token(backend) is None
+
+
+async def test_a_newer_set_up_link_replaces_the_older(backend: Backend) -> None:
+    await forget_everybody(backend)
+    older, newer = await set_up_token(backend), await set_up_token(backend)
+    body = {"username": NAME, "password": PASSWORD}
+    assert (await backend.anonymous().post("/api/auth/setup", {**body, "token": older})).status_code == 403
+    assert (await backend.anonymous().post("/api/auth/setup", {**body, "token": newer})).status_code == 200
+
+
+async def test_a_name_that_does_not_exist_is_answered_like_a_wrong_password(backend: Backend) -> None:
+    await add_user(backend, "known")
+    answers = [
+        await backend.anonymous().post("/api/auth/login", {"username": name, "password": "not the password"})
+        for name in ("known", "nobody-of-that-name", "nul\0byte")
+    ]
+    assert [answer.status_code for answer in answers] == [401, 401, 401]
+    assert len({answer.text for answer in answers}) == 1
+
+
+async def test_the_session_cookie_is_out_of_reach_for_scripts_and_other_sites(backend: Backend) -> None:
+    await add_user(backend, "cookie-owner")
+    answer = await backend.anonymous().post("/api/auth/login", {"username": "COOKIE-owner", "password": PASSWORD})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_five_wrong_passwords_make_one_wait_and_the_header_says_how_long(backend: Backend) -> None:
+    await add_user(backend, "guessed-at")
+    body = {"username": "guessed-at", "password": "wrong"}
+    codes = [(await backend.anonymous().post("/api/auth/login", body)).status_code for _ in range(5)]
+    assert codes == [401] * 5
+    answer = await backend.anonymous().post("/api/auth/login", {**body, "password": PASSWORD})
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= 301
+    await log_in(backend, "admin")  # others are not held up
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "ä"])
+async def test_a_change_by_cookie_without_the_sessions_csrf_token_is_refused(
+    backend: Backend, token: str | None
+) -> None:
+    client = await backend.client("admin")
+    client.session.headers.pop("X-CSRF-Token")
+    headers = {} if token is None else {"X-CSRF-Token": token.encode()}
+    answer = await client.post("/api/auth/logout", headers=headers)
+    assert answer.status_code == 403
+    assert "X-CSRF-Token" in answer.json()["detail"]
+    assert (await client.get("/api/auth/me")).status_code == 200
+
+
+async def test_a_change_from_a_page_of_another_origin_is_refused(backend: Backend) -> None:
+    body = {"username": "admin", "password": PASSWORD}
+    elsewhere = await backend.anonymous().post("/api/auth/login", body, headers={"Origin": "http://evil.example"})
+    assert elsewhere.status_code == 403
+    here = await backend.anonymous().post("/api/auth/login", body, headers={"Origin": backend.url})
+    assert here.status_code == 200
+
+
+async def test_logging_out_ends_the_session_not_only_the_cookie(backend: Backend) -> None:
+    client = await backend.client("viewer")
+    thief = Client(backend.url)
+    thief.session.cookies.update(client.session.cookies)
+    assert (await client.post("/api/auth/logout")).status_code == 204
+    assert (await thief.get("/api/auth/me")).status_code == 401
+
+
+@pytest.mark.parametrize("change", [{"disabled": True}, {"password": "another password"}])
+async def test_disabling_and_a_new_password_end_a_persons_sessions(backend: Backend, change: dict[str, object]) -> None:
+    name = "-".join(change)
+    user_id = await add_user(backend, f"revoked-by-{name}")
+    client = await log_in(backend, f"revoked-by-{name}")
+    admin = await backend.client("admin")
+    assert (await admin.patch(f"/api/users/{user_id}", change)).status_code == 200
+    assert (await client.get("/api/auth/me")).status_code == 401
+    old_password = {"username": f"revoked-by-{name}", "password": PASSWORD}
+    assert (await backend.anonymous().post("/api/auth/login", old_password)).status_code == 401
+
+
+async def test_a_session_ends_twelve_hours_after_its_last_use_and_use_moves_the_end(backend: Backend) -> None:
+    client = await backend.client("operator")
+    almost = datetime.now(UTC) + timedelta(minutes=5)
+    async with backend.database.session() as session:
+        await session.execute(update(SessionRow).values(expires_at=almost))
+    assert (await client.get("/api/auth/me")).status_code == 200
+    async with backend.database.session() as session:
+        latest = (await session.execute(text("SELECT max(expires_at) FROM session"))).scalar_one()
+        assert latest > datetime.now(UTC) + timedelta(hours=11, minutes=55)
+        await session.execute(update(SessionRow).values(expires_at=datetime.now(UTC)))
+    assert (await client.get("/api/auth/me")).status_code == 401
+
+
+ROLES = ("anonymous", "viewer", "operator", "admin")
+# what each role is told: method, path, body, then the status by role in the order above
+MATRIX = [
+    ("GET", "/api/auth/me", None, (401, 200, 200, 200)),
+    ("GET", "/api/audit", None, (401, 200, 200, 200)),
+    ("GET", "/api/users", None, (401, 403, 403, 200)),
+    ("POST", "/api/users", {"username": "new", "password": "short", "role": "viewer"}, (401, 403, 403, 422)),
+    ("PATCH", "/api/users/999999", {"disabled": True}, (401, 403, 403, 404)),
+    ("GET", "/api/tokens", None, (401, 403, 403, 200)),
+    ("POST", "/api/tokens", {"name": "ci", "role": "viewer"}, (401, 403, 403, 201)),
+    ("DELETE", "/api/tokens/999999", None, (401, 403, 403, 404)),
+    ("POST", "/api/enrolment-tokens", {}, (401, 403, 403, 201)),
+    ("GET", "/api/health", None, (200, 200, 200, 200)),
+    ("GET", "/api/auth/setup", None, (200, 200, 200, 200)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "expected"), MATRIX, ids=[f"{m[0]} {m[1]}" for m in MATRIX])
+async def test_each_role_may_do_what_the_table_says(
+    backend: Backend, method: str, path: str, body: object, expected: tuple[int, ...]
+) -> None:
+    clients = [backend.anonymous() if role == "anonymous" else await backend.client(role) for role in ROLES]
+    codes = [(await client.request(method, path, json=body)).status_code for client in clients]
+    assert tuple(codes) == expected
+
+
+async def test_the_last_administrator_who_can_sign_in_can_be_neither_disabled_nor_demoted(backend: Backend) -> None:
+    await forget_everybody(backend)
+    admin = await backend.client("admin")
+    user_id = (await admin.get("/api/users")).json()[0]["id"]
+    for change in ({"disabled": True}, {"role": "operator"}):
+        answer = await admin.patch(f"/api/users/{user_id}", change)
+        assert answer.status_code == 409
+        assert "last administrator" in answer.json()["detail"]
+    await add_user(backend, "second", "admin")
+    assert (await admin.patch(f"/api/users/{user_id}", {"role": "operator"})).status_code == 200
+    assert (await admin.get("/api/auth/me")).json()["role"] == "operator"
+    await forget_everybody(backend)
+
+
+async def test_a_name_can_be_taken_once_whatever_its_case(backend: Backend) -> None:
+    await add_user(backend, "Grace")
+    admin = await backend.client("admin")
+    answer = await admin.post("/api/users", {"username": "gRACE", "password": PASSWORD, "role": "viewer"})
+    assert answer.status_code == 409
+    assert answer.json()["errors"][0]["field"] == "username"
+
+
+async def make_token(backend: Backend, client: Client, **body: object) -> tuple[int, Client]:
+    answer = await client.post("/api/tokens", {"name": "a script", "role": "operator", **body})
+    assert answer.status_code == 201, answer.text
+    script = backend.anonymous()
+    script.session.headers["Authorization"] = f"Bearer {answer.json()['token']}"
+    return answer.json()["id"], script
+
+
+async def test_an_api_token_works_without_csrf_until_it_is_deleted_and_notes_its_use(backend: Backend) -> None:
+    admin = await backend.client("admin")
+    token_id, script = await make_token(backend, admin, role="admin")
+    assert (await script.get("/api/auth/me")).json() == {"username": "admin", "role": "admin", "csrf_token": None}
+    assert (await script.post("/api/enrolment-tokens", {})).status_code == 201
+    kept = next(token for token in (await admin.get("/api/tokens")).json() if token["id"] == token_id)
+    assert kept["last_used_at"] is not None
+    assert "token" not in kept
+    assert (await admin.delete(f"/api/tokens/{token_id}")).status_code == 204
+    assert (await script.get("/api/auth/me")).status_code == 401
+
+
+async def test_an_api_token_never_has_more_rights_than_its_maker_has_now(backend: Backend) -> None:
+    user_id = await add_user(backend, "demoted", "admin")
+    maker = await log_in(backend, "demoted")
+    _, script = await make_token(backend, maker, role="admin")
+    admin = await backend.client("admin")
+    await admin.patch(f"/api/users/{user_id}", {"role": "viewer"})
+    assert (await script.get("/api/auth/me")).json()["role"] == "viewer"
+    await admin.patch(f"/api/users/{user_id}", {"disabled": True})
+    assert (await script.get("/api/auth/me")).status_code == 401
+
+
+async def test_an_api_token_stops_when_it_expires(backend: Backend) -> None:
+    _, script = await make_token(backend, await backend.client("admin"), expires_in_days=1)
+    assert (await script.get("/api/auth/me")).status_code == 200
+    async with backend.database.session() as session:
+        await session.execute(text("UPDATE api_token SET expires_at = now()"))
+    assert (await script.get("/api/auth/me")).status_code == 401
+
+
+async def test_no_secret_is_kept_in_clear(backend: Backend) -> None:
+    client = await log_in(backend, "admin")
+    cookie = client.session.cookies["coresteer_session"]
+    assert cookie
+    answer = await client.post("/api/tokens", {"name": "kept as a hash", "role": "viewer"})
+    async with backend.database.session() as session:
+        for table in ("session", "api_token", "one_time_token", "app_user", "audit"):
+            kept = str((await session.execute(text(f"SELECT * FROM {table}"))).all())  # noqa: S608 - names above
+            assert cookie not in kept
+            assert answer.json()["token"] not in kept
+            assert PASSWORD not in kept

@@ -1,0 +1,45 @@
+from sqlalchemy import text
+from tests.backend.conftest import Backend
+
+
+async def new_token(backend: Backend, **body: object) -> str:
+    answer = await (await backend.client("admin")).post("/api/enrolment-tokens", body)
+    token: str = answer.json()["token"]
+    assert token.startswith("cse_")
+    assert token in answer.json()["command"]
+    return token
+
+
+async def test_an_enrolment_token_lets_one_agent_in_and_works_once(backend: Backend) -> None:
+    token = await new_token(backend)
+    agent = backend.anonymous()
+    answer = await agent.post("/api/enrol", {"token": token, "names": ["rack1-a"]})
+    assert answer.status_code == 200
+    assert [node["name"] for node in answer.json()["nodes"]] == ["rack1-a"]
+    again = await agent.post("/api/enrol", {"token": token, "names": ["rack1-b"]})
+    assert again.status_code == 403
+    assert again.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_token_for_one_node_refuses_several_and_is_not_used_up_by_that(backend: Backend) -> None:
+    token = await new_token(backend)
+    agent = backend.anonymous()
+    refused = await agent.post("/api/enrol", {"token": token, "names": ["a", "b"]})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "names"
+    assert (await agent.post("/api/enrol", {"token": token, "names": ["a"]})).status_code == 200
+
+
+async def test_a_token_for_simulated_nodes_enrols_many_at_once(backend: Backend) -> None:
+    token = await new_token(backend, simulated=True)
+    names = [f"sim-{number}" for number in range(500)]
+    answer = await backend.anonymous().post("/api/enrol", {"token": token, "names": names})
+    assert [node["name"] for node in answer.json()["nodes"]] == names
+    assert len({node["key"] for node in answer.json()["nodes"]}) == 500
+
+
+async def test_an_expired_token_is_refused(backend: Backend) -> None:
+    token = await new_token(backend)
+    async with backend.database.session() as session:
+        await session.execute(text("UPDATE one_time_token SET expires_at = now()"))
+    assert (await backend.anonymous().post("/api/enrol", {"token": token, "names": ["late"]})).status_code == 403
