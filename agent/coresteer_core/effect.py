@@ -1,0 +1,146 @@
+"""What a plan will probably do to the CPUs' load, as ranges, from what the node did in its last minute."""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
+from coresteer_core.plan import Plan
+from coresteer_core.settings import parse_setting
+
+MIN_BASE_S = 5.0
+"""Less observed time than this says nothing about the next minute."""
+_SATURATED_PERCENT = 98.0
+"""A CPU this busy has work waiting, which takes the place of what moves away."""
+
+
+class _Base(Struct):
+    """Percent of a CPU's time, and interrupts of a device's IRQ on a CPU, over all the intervals."""
+
+    busy: dict[int, float]
+    interrupts: dict[int, float]
+    cells: dict[tuple[int, int], int]
+
+
+class _Shift(Struct):
+    """Percentage points that a CPU loses (below 0) or gains, from at least to at most in size."""
+
+    least: float = 0.0
+    most: float = 0.0
+
+
+def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
+    """Sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
+
+    An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device
+    interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
+    interrupt may stand for more packets than another.
+    """
+    base = _observe(rates)
+    if base is None:
+        return []
+    shifts: dict[int, _Shift] = defaultdict(_Shift)
+    open_ended: list[str] = []
+    quiet: list[int] = []
+    for action in plan.actions:
+        setting = parse_setting(action.key)
+        targets = setting.cpus(action.becomes)
+        moving = _moving(base, setting.irq, targets)
+        if not any(irq == setting.irq for irq, _ in base.cells):
+            quiet.append(setting.irq)
+        if not moving:
+            continue
+        total = _Shift()
+        for cpu, part in moving.items():
+            shifts[cpu].least -= part / 2
+            shifts[cpu].most -= part
+            total.least += part / 2
+            total.most += part
+        if len(targets) == 1:
+            (target,) = targets
+            shifts[target].least += total.least
+            shifts[target].most += total.most
+        else:
+            open_ended.append(
+                f"One of CPUs {format_cpu_list(targets)} takes over {_range(total.least, total.most)} % of a CPU "
+                f"from IRQ {setting.irq}; the kernel chooses which."
+            )
+    sentences = [
+        sentence for cpu, shift in sorted(shifts.items()) if (sentence := _sentence(base, cpu, shift)) is not None
+    ]
+    if quiet:
+        many = len(quiet) > 1
+        numbers = ", ".join(str(irq) for irq in quiet)
+        sentences.append(
+            f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with it."
+        )
+    return sentences + open_ended
+
+
+def _moving(base: _Base, irq: int, targets: frozenset[int]) -> dict[int, float]:
+    """Percent of each source CPU that belongs to the interrupt; not from CPUs where it may stay.
+
+    The kernel leaves a vector where it is while that CPU remains allowed (kernel: arch/x86/kernel/apic/vector.c).
+    """
+    all_there: dict[int, int] = defaultdict(int)
+    for (_, cpu), count in base.cells.items():
+        all_there[cpu] += count
+    return {
+        cpu: base.interrupts[cpu] * count / all_there[cpu]
+        for (number, cpu), count in base.cells.items()
+        if number == irq and cpu not in targets and cpu in base.interrupts
+    }
+
+
+def _sentence(base: _Base, cpu: int, shift: _Shift) -> str | None:
+    busy = base.busy.get(cpu)
+    if busy is None:
+        return None
+    low, high = sorted((busy + shift.least, busy + shift.most))
+    if busy >= _SATURATED_PERCENT and high < busy:
+        high = busy
+    return f"CPU {cpu} {busy:.0f} → {_range(low, high)} % busy."
+
+
+def _range(low: float, high: float) -> str:
+    first, last = (min(100, max(0, round(value))) for value in (low, high))
+    return f"{first}" if first == last else f"{first}…{last}"
+
+
+def _observe(rates: Sequence[Rates]) -> _Base | None:
+    """Means over the intervals that have all three columns, or None when they cover less than MIN_BASE_S."""
+    seconds = 0.0
+    sums: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
+    known: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
+    cells: dict[tuple[int, int], int] = defaultdict(int)
+    for each in rates:
+        columns = {name: each.shares.get(name) for name in sums}
+        if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None or columns["softirq"] is None:
+            continue
+        seconds += each.duration_s
+        for name, column in columns.items():
+            for cpu, share in enumerate(column or b""):
+                if share != ABSENT_SHARE:
+                    sums[name][cpu] += share * each.duration_s
+                    known[name][cpu] += each.duration_s
+        for irq_id, cpu, count in zip(
+            _numbers(each.irq_ids, "I"), _numbers(each.irq_cpus, "H"), _numbers(each.irq_counts, "I"), strict=False
+        ):
+            if count and decode_irq_id(irq_id).isdecimal():  # a device's interrupt, not a row such as LOC
+                cells[irq_id, cpu] += count
+    if seconds < MIN_BASE_S:
+        return None
+    percent = {
+        name: {cpu: total / known[name][cpu] * 100 / SHARES_PER_UNIT for cpu, total in column.items()}
+        for name, column in sums.items()
+    }
+    interrupts = {cpu: share + percent["irq"].get(cpu, 0.0) for cpu, share in percent["softirq"].items()}
+    return _Base(percent["busy"], interrupts, dict(cells))
+
+
+def _numbers(column: bytes, kind: str) -> Iterator[int]:
+    for (number,) in struct.iter_unpack(f"<{kind}", column):
+        yield number
