@@ -112,6 +112,7 @@ class Link:
         self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
         self._urgent: deque[bytes] = deque()
+        self._websocket: ClientConnection | None = None
         self._welcomed = False
         self._ended: LinkError | None = None
         self._stopping = False
@@ -128,6 +129,9 @@ class Link:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
+            unwelcome = None if self._welcomed else self._websocket
+        if unwelcome is not None:
+            unwelcome.close()
         self._thread.join(timeout_s)
 
     def send_rates(self, rates: Rates) -> None:
@@ -171,6 +175,8 @@ class Link:
                 self._connect_once()
                 return
             except LinkError as error:
+                if self._stopping:
+                    return
                 if time.monotonic() - began >= self._timing.settled:
                     failures = 0
                 longest = self._timing.longest_retry
@@ -243,6 +249,7 @@ class Link:
 
     def _speak(self, websocket: ClientConnection) -> None:
         with self._wake:
+            self._websocket = websocket
             hello = replace(self._hello, first_seq=self._replay.first_seq)
         websocket.send(encode(hello))
         try:

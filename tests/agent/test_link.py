@@ -1,0 +1,460 @@
+"""The link against a backend of the test's own, on a real socket."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import Server, ServerConnection, serve
+
+from coresteer_agent.config import Config, ConfigError, check_backend
+from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
+from coresteer_agent.identity import make_hello
+from coresteer_agent.link import Heard, Link, Timing
+from coresteer_agent.replay import ReplayBuffer
+from coresteer_core.change_events import BackendBack, BackendLost
+from coresteer_core.model import Inventory, Rates, Topology
+from coresteer_core.plan import Plan
+from coresteer_core.protocol import (
+    PROTOCOL,
+    Ack,
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Clock,
+    Close,
+    Hello,
+    InventoryMessage,
+    Ping,
+    RatesMessage,
+    ToBackend,
+    TopologyMessage,
+    Welcome,
+    decode_to_backend,
+    encode,
+)
+
+QUICK = Timing(first_retry=0.01, longest_retry=0.02, slow_retry=0.05, settled=60, welcome=5, keepalive=5)
+PATIENCE_S = 10
+
+
+class Backend:
+    """Hands every connection and everything said on it to the test."""
+
+    def __init__(self) -> None:
+        self.connections: SimpleQueue[Connection] = SimpleQueue()
+        self._server: Server = serve(self._serve, "127.0.0.1", 0, compression=None, max_size=None, close_timeout=1)
+        self.address = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def _serve(self, websocket: ServerConnection) -> None:
+        connection = Connection(websocket)
+        self.connections.put(connection)
+        try:
+            for frame in websocket:
+                connection.heard.put(decode_to_backend(frame if isinstance(frame, bytes) else frame.encode()))
+        except ConnectionClosed:
+            pass
+        connection.closed.set()
+
+    def next_connection(self) -> "Connection":
+        return self.connections.get(timeout=PATIENCE_S)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join(PATIENCE_S)
+
+
+class Connection:
+    def __init__(self, websocket: ServerConnection) -> None:
+        self.websocket = websocket
+        self.heard: SimpleQueue[ToBackend] = SimpleQueue()
+        self.closed = threading.Event()
+
+    def hear(self) -> ToBackend:
+        return self.heard.get(timeout=PATIENCE_S)
+
+    def hello(self) -> Hello:
+        message = self.hear()
+        assert isinstance(message, Hello)
+        return message
+
+    def seqs(self, count: int) -> list[int]:
+        """The sequence numbers of the next samples."""
+        found: list[int] = []
+        while len(found) < count:
+            message = self.hear()
+            if isinstance(message, RatesMessage):
+                found.append(message.rates.seq)
+        return found
+
+    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL) -> None:
+        self.websocket.send(encode(Welcome(protocol, 7, acked_seq)))
+
+    def close(self, code: int = 1001, reason: str = "") -> None:
+        self.websocket.close(code, reason)
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    backend = Backend()
+    yield backend
+    backend.close()
+
+
+class Node:
+    def __init__(self, address: str, **options: object) -> None:
+        self.heard: SimpleQueue[Heard] = SimpleQueue()
+        hello = make_hello(Path("/nonexistent"), 1.0, None)
+        key = NodeKey(address, 7, "n", "secret")
+        self.link = Link(key, hello, self.heard.put, timing=QUICK, **options)  # type: ignore[arg-type]  # by name
+        self.link.start()
+
+    def next(self) -> Heard:
+        return self.heard.get(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def node(backend: Backend) -> Iterator[Node]:
+    node = Node(backend.address)
+    yield node
+    node.link.stop()
+
+
+def rates(seq: int) -> Rates:
+    return Rates(seq, 0, 1.0, 2, {}, {}, None, None, None, None, None, None, None, None, None)
+
+
+def test_the_agent_speaks_first_and_shows_its_key(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    request = connection.websocket.request
+    assert request is not None
+    assert request.headers["Authorization"] == "Bearer secret"
+    assert request.path == "/api/agent"
+    assert connection.hello().first_seq == 1
+    assert node.heard.empty()
+    connection.welcome()
+    assert node.next() == BackendBack()
+
+
+def test_a_cut_loses_nothing_and_sends_nothing_twice_that_was_stored(backend: Backend, node: Node) -> None:
+    first = backend.next_connection()
+    first.hello()
+    first.welcome()
+    for seq in range(1, 11):
+        node.link.send_rates(rates(seq))
+    assert first.seqs(10) == list(range(1, 11))
+    first.websocket.send(encode(Ack(4)))
+    first.close()
+    assert node.next() == BackendBack()
+    assert node.next() == BackendLost()
+    for seq in range(11, 16):
+        node.link.send_rates(rates(seq))
+    second = backend.next_connection()
+    assert second.hello().first_seq == 5
+    second.welcome(acked_seq=7)
+    node.link.send_rates(rates(16))
+    assert second.seqs(9) == list(range(8, 17))
+
+
+def test_many_cuts_at_any_moment_store_each_sample_exactly_once(backend: Backend, node: Node) -> None:
+    stored: list[int] = []
+    sent = 0
+    for turn in range(12):
+        connection = backend.next_connection()
+        connection.hello()
+        connection.welcome(acked_seq=len(stored))
+        for _ in range(5):
+            sent += 1
+            node.link.send_rates(rates(sent))
+        taken = connection.seqs(min(1 + turn % 5, sent - len(stored)))
+        stored += taken
+        if turn % 2:
+            connection.websocket.send(encode(Ack(len(stored))))
+        if turn % 3:
+            connection.close()
+        else:
+            connection.websocket.socket.shutdown(2)
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome(acked_seq=len(stored))
+    stored += connection.seqs(sent - len(stored))
+    assert stored == list(range(1, sent + 1))
+
+
+def test_topology_and_inventory_are_told_after_each_welcome_and_only_the_latest(backend: Backend, node: Node) -> None:
+    node.link.send_state(Topology([], [], [], isolated="1"))
+    node.link.send_state(Topology([], [], [], isolated="2"))
+    node.link.send_state(Inventory([], [], ["irqbalance"]))
+    for _ in range(2):
+        connection = backend.next_connection()
+        connection.hello()
+        connection.welcome()
+        assert connection.hear() == TopologyMessage(Topology([], [], [], isolated="2"))
+        assert connection.hear() == InventoryMessage(Inventory([], [], ["irqbalance"]))
+        connection.close()
+
+
+def test_a_ping_is_answered_and_a_request_is_handed_on(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    connection.websocket.send(encode(Ping(1234)))
+    answer = connection.hear()
+    assert isinstance(answer, Clock)
+    assert answer.ping_ms == 1234
+    asked = Apply("c", Plan([]), 60)
+    connection.websocket.send(encode(asked))
+    assert [node.next(), node.next()] == [BackendBack(), asked]
+
+
+def test_a_change_message_overtakes_waiting_samples(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendBack()
+    node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
+    assert isinstance(connection.hear(), ChangeMessage)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\xa1x"])
+def test_garbage_from_the_backend_is_closed_with_a_reason_and_the_agent_comes_again(
+    backend: Backend, node: Node, garbage: bytes | str
+) -> None:
+    for welcomed in (False, True):
+        connection = backend.next_connection()
+        connection.hello()
+        if welcomed:
+            connection.welcome()
+        connection.websocket.send(garbage)
+        assert connection.closed.wait(PATIENCE_S)
+        assert connection.websocket.close_code == Close.BAD_FRAME
+        assert connection.websocket.close_reason
+    assert backend.next_connection().hello()
+
+
+def test_another_protocol_version_is_said_clearly_and_tried_again(
+    backend: Backend, node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome(protocol=PROTOCOL + 1)
+    assert connection.closed.wait(PATIENCE_S)
+    assert connection.websocket.close_code == Close.VERSION
+    backend.next_connection().hello()
+    assert "Bring agent and backend to the same version." in caplog.text
+    assert node.heard.empty()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (Close.BAD_KEY, "Enrol this node again"),
+        (Close.VERSION, "same version"),
+        (Close.REPLACED, "Two agents on one key"),
+        (4499, "code 4499"),
+    ],
+)
+def test_each_close_code_has_its_sentence_said_once_with_the_backends_reason(
+    backend: Backend, node: Node, caplog: pytest.LogCaptureFixture, code: int, says: str
+) -> None:
+    for _ in range(3):
+        connection = backend.next_connection()
+        connection.hello()
+        connection.close(code, "because I say so")
+    backend.next_connection()
+    complaints = [record.message for record in caplog.records if says in record.message]
+    assert len(complaints) == 1
+    assert "because I say so" in complaints[0]
+
+
+def test_a_refused_key_is_replaced_when_there_is_a_way(backend: Backend) -> None:
+    renewed = NodeKey(backend.address, 8, "n", "new")
+    node = Node(backend.address, renew_key=lambda: renewed)
+    backend.next_connection().close(Close.BAD_KEY)
+    request = backend.next_connection().websocket.request
+    assert request is not None
+    assert request.headers["Authorization"] == "Bearer new"
+    node.link.stop()
+
+
+def test_what_the_buffer_cannot_hold_goes_oldest_first_and_is_counted(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node("http://127.0.0.1:1", max_count=10)
+    for seq in range(1, 31):
+        node.link.send_rates(rates(seq))
+    node.link.stop()
+    assert [r.message for r in caplog.records if "oldest samples are dropped" in r.message] != []
+    assert caplog.text.count("oldest samples are dropped") == 1
+
+    node = Node(backend.address, max_count=10)
+    for seq in range(1, 31):
+        node.link.send_rates(rates(seq))
+    connection = backend.next_connection()
+    first_seq = connection.hello().first_seq
+    connection.welcome()
+    assert connection.seqs(10) == list(range(21, 31))
+    assert first_seq <= 21
+    assert "samples were lost" in caplog.text
+    node.link.stop()
+
+
+def test_a_backend_that_never_answers_does_not_hold_up_the_sampling_thread() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        node = Node(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        taken, _ = deaf.accept()
+        for seq in range(1, 5001):
+            node.link.send_rates(rates(seq))
+        node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
+        assert node.heard.empty()
+        taken.close()
+    node.link.stop()
+
+
+def test_stopping_sends_what_is_waiting_and_says_goodbye(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendBack()
+    node.link.send_rates(rates(1))
+    node.link.stop()
+    assert connection.closed.wait(PATIENCE_S)
+    assert connection.seqs(1) == [1]
+    assert connection.websocket.close_code == 1000
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 60),
+    st.lists(st.one_of(st.just("append"), st.just("send"), st.just("rewind"), st.integers(0, 40)), max_size=60),
+)
+def test_the_buffer_keeps_its_bounds_and_its_order(max_count: int, max_bytes: int, steps: list[str | int]) -> None:
+    buffer = ReplayBuffer(max_count, max_bytes)
+    seq = 0
+    last_sent = 0
+    for step in steps:
+        if step == "append":
+            seq += 1
+            buffer.append(seq, seq.to_bytes(1 + seq % 20, "little"))
+        elif step == "rewind":
+            buffer.rewind()
+            last_sent = 0
+        elif step == "send":
+            if (frame := buffer.next_frame()) is not None:
+                sent = int.from_bytes(frame, "little")
+                assert sent > last_sent
+                assert sent >= buffer.first_seq
+                last_sent = sent
+        else:
+            buffer.acknowledge(min(int(step), seq))
+        assert len(buffer) <= max_count
+        assert buffer.next_seq == seq + 1
+        assert buffer.first_seq == seq + 1 - len(buffer)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "example.org", "ftp://x", "http://", "http://u:p@localhost", "http://localhost:x", "http://localhost?a"]
+)
+def test_what_is_no_backends_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        check_backend(url, insecure=True)
+
+
+def test_encryption_is_required_for_everything_that_is_not_this_machine() -> None:
+    for url in ("http://localhost:8420", "http://127.9.0.1:1", "http://[::1]:1", "https://example.org"):
+        assert check_backend(url + "/", insecure=False) == url
+    for url in ("http://example.org", "http://10.0.0.1:8420", "http://localhost.example.org"):
+        with pytest.raises(ConfigError, match="without encryption"):
+            check_backend(url, insecure=False)
+        assert check_backend(url, insecure=True) == url
+
+
+def config(tmp_path: Path, backend: str, token_file: Path | None = None) -> Config:
+    return Config(backend, tmp_path, Path("/"), 1.0, "n", token_file)
+
+
+@pytest.fixture
+def answer() -> Iterator[Callable[[int, bytes], str]]:
+    """A backend that gives one HTTP answer to everything."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    servers: list[HTTPServer] = []
+
+    def start(status: int, body: bytes) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_token_becomes_a_key_that_only_its_owner_can_read(
+    tmp_path: Path, answer: Callable[[int, bytes], str]
+) -> None:
+    url = answer(200, b'{"nodes":[{"node_id":3,"name":"n","key":"k3"}]}')
+    path = tmp_path / "agent/key.json"
+    assert enrol(url, "token", "n", path) == NodeKey(url, 3, "n", "k3")
+    assert load_key(path) == NodeKey(url, 3, "n", "k3")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "transient", "says"),
+    [
+        (403, b'{"title":"Forbidden","detail":"The token is used."}', False, "The token is used."),
+        (503, b"<html>", True, "503"),
+        (200, b"<html>", True, "cannot be reached"),
+        (200, b'{"nodes":[]}', False, "is it a Coresteer backend"),
+    ],
+)
+def test_a_refused_enrolment_says_why_and_whether_it_is_worth_trying_again(
+    tmp_path: Path, answer: Callable[[int, bytes], str], *, status: int, body: bytes, transient: bool, says: str
+) -> None:
+    with pytest.raises(EnrolError, match=says) as caught:
+        enrol(answer(status, body), "token", "n", tmp_path / "key.json")
+    assert caught.value.transient is transient
+    assert not (tmp_path / "key.json").exists()
+
+
+def test_a_key_is_not_shown_to_another_backend(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/key.json").write_text('{"backend":"https://a.example","node_id":1,"name":"n","key":"k"}')
+    assert key_for(config(tmp_path, "https://a.example")).key == "k"
+    with pytest.raises(EnrolError, match=r"is for https://a\.example"):
+        key_for(config(tmp_path, "https://b.example"))
+
+
+def test_a_missing_token_file_is_waited_for_and_a_missing_token_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(EnrolError) as caught:
+        key_for(config(tmp_path, "http://localhost", tmp_path / "token"))
+    assert caught.value.transient
+    with pytest.raises(EnrolError, match="Make an enrolment token") as caught:
+        key_for(config(tmp_path, "http://localhost"))
+    assert not caught.value.transient
+
+
+def test_a_damaged_key_says_so(tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text('{"backend":')
+    with pytest.raises(EnrolError, match="Enrol again"):
+        load_key(tmp_path / "key.json")
