@@ -31,6 +31,8 @@ class Config(BaseSettings):
     )
     pg_bin: Path | None = Field(default=None, validation_alias=AliasChoices("pg_bin", "PG_BIN", "CORESTEER_PG_BIN"))
     """Folder with the machine's own postgres and initdb, instead of the packaged ones."""
+    agent_root: Path | None = None
+    """A captured tree that the local agent of ``coresteer up`` works on instead of this machine."""
     chunk_seconds: int = Field(default=60, ge=1, le=60)
     retention_days: int = Field(default=7, ge=1)
     rollup_retention_days: int = Field(default=400, ge=1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import json
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from coresteer.auth.enrolment import new_enrolment_token
 from coresteer.auth.schemas import EnrolmentTokenCreate
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.nodes.service import hash_key
+from coresteer.nodes.tables import NodeRow
 from coresteer.postgres import EmbeddedPostgres, PostgresError
 from coresteer.process import end, spawn
 
@@ -26,7 +29,10 @@ _SETTLED_S = 60.0  # a child that lived so long is restarted without delay
 _HEALTH_POLL_S = 0.05
 # grace to end by itself; together with PostgreSQL's below the ten seconds in which everything is stopped
 _AGENT_GRACE_S = 2.0
-_BACKEND_GRACE_S = 3.5
+_BACKEND_GRACE_S = 4.5
+
+
+_no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # one from the environment is for outside
 
 
 class StartError(Exception):
@@ -88,6 +94,7 @@ class Child:
             pause_s = min(pause_s * 2, _SLOWEST_RESTART_S)
             try:
                 self.process = await self._start()
+                self._say(f"The {self.name} runs again.")
             except (PostgresError, OSError) as error:
                 self.process = None
                 self._say(f"The {self.name} did not start: {error} Trying again in {pause_s:g} s.")
@@ -176,16 +183,16 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     backend.keep_alive()
 
     database = Database(url, config.migrations_dir)
-    agent_dir = config.state_dir.absolute() / "agent"
-
-    token_file = agent_dir / "enrolment-token"
+    argv = [sys.executable, "-m", "coresteer_agent", "run", "--backend", config.address]
+    argv += ["--state-dir", str(config.state_dir.absolute())]
+    if config.agent_root is not None:
+        argv += ["--root", str(config.agent_root.absolute())]
+    if token_file := await _enrolment_token_file(database, config.state_dir.absolute() / "agent"):
+        argv += ["--token-file", str(token_file)]
 
     async def start_agent() -> asyncio.subprocess.Process:
-        argv = [sys.executable, "-m", "coresteer_agent", "run", "--backend", config.address]
-        argv += ["--state-dir", str(config.state_dir.absolute()), "--token-file", str(token_file)]
         return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=environment))[0]
 
-    await _write_enrolment_token(database, token_file)
     agent = Child("agent", start_agent, lambda process: end(process, signal.SIGTERM, _AGENT_GRACE_S), say)
     children.append(agent)
     await agent.start()
@@ -211,21 +218,40 @@ async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, sa
 def _health(url: str) -> str | None:
     """The backend's own word about itself, None when nobody answers."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - always our own http address
+        with _no_proxy.open(url, timeout=5) as answer:
             return "ok" if b'"status":"ok"' in answer.read() else "degraded"
     except (urllib.error.URLError, OSError):
         return None
 
 
-async def _write_enrolment_token(database: Database, path: Path) -> None:
+async def _enrolment_token_file(database: Database, agent_dir: Path) -> Path | None:
+    """A file with a one-time token for this machine's agent; None when it has a key that this database knows.
+
+    A revoked key counts as known: starting again is no way round an administrator's decision.
+    """
+    path = agent_dir / "enrolment-token"
+    path.unlink(missing_ok=True)
     async with database.session() as session:
+        kept = _kept_key(agent_dir / "key.json")
+        node = await session.get(NodeRow, kept[0]) if kept else None
+        if kept and node and node.key_hash in (None, hash_key(kept[1])):
+            return None
         new = await new_enrolment_token(session, "coresteer up", EnrolmentTokenCreate())
     _write_private(path, new.token)
+    return path
 
 
 def _write_private(path: Path, text: str) -> None:
     """A new file that only this user reads."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
+
+
+def _kept_key(path: Path) -> tuple[int, str] | None:
+    """The agent's node id and key, as its enrolment keeps them."""
+    try:
+        kept = json.loads(path.read_bytes())
+        return int(kept["node_id"]), str(kept["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

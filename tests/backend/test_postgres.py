@@ -1,8 +1,150 @@
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import pytest_asyncio
 from sqlalchemy import text
+from tests.backend.conftest import MIGRATIONS, running_backend
 
-from coresteer.db import Database
+from coresteer import db
+from coresteer.db import Database, UnsupportedServerError
+from coresteer.postgres import EmbeddedPostgres, PostgresError, running_url
 
 
-async def test_the_test_database_answers(database: Database) -> None:
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="coresteer-pg-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest_asyncio.fixture
+async def server(state_dir: Path) -> AsyncIterator[EmbeddedPostgres]:
+    server = EmbeddedPostgres(state_dir, durable=False)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        cursor = await connection.execute(statement)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def test_it_keeps_its_data_over_a_stop_and_listens_on_no_network(server: EmbeddedPostgres) -> None:
+    assert running_url(server.state_dir) == server.url
+    assert await execute(server.url, "SHOW listen_addresses") == [("",)]
+    await execute(server.url, "CREATE TABLE kept AS SELECT 1 AS one")
+    await server.stop()
+    assert running_url(server.state_dir) is None
+    await server.start()
+    assert await execute(server.url, "SELECT one FROM kept") == [(1,)]
+
+
+async def test_what_was_committed_survives_many_kills_of_the_server(server: EmbeddedPostgres) -> None:
+    await execute(server.url, "CREATE TABLE committed (round int)")
+    for _ in range(5):
+        await execute(server.url, "INSERT INTO committed SELECT count(*) FROM committed")
+        server.process.kill()
+        await server.process.wait()
+        await server.start()
+    assert await execute(server.url, "SELECT array_agg(round ORDER BY round) FROM committed") == [([0, 1, 2, 3, 4],)]
+
+
+async def test_a_lock_file_whose_number_now_belongs_to_somebody_else_does_not_keep_it_from_starting(
+    server: EmbeddedPostgres,
+) -> None:
+    pid_file = server.state_dir / "postgres/data/postmaster.pid"
+    lines = pid_file.read_text().splitlines(keepends=True)
+    await server.stop()
+    pid_file.write_text("".join([f"{os.getpid()}\n", *lines[1:]]))
+    assert running_url(server.state_dir) is None
+    await server.start()
+    assert await execute(server.url, "SELECT 1") == [(1,)]
+
+
+async def test_an_interrupted_first_start_is_begun_anew(state_dir: Path) -> None:
+    rest = state_dir / "postgres/data.new"
+    rest.mkdir(parents=True)
+    (rest / "PG_VERSION").write_text("18\n")
+    server = EmbeddedPostgres(state_dir, durable=False)
+    await server.start()
+    assert await execute(server.url, "SELECT 1") == [(1,)]
+    await server.stop()
+
+
+async def test_data_of_another_version_is_refused_with_both_versions(server: EmbeddedPostgres) -> None:
+    await server.stop()
+    (server.state_dir / "postgres/data/PG_VERSION").write_text("13\n")
+    with pytest.raises(PostgresError, match=r"written by PostgreSQL 13, but this is PostgreSQL \d+.*PG_BIN"):
+        await server.start()
+
+
+async def test_a_state_folder_too_deep_for_a_socket_gets_a_socket_elsewhere(state_dir: Path) -> None:
+    deep = state_dir / ("d" * 90)
+    deep.mkdir()
+    os.chmod(state_dir, 0o711)  # noqa: PTH101, S103 - the server's account passes
+    server = EmbeddedPostgres(deep, durable=False)
+    await server.start()
+    url = server.url
+    assert await execute(url, "SELECT 1") == [(1,)]
+    assert running_url(deep) == url
+    server.process.kill()
+    await server.process.wait()
+    await server.start()
+    assert server.url == url
+    await server.stop()
+
+
+async def test_a_folder_without_postgres_in_pg_bin_is_told(state_dir: Path) -> None:
+    with pytest.raises(PostgresError, match="PG_BIN is /etc"):
+        await EmbeddedPostgres(state_dir, pg_bin=Path("/etc")).start()
+
+
+async def test_starters_that_migrate_at_the_same_time_wait_for_each_other(server: EmbeddedPostgres) -> None:
+    await asyncio.gather(*(Database(server.url, MIGRATIONS).migrate() for _ in range(4)))
+    assert await execute(server.url, "SELECT count(*) FROM alembic_version") == [(1,)]
+
+
+async def test_a_server_that_is_too_old_is_told_what_is_needed(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db, "OLDEST_SERVER", 99)
+    with pytest.raises(UnsupportedServerError, match="Coresteer needs 99 or newer"):
+        await Database(server.url, MIGRATIONS).migrate()
+
+
+async def test_the_backend_starts_without_its_database_and_recovers_by_itself_whenever_it_comes_back(
+    server: EmbeddedPostgres,
+) -> None:
+    await server.stop()
+    async with running_backend(server.url) as backend:
+        client = backend.anonymous()
+        for _ in range(2):
+            assert (await client.get("/api/health")).json()["database"] == "away"
+            answer = await client.get("/api/auth/setup")
+            assert answer.status_code == 503
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["type"] == "urn:coresteer:database-away"
+            assert answer.headers["retry-after"]
+            await server.start()
+            async with asyncio.timeout(30):
+                while (await client.get("/api/health")).json()["status"] != "ok":  # noqa: ASYNC110 - a server's state
+                    await asyncio.sleep(0.05)
+            assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+            await server.stop()
+
+
+async def test_a_session_that_raises_keeps_nothing(database: Database) -> None:
+    with pytest.raises(RuntimeError):
+        async with database.session() as session:
+            await session.execute(text("INSERT INTO one_time_token VALUES ('x', 'setup', false, 'x', now(), now())"))
+            raise RuntimeError
     async with database.session() as session:
-        assert (await session.execute(text("SELECT count(*) FROM app_user"))).scalar_one() == 0
+        assert (await session.execute(text("SELECT count(*) FROM one_time_token"))).scalar_one() == 0

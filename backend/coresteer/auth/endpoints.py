@@ -130,8 +130,12 @@ async def create_enrolment_token(
 ) -> EnrolmentToken:
     """Make a one-time token that lets one agent in, or simulated nodes."""
     new = await enrolment.new_enrolment_token(session, by.username, body)
-    verb = "simulate --nodes 10" if body.simulated else "run"
-    command = f"coresteer-agent {verb} --backend {request.url.scheme}://{request.url.netloc} --token {new.token}"
+    backend = f"{request.url.scheme}://{request.url.netloc}"
+    command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
+    if not body.simulated:
+        command = (
+            f"coresteer-agent enrol --backend {backend} --token {new.token} && coresteer-agent run --backend {backend}"
+        )
     return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
 
 

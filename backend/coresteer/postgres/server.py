@@ -22,7 +22,7 @@ ROLE = "coresteer"
 _LONGEST_SOCKET_PATH = 107  # sun_path without its final zero, sys/un.h
 _START_TIMEOUT_S = 60  # recovery after a crash replays at most max_wal_size
 _LEFTOVER_TIMEOUT_S = 10
-_STOP_TIMEOUT_S = 4  # then it is killed, which loses nothing: the log is replayed at the next start
+_STOP_TIMEOUT_S = 3  # then it is killed, which loses nothing: the log is replayed at the next start
 _POLL_S = 0.02
 
 _SETTINGS = {

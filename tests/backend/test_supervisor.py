@@ -1,0 +1,182 @@
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+START_TIMEOUT_S = 60
+END_TIMEOUT_S = 20
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="coresteer-up-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@dataclass
+class Up:
+    """A running ``coresteer up``."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    output: str = ""
+    seen: list[psutil.Process] = field(default_factory=list)
+
+    async def until(self, pattern: str) -> re.Match[str]:
+        """Read its output until the pattern occurs in what has not been matched yet."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not (match := re.search(pattern, self.output)):
+                line = await self.process.stdout.readline()
+                if not line:
+                    raise AssertionError(f"it ended before {pattern!r}:\n{self.output}")
+                self.output += line.decode()
+        self.output = self.output[match.end() :]
+        return match
+
+    def processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def child(self, word: str) -> psutil.Process:
+        """The direct child whose command line holds the word."""
+        children = psutil.Process(self.process.pid).children()
+        return next(child for child in children if word in " ".join(child.cmdline()))
+
+    async def health(self) -> str:
+        """The backend's own word, or that nobody listens."""
+
+        def get() -> str:
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            try:
+                with opener.open(f"http://127.0.0.1:{self.port}/api/health", timeout=10) as answer:
+                    return str(json.load(answer)["status"])
+            except urllib.error.URLError:
+                return "nobody listens"
+
+        return await asyncio.to_thread(get)
+
+
+async def run(state_dir: Path, port: int) -> asyncio.subprocess.Process:
+    environment = {name: value for name, value in os.environ.items() if "DATABASE_URL" not in name}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "coresteer", "up", "--port", str(port)),
+        env={**environment, "CORESTEER_STATE_DIR": str(state_dir), "PYTHONUNBUFFERED": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+
+@asynccontextmanager
+async def coresteer_up(state_dir: Path) -> AsyncIterator[Up]:
+    port = free_port()
+    up = Up(await run(state_dir, port), port)
+    try:
+        yield up
+    finally:
+        if up.process.returncode is None:
+            up.process.send_signal(signal.SIGINT)
+            await up.process.communicate()
+
+
+async def gone(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that are still there after END_TIMEOUT_S."""
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, END_TIMEOUT_S)
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+async def test_it_starts_everything_and_leaves_no_process_however_it_is_ended(
+    state_dir: Path, how: signal.Signals
+) -> None:
+    async with coresteer_up(state_dir) as up:
+        link = await up.until(r"http://127\.0\.0\.1:(\d+)/setup\?token=\S+")
+        assert link[1] == str(up.port)
+        await up.until("Ctrl-C stops it")
+        assert await up.health() == "ok"
+        processes = up.processes()
+        names = " ".join(" ".join(process.cmdline()) for process in processes)
+        for word in ("postgres", "coresteer serve", "coresteer_agent run"):
+            assert word in names
+        up.process.send_signal(how)
+        output, _ = await up.process.communicate()
+        assert await gone(processes) == []
+        if how != signal.SIGKILL:
+            assert up.process.returncode == 0, output.decode()
+
+
+async def test_it_starts_again_on_the_state_that_a_kill_left_behind(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        processes = up.processes()
+        up.child("postgres").kill()
+        up.process.kill()
+        await up.process.communicate()
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        assert await up.health() == "ok"
+    assert await gone(processes) == []
+
+
+async def test_a_child_that_dies_is_started_again_and_that_is_said(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        for name, word in (("agent", "coresteer_agent"), ("backend", "serve"), ("database", "bin/postgres")):
+            up.child(word).kill()
+            await up.until(f"The {name} ended by signal 9; starting it again")
+            await up.until(f"The {name} runs again")
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while await up.health() != "ok":  # noqa: ASYNC110 - another process's state
+                await asyncio.sleep(0.05)
+
+
+async def test_it_stops_at_once_when_asked_while_it_starts(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not up.processes():  # noqa: ASYNC110 - another process's state
+                await asyncio.sleep(0.01)
+        processes = up.processes()
+        up.process.send_signal(signal.SIGINT)
+        await up.process.communicate()
+        assert await gone(processes) == []
+
+
+async def test_a_second_start_on_the_same_state_is_refused_with_a_sentence(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        second = await run(state_dir, free_port())
+        output, _ = await second.communicate()
+        assert second.returncode == 1
+        assert f"Coresteer is running on {state_dir} already" in output.decode()
+        assert "Traceback" not in output.decode()
+        assert await up.health() == "ok"
+
+
+async def test_a_busy_port_is_told_with_the_option_that_names_another(state_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = await run(state_dir, listener.getsockname()[1])
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert re.search(r"Port \d+ on 127\.0\.0\.1 is in use already.*--port", output.decode())
+    assert "Traceback" not in output.decode()
