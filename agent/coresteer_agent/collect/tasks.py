@@ -1,8 +1,8 @@
 """/proc/PID/stat of every process: what runs where (kernel: fs/proc/array.c, proc_pid_stat(5))."""
 
 import os
-import time
 from pathlib import Path
+from time import monotonic
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ class TaskScanner:
         A process that started since the previous scan counts with all of its time. One that ends
         while it is read is left out.
         """
-        now_s = time.monotonic()
+        now_s = monotonic()
         before, self._previous = self._previous, {}
         moved: list[tuple[int, str, TaskStat]] = []
         for pid in names(self._root, "proc"):

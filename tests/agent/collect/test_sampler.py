@@ -1,0 +1,289 @@
+"""Whole samples of a tree, tasks, sockets and what the commands print."""
+
+import json
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fixtures.large_tree import LargeTree
+
+from coresteer_agent.collect import tasks
+from coresteer_agent.collect.hotplug import SUBSYSTEMS, HotplugMonitor
+from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
+from coresteer_agent.collect.sampler import Sampler
+from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, summarize
+from coresteer_agent.collect.tasks import TaskScanner
+from coresteer_agent.show import sample_json, topology_json
+from coresteer_core.model import TcpLatency
+from coresteer_core.rates import derive
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> LargeTree:
+    return LargeTree(tmp_path / "machine", cpus=8, irqs=24, processes=5)
+
+
+def test_a_tick_of_the_machine_is_in_the_rates(tree: LargeTree) -> None:
+    sampler = Sampler(tree.root)
+    before = sampler.sample()
+    text_before = (tree.root / "proc/interrupts").read_text()
+    tree.tick()
+    after = sampler.sample()
+    rates = derive(before, after, 1)
+    sampler.close()
+    assert rates.irq_counts is not None
+    moved = sum(memoryview(rates.irq_counts).cast("I"))
+    assert moved == total(tree) - total_of(text_before) > 0
+    assert rates.cpus == 8
+    assert all(share is not None and len(share) == 8 and 255 not in share for share in rates.shares.values())
+    assert all(count is not None and len(count) == 32 for count in rates.counts.values())
+    assert [netdev.name for netdev in rates.netdevs or []] == ["eth0", "eth1", "eth2", "eth3"]
+    assert rates.tcp is None
+    assert rates.tcp_out_segments == 10**5
+
+
+def total(tree: LargeTree) -> int:
+    return total_of((tree.root / "proc/interrupts").read_text())
+
+
+def total_of(text: str) -> int:
+    return sum(sum(map(int, line.split()[1:9])) for line in text.splitlines()[1:] if "ERR" not in line)
+
+
+def test_a_tree_without_files_gives_a_sample_of_nothing(tmp_path: Path) -> None:
+    sampler = Sampler(tmp_path)
+    sample = sampler.sample()
+    assert sample.cpus == 0
+    for name in ("times", "interrupts", "softirqs", "softnet", "netdevs", "tcp", "tcp_counts"):
+        assert getattr(sample, name) is None
+    assert derive(sample, sampler.sample(), 1).irq_ids is None
+
+
+FILES = ["stat", "interrupts", "softirqs", "net/softnet_stat", "net/dev", "net/snmp"]
+FIELDS = ["times", "interrupts", "softirqs", "softnet", "netdevs", "tcp_counts"]
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n", "cut"])
+@pytest.mark.parametrize(("file", "field"), list(zip(FILES, FIELDS, strict=True)))
+def test_a_source_that_fails_is_none_until_it_is_whole_again(
+    file: str, field: str, text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = Sampler(tree.root)
+    whole = (tree.root / "proc" / file).read_text()
+    assert getattr(sampler.sample(), field) is not None
+    (tree.root / "proc" / file).write_text(text)
+    assert getattr(sampler.sample(), field) is None
+    assert getattr(sampler.sample(), field) is None
+    assert len([m for m in caplog.messages if m.startswith(f"proc/{file} ")]) == 1
+    (tree.root / "proc" / file).write_text(whole)
+    assert getattr(sampler.sample(), field) is not None
+    sampler.close()
+
+
+def test_this_machine_can_be_sampled() -> None:
+    sampler = Sampler(Path("/"))
+    before, after = sampler.sample(), sampler.sample()
+    sampler.close()
+    assert before.times and before.interrupts and before.softirqs and before.softnet and before.netdevs
+    assert "lo" in before.netdevs
+    assert derive(before, after, 1).duration_s > 0
+
+
+# Tasks
+
+
+def test_the_busiest_processes_come_first(tree: LargeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 105.0])
+    monkeypatch.setattr(tasks, "monotonic", lambda: next(clock))
+    scanner = TaskScanner(tree.root)
+    assert scanner.scan() == []
+    write_task(tree.root, 1001, used=250)
+    write_task(tree.root, 1002, used=500)
+    write_task(tree.root, 5000, used=25)
+    found = scanner.scan()
+    assert [(task.pid, task.name, task.cpu_share) for task in found] == [
+        (1002, "worker-1002", 1.0),
+        (1001, "worker-1001", 0.5),
+        (5000, "new (one)", 0.05),
+    ]
+
+
+def write_task(root: Path, pid: int, *, used: int) -> None:
+    path = root / f"proc/{pid}/stat"
+    if path.exists():
+        head, _, rest = path.read_text().rpartition(") ")
+        fields = rest.split()
+        fields[11] = str(int(fields[11]) + used)
+    else:
+        path.parent.mkdir()
+        head, fields = f"{pid} (new (one)", ["0"] * 50
+        fields[11] = str(used)
+    path.write_text(f"{head}) {' '.join(fields)}\n")
+
+
+def test_a_process_that_reuses_a_number_counts_from_zero(tree: LargeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 105.0])
+    monkeypatch.setattr(tasks, "monotonic", lambda: next(clock))
+    scanner = TaskScanner(tree.root)
+    scanner.scan()
+    (tree.root / "proc/1001/stat").unlink()
+    fields = ["0"] * 50
+    fields[11], fields[19] = "10", "99999"
+    (tree.root / "proc/1001/stat").write_text(f"1001 (young) {' '.join(fields)}\n")
+    assert [(task.name, task.cpu_share) for task in scanner.scan()] == [("young", 0.02)]
+
+
+# Sockets
+
+
+def inet_diag(peer: str, *, rtt_us: int = 500, sent_ms: int = 5, received_ms: int = 5, info_bytes: int = 104) -> bytes:
+    family = socket.AF_INET6 if ":" in peer else socket.AF_INET
+    address = socket.inet_pton(family, peer).ljust(16, b"\0")
+    own = socket.inet_pton(family, "fe80::1" if ":" in peer else "10.0.0.1").ljust(16, b"\0")
+    message = struct.pack("=BBBB4s16s16s12s20s", family, 1, 0, 0, b"", own, address, b"", b"")
+    info = bytearray(104)
+    struct.pack_into("=I", info, 44, sent_ms)
+    struct.pack_into("=I", info, 52, received_ms)
+    struct.pack_into("=I", info, 68, rtt_us)
+    shutdown = struct.pack("=HHB3x", 5, 8, 0)
+    return message + shutdown + struct.pack("=HH", 4 + info_bytes, 2) + bytes(info[:info_bytes])
+
+
+@pytest.mark.parametrize(
+    ("message", "rtt"),
+    [
+        (inet_diag("10.0.0.2"), 500),
+        (inet_diag("2001:db8::2", rtt_us=70), 70),
+        (inet_diag("10.0.0.2", sent_ms=60_000), 500),
+        (inet_diag("10.0.0.2", sent_ms=60_000, received_ms=10_000), None),
+        (inet_diag("127.0.0.53"), None),
+        (inet_diag("::1"), None),
+        (inet_diag("::ffff:127.0.0.1"), None),
+        (inet_diag("10.0.0.1"), None),
+        (inet_diag("10.0.0.2", info_bytes=60), None),
+        (inet_diag("10.0.0.2")[:72], None),
+        (b"", None),
+    ],
+)
+def test_only_active_sockets_to_other_hosts_count(message: bytes, rtt: int | None) -> None:
+    assert parse_message(message) == rtt
+
+
+@given(st.integers(0, 188))
+def test_a_message_cut_anywhere_gives_a_time_or_none(length: int) -> None:
+    assert parse_message(inet_diag("10.0.0.2")[:length]) in (None, 500)
+
+
+@pytest.mark.parametrize(
+    ("rtts", "latency"),
+    [
+        ([], None),
+        ([0, 0], None),
+        ([7], TcpLatency(1, 7, 7, 7)),
+        (range(1, 101), TcpLatency(100, 50, 95, 99)),
+        ([3, 1, 2], TcpLatency(3, 2, 3, 3)),
+    ],
+)
+def test_percentiles_are_times_that_were_measured(rtts: list[int], latency: TcpLatency | None) -> None:
+    assert summarize(rtts) == latency
+
+
+def test_the_kernel_lists_a_socket_of_ours() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        ports = struct.pack("!HH", client.getsockname()[1], server.getsockname()[1])
+        netlink = Netlink(NETLINK_SOCK_DIAG)
+        request = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 2, 2)
+        messages = [bytes(m) for m in netlink.dump(20, request)]
+        netlink.close()
+    (ours,) = [m for m in messages if m[4:8] == ports]
+    tcp_info = dict(attributes(memoryview(ours), 72))[2]
+    assert struct.unpack_from("=I", tcp_info, 68)[0] > 0
+
+
+def test_a_kernel_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    asked = []
+
+    def refuse(self: Netlink, kind: int, payload: bytes) -> list[memoryview]:
+        asked.append(kind)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Netlink, "dump", refuse)
+    reader = TcpLatencyReader()
+    assert [reader.read(), reader.read(), reader.read()] == [None] * 3
+    assert len(asked) == 1
+    assert "Operation not permitted" in caplog.text
+
+
+def test_a_large_dump_is_not_repeated_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    dumps = []
+
+    def many(self: Netlink, kind: int, payload: bytes) -> list[memoryview]:
+        dumps.append(payload)
+        return [memoryview(inet_diag("10.0.0.2"))] * 1500
+
+    monkeypatch.setattr(Netlink, "dump", many)
+    reader = TcpLatencyReader()
+    first = reader.read()
+    assert first == TcpLatency(3000, 500, 500, 500)
+    assert reader.read() is first
+    assert len(dumps) == 2
+
+
+# Hot-plug
+
+
+def test_events_that_were_lost_mean_that_everything_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = HotplugMonitor()
+    assert monitor.changed() == set()
+
+    def overflow(timeout: float) -> None:
+        raise OSError(105, "No buffer space available")
+
+    monkeypatch.setattr(monitor._monitor, "poll", overflow)
+    assert monitor.changed() == SUBSYSTEMS
+    assert monitor.changed() == set()
+    assert monitor.fileno() >= 0
+
+
+# What the commands print
+
+
+def test_topology_is_printed_with_the_names_of_the_contract(tree: LargeTree) -> None:
+    printed = topology_json(tree.root)
+    assert printed == topology_json(tree.root)
+    found = json.loads(printed)
+    assert found["cpus"][5] == {
+        "cpu": 5,
+        "core": 1,
+        "package": 0,
+        "numa_node": 1,
+        "online": True,
+        "siblings": "1,5",
+        "capacity": None,
+    }
+    assert found["numa_nodes"][1] == {
+        "id": 1,
+        "cpus": "1,5",
+        "memory_bytes": 131072000 * 1024,
+        "distances": [12, 10, 32, 32],
+    }
+    assert {"level": 3, "type": "Unified", "size_bytes": 32768 * 1024, "cpus": "0-7"} in found["caches"]
+    assert (found["isolated"], found["nohz_full"]) == ("", "")
+
+
+def test_a_sample_is_printed_by_name_cpu_and_interrupt(tree: LargeTree) -> None:
+    found = json.loads(sample_json(tree.root))
+    assert set(found["interrupts"]["41"]) == {str(cpu) for cpu in range(8)}
+    assert set(found["softirqs"]["NET_RX"]) == {str(cpu) for cpu in range(8)}
+    assert set(found["times"]["3"]) >= {"user", "steal"}
+    assert set(found["softnet"]["3"]) == {"processed", "dropped", "time_squeeze"}
+    assert found["netdevs"]["eth1"]["tx_packets"] == 10**9
+    assert found["tcp"] is None
+
+
+def test_an_empty_tree_can_be_printed(tmp_path: Path) -> None:
+    assert json.loads(topology_json(tmp_path))["cpus"] == []
+    assert json.loads(sample_json(tmp_path))["interrupts"] is None

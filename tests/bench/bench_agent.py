@@ -1,0 +1,176 @@
+"""What the agent costs: CPU per sample and resident memory at 1 Hz, beside prometheus-node-exporter.
+
+    python -m tests.bench.bench_agent [--seconds 30]
+
+Runs each process for that long at its real pace, one after the other, on this machine and on a generated
+tree of 128 CPUs and 600 interrupts whose counters another process moves each second. Other work on the
+machine makes the figures worse by up to a half. Exits with 1 when the agent is over its budget.
+"""
+
+import argparse
+import json
+import logging
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from msgspec import Struct
+
+CPU_BUDGET_MS = 12.0
+RSS_BUDGET_MIB = 32.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_WARM_UP = 3
+
+
+class Figures(Struct):
+    """cpu_ms: per sample or scrape, user and system; rss_mib: at the end."""
+
+    cpu_ms: float
+    rss_mib: float
+
+
+def run_agent(root: Path, seconds: int) -> None:
+    """The agent's sampling thread without its link; prints Figures as JSON. Runs in a process of its own."""
+    import websockets.sync.client  # noqa: F401 - the link's memory counts as well
+
+    from coresteer_agent.collect.hotplug import HotplugMonitor
+    from coresteer_agent.collect.inventory import InventoryReader
+    from coresteer_agent.collect.sampler import Sampler
+    from coresteer_agent.collect.tasks import TaskScanner
+    from coresteer_agent.collect.topology import read_topology
+    from coresteer_core import protocol
+    from coresteer_core.rates import derive
+
+    logging.disable()
+    hotplug, sampler, inventory, tasks = HotplugMonitor(), Sampler(root), InventoryReader(root), TaskScanner(root)
+    protocol.encode(protocol.TopologyMessage(read_topology(root)))
+    previous = sampler.sample()
+    known = inventory.read()
+    begin_s = 0.0
+    next_s = time.monotonic()
+    for seq in range(1, seconds + _WARM_UP + 1):
+        next_s += 1.0
+        time.sleep(max(next_s - time.monotonic(), 0))
+        current = sampler.sample()
+        rates = derive(previous, current, seq)
+        previous = current
+        protocol.encode(protocol.RatesMessage(rates))
+        if hotplug.changed():
+            inventory.rescan()
+        fresh = inventory.read(rates)
+        if fresh is not known:
+            known = fresh
+            protocol.encode(protocol.InventoryMessage(known))
+        if seq % 5 == 0:
+            protocol.encode(protocol.TasksMessage(rates.time_ms, tasks.scan()))
+        if seq == _WARM_UP:
+            begin_s = _own_cpu_s()
+    print(json.dumps({"cpu_ms": (_own_cpu_s() - begin_s) * 1000 / seconds, "rss_mib": _rss_mib(os.getpid())}))
+
+
+def _own_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _rss_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
+
+
+def measure_agent(root: Path, seconds: int) -> Figures:
+    """In a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.bench_agent", "--child", str(root), "--seconds", str(seconds)],
+        check=True,
+        capture_output=True,
+        timeout=seconds + 60,
+    )
+    figures = json.loads(done.stdout)
+    return Figures(figures["cpu_ms"], figures["rss_mib"])
+
+
+def measure_node_exporter(program: str, options: list[str], seconds: int) -> Figures:
+    """Scraped once a second."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/metrics"
+    exporter = subprocess.Popen(
+        [program, f"--web.listen-address=127.0.0.1:{port}", *options], stderr=subprocess.DEVNULL
+    )
+    try:
+        begin_s = 0.0
+        next_s = time.monotonic() + 1.0  # it needs a moment to listen
+        for scrape in range(1, seconds + _WARM_UP + 1):
+            next_s += 1.0
+            time.sleep(max(next_s - time.monotonic(), 0))
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                answer.read()
+            if scrape == _WARM_UP:
+                begin_s = _cpu_s(exporter.pid)
+        return Figures((_cpu_s(exporter.pid) - begin_s) * 1000 / seconds, _rss_mib(exporter.pid))
+    finally:
+        exporter.terminate()
+        exporter.wait(10)
+
+
+def main() -> int:
+    """Everything, as one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=30, help="how long each process is measured")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child is not None:
+        run_agent(options.child, options.seconds)
+        return 0
+
+    rows: list[tuple[str, str, Figures]] = []
+    exporter = shutil.which("prometheus-node-exporter") or shutil.which("node_exporter")
+    only_interrupts = ["--collector.disable-defaults", "--collector.interrupts"]
+    with tempfile.TemporaryDirectory() as folder:
+        # the first tick comes a second after the tree is whole; the warm-up swallows it
+        ticker = subprocess.Popen([sys.executable, "-m", "tests.fixtures.large_tree", folder])
+        try:
+            while not (Path(folder) / "proc/net/snmp").exists():
+                time.sleep(0.1)
+            large = measure_agent(Path(folder), options.seconds)
+            rows.append(("coresteer-agent", "128 CPUs × 600 IRQs", large))
+            if exporter is not None:
+                paths = [f"--path.procfs={folder}/proc", f"--path.sysfs={folder}/sys"]
+                figures = measure_node_exporter(exporter, only_interrupts + paths, options.seconds)
+                rows.append(("node_exporter, interrupts only", "128 CPUs × 600 IRQs", figures))
+        finally:
+            ticker.terminate()
+            ticker.wait(10)
+    here = f"this machine, {os.cpu_count()} CPUs"
+    rows.append(("coresteer-agent", here, measure_agent(Path("/"), options.seconds)))
+    if exporter is not None:
+        for name, arguments in (("interrupts only", only_interrupts), ("default collectors", [])):
+            figures = measure_node_exporter(exporter, arguments, options.seconds)
+            rows.append((f"node_exporter, {name}", here, figures))
+    else:
+        print("prometheus-node-exporter is not installed, so there is nothing beside the agent.")
+
+    print(f"{'program':<36}{'machine':<26}{'CPU ms/sample':>14}{'RSS MiB':>10}")
+    for program, machine, figures in rows:
+        print(f"{program:<36}{machine:<26}{figures.cpu_ms:>14.1f}{figures.rss_mib:>10.1f}")
+    within = large.cpu_ms <= CPU_BUDGET_MS and large.rss_mib <= RSS_BUDGET_MIB
+    verdict = "within" if within else "OVER"
+    print(f"On the large machine the agent is {verdict} its budget: {CPU_BUDGET_MS} ms and {RSS_BUDGET_MIB} MiB.")
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
