@@ -39,7 +39,7 @@ def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
     interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
     interrupt may stand for more packets than another.
     """
-    base = _observe(rates)
+    base = _observe(_since_moved(rates, {parse_setting(action.key).irq for action in plan.actions}))
     if base is None:
         return []
     shifts: dict[int, _Shift] = defaultdict(_Shift)
@@ -110,6 +110,29 @@ def _range(low: float, high: float) -> str:
     return f"{first}" if first == last else f"{first}…{last}"
 
 
+def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
+    """The last intervals, in which these interrupts did not move: where one was before says nothing any more."""
+    first = len(rates)
+    newest: dict[int, set[int]] = {}
+    for each in reversed(rates):
+        where: dict[int, set[int]] = defaultdict(set)
+        for irq, cpu, count in _cells(each):
+            if irq in irqs and count:
+                where[irq].add(cpu)
+        if any(not cpus <= newest.setdefault(irq, cpus) for irq, cpus in where.items()):
+            break
+        first -= 1
+    return rates[first:]
+
+
+def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
+    """(irq_id, CPU, count); none where they were not read."""
+    if rates.irq_ids is not None and rates.irq_cpus is not None and rates.irq_counts is not None:
+        yield from zip(
+            _numbers(rates.irq_ids, "I"), _numbers(rates.irq_cpus, "H"), _numbers(rates.irq_counts, "I"), strict=False
+        )
+
+
 def _observe(rates: Sequence[Rates]) -> _Base | None:
     """Means over the intervals that have all three columns, or None when they cover less than MIN_BASE_S."""
     seconds = 0.0
@@ -118,7 +141,7 @@ def _observe(rates: Sequence[Rates]) -> _Base | None:
     cells: dict[tuple[int, int], int] = defaultdict(int)
     for each in rates:
         columns = {name: each.shares.get(name) for name in sums}
-        if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None or columns["softirq"] is None:
+        if each.irq_ids is None or columns["softirq"] is None:
             continue
         seconds += each.duration_s
         for name, column in columns.items():
@@ -126,9 +149,7 @@ def _observe(rates: Sequence[Rates]) -> _Base | None:
                 if share != ABSENT_SHARE:
                     sums[name][cpu] += share * each.duration_s
                     known[name][cpu] += each.duration_s
-        for irq_id, cpu, count in zip(
-            _numbers(each.irq_ids, "I"), _numbers(each.irq_cpus, "H"), _numbers(each.irq_counts, "I"), strict=False
-        ):
+        for irq_id, cpu, count in _cells(each):
             if count and decode_irq_id(irq_id).isdecimal():  # a device's interrupt, not a row such as LOC
                 cells[irq_id, cpu] += count
     if seconds < MIN_BASE_S:

@@ -83,6 +83,12 @@ def test_a_cell_that_counted_nothing_is_as_if_it_were_not_there() -> None:
     assert expected(plan((41, "1")), [base]) == ["IRQ 41 was quiet; no load moves with it."]
 
 
+def test_where_an_interrupt_was_before_it_last_moved_does_not_count() -> None:
+    before = rates(busy=[90, 0, 0], softirq=[80, 0, 0], cells=[(41, 0, 500)])
+    since = rates(busy=[0, 50, 0], softirq=[0, 20, 0], cells=[(41, 1, 5)])
+    assert expected(plan((41, "2")), [before, since]) == ["CPU 1 50 → 30…40 % busy.", "CPU 2 0 → 10…20 % busy."]
+
+
 def test_moves_onto_one_cpu_add_up() -> None:
     base = rates(busy=[40, 40, 10], softirq=[20, 10, 0], cells=[(41, 0, 5), (42, 1, 5)])
     assert expected(plan((41, "2"), (42, "2")), [base])[-1] == "CPU 2 10 → 25…40 % busy."

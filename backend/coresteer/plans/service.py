@@ -1,0 +1,368 @@
+"""Previews, changes, and what agents report about them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.auth.dependencies import Identity
+from coresteer.bus import Bus, ChangeEvent, NodeEvent
+from coresteer.db import Database
+from coresteer.errors import Conflict, NodeAway, NotFound, Problem
+from coresteer.nodes.connections import Connections
+from coresteer.nodes.tables import NodeRow
+from coresteer.plans import check, life, repository
+from coresteer.plans.schemas import Change, ChangePage, ChangeRequest, PreviewAnswer, PreviewRequest
+from coresteer.plans.tables import ChangeRow, ChangeStepRow
+from coresteer.plans.view import to_schema
+from coresteer_core.effect import expected
+from coresteer_core.model import Rates
+from coresteer_core.plan import Wish, preview
+from coresteer_core.protocol import (
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Confirm,
+    EndedBy,
+    Extend,
+    Guardrail,
+    Rollback,
+    Seen,
+    ToAgent,
+)
+
+log = logging.getLogger("coresteer")
+
+_ANSWER_S = 5.0
+_ENDED = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
+
+
+class NoAnswer(Problem):
+    """504: the agent is connected but did not answer in time."""
+
+    status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
+
+
+async def preview_for(
+    session: AsyncSession,
+    node_id: int,
+    request: PreviewRequest,
+    *,
+    identity: Identity,
+    connected: bool,
+    rates: Sequence[Rates],
+) -> PreviewAnswer:
+    """What would happen. rates: the node's last minute."""
+    node = await _node(session, node_id)
+    found = preview(
+        check.view_of(node),
+        [Wish(wish.key, wish.value) for wish in request.wishes],
+        reason=f"Asked for by {identity.username}.",
+        allow_isolated=request.allow_isolated,
+    )
+    blocked = " ".join(refusal.sentence for refusal in found.refused) or check.blocked_because(
+        node,
+        found.plan,
+        role=identity.role,
+        connected=connected,
+        others=await repository.open_on(session, node_id),
+    )
+    return PreviewAnswer(
+        plan=found.plan,
+        sentence=found.sentence,
+        commands=found.commands,
+        expected=[] if found.refused else expected(found.plan, rates),
+        warned=found.warned,
+        refused=found.refused,
+        can_apply=blocked is None,
+        blocked_because=blocked,
+    )
+
+
+async def apply(
+    database: Database,
+    connections: Connections,
+    bus: Bus,
+    *,
+    node_id: int,
+    request: ChangeRequest,
+    identity: Identity,
+) -> Change:
+    """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent."""
+    check.check_plan(request.plan)
+    change_id = uuid4()
+    async with database.session() as session:
+        node = await _node(session, node_id)
+        await repository.one_at_a_time(session, node_id)
+        found = check.check_against_node(check.view_of(node), request.plan)
+        blocked = check.blocked_because(
+            node,
+            request.plan,
+            role=identity.role,
+            connected=connections.is_connected(node_id),
+            others=await repository.open_on(session, node_id),
+        )
+        if blocked is not None:
+            raise Conflict(blocked)
+        row = ChangeRow(
+            id=change_id,
+            node_id=node_id,
+            node=node,
+            plan=msgspec.to_builtins(request.plan),
+            sentence=found.sentence,
+            state=ChangeState.APPLYING,
+            created_by=identity.username,
+            reason=request.reason,
+            created_at=_now(),
+            confirm_timeout_s=request.confirm_timeout_s,
+            guardrails=[guardrail.model_dump() for guardrail in request.guardrails],
+            results=[],
+            steps=[],
+        )
+        session.add(row)
+        _step(row, ChangeState.APPLYING, "Sent to the agent.")
+        detail = {"sentence": found.sentence, "reason": request.reason}
+        _audit(session, row, identity.username, "change.apply", detail=detail)
+        change = to_schema(row, _now())
+    _publish(bus, change)
+    guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
+    try:
+        await connections.send(node_id, Apply(str(change_id), request.plan, request.confirm_timeout_s, guardrails))
+    except NodeAway as away:
+        sentence = f"The node's agent went away before it got the change; nothing was written. {away.detail}"
+        message = ChangeMessage(str(change_id), ChangeState.FAILED, sentence, [], EndedBy.ERROR)
+        await on_change_message(database, connections, bus, node_id, message)
+        raise Conflict(sentence) from None
+    return change
+
+
+async def confirm(
+    database: Database, connections: Connections, bus: Bus, *, change_id: UUID, identity: Identity
+) -> Change:
+    """Keep an unconfirmed change; the answer is what its agent made of it, not what was hoped for."""
+    await _ask(database, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
+    change = await _tell(
+        connections, bus, await _get(database, change_id), Confirm(str(change_id)), lambda told: told.state in _ENDED
+    )
+    if change.state is not ChangeState.CONFIRMED:
+        raise Conflict(f"It could not be kept: {_last_sentence(change)}")
+    return change
+
+
+async def roll_back(
+    database: Database, connections: Connections, bus: Bus, *, change_id: UUID, identity: Identity
+) -> Change:
+    """Undo a change, kept or not; the answer is what its agent made of it."""
+    may = {ChangeState.APPLYING, ChangeState.UNCONFIRMED, ChangeState.CONFIRMED, ChangeState.FAILED}
+    before = await _ask(database, change_id, identity, "change.roll_back", may)
+    kept = before.state is ChangeState.CONFIRMED
+    change = await _tell(connections, bus, before, Rollback(str(change_id)), lambda told: kept or told.state in _ENDED)
+    if change.state is not ChangeState.ROLLED_BACK:
+        raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
+    return change
+
+
+async def extend(
+    database: Database, connections: Connections, bus: Bus, *, change_id: UUID, seconds: float, identity: Identity
+) -> Change:
+    """Give an unconfirmed change more time."""
+    before = await _ask(database, change_id, identity, "change.extend", {ChangeState.UNCONFIRMED})
+    change = await _tell(connections, bus, before, Extend(str(change_id), seconds), lambda _: True)
+    if change.state is not ChangeState.UNCONFIRMED:
+        raise Conflict(f"It has no more time: {_last_sentence(change)}")
+    return change
+
+
+async def get(database: Database, change_id: UUID) -> Change:
+    """One change. Raises NotFound."""
+    return await _get(database, change_id)
+
+
+async def page(
+    session: AsyncSession,
+    *,
+    node_id: int | None,
+    is_open: bool | None,
+    from_time: datetime | None,
+    to_time: datetime | None,
+    older_than: UUID | None,
+    limit: int,
+) -> ChangePage:
+    """Changes, newest first. The range takes in every change that was under way at some time of it."""
+    rows = await repository.newest(
+        session,
+        node_id=node_id,
+        is_open=is_open,
+        from_time=from_time,
+        to_time=to_time,
+        older_than=older_than,
+        limit=limit + 1,
+    )
+    changes = [to_schema(row, _now()) for row in rows[:limit]]
+    return ChangePage(changes=changes, older=changes[-1].id if len(rows) > limit else None)
+
+
+async def on_change_message(
+    database: Database, connections: Connections, bus: Bus, node_id: int, message: ChangeMessage
+) -> None:
+    """Keep what an agent reports; late, repeated and unknown reports do no harm.
+
+    An end is answered with Seen once it is stored, so that the agent need not tell it again.
+    """
+    try:
+        change_id = UUID(message.change_id)
+    except ValueError:
+        log.warning("Node %d reports a change with the id %r, which is not a UUID.", node_id, message.change_id)
+        return
+    async with database.session() as session:
+        row = await repository.get(session, change_id, lock=True)
+        if row is not None and row.node_id == node_id:
+            _take(session, row, message)
+            change = to_schema(row, _now())
+        else:
+            log.warning("Node %d reports the change %s, which is not one of its own.", node_id, change_id)
+            change = None
+    if change is not None:
+        _publish(bus, change)
+    if message.state in _ENDED:
+        await _try_to_send(connections, node_id, Seen(message.change_id))
+
+
+async def on_agent_connected(database: Database, connections: Connections, node_id: int) -> None:
+    """Ask how the node's open changes stand: a report may have been lost with the connection or the backend.
+
+    To extend by no time changes nothing, and the agent answers with the present state, or that it does not know it.
+    """
+    async with database.session() as session:
+        asked = [str(row.id) for row in await repository.open_on(session, node_id)]
+    for change_id in asked:
+        await _try_to_send(connections, node_id, Extend(change_id, 0.0))
+
+
+async def _try_to_send(connections: Connections, node_id: int, message: ToAgent) -> None:
+    with suppress(NodeAway):  # gone again: it is asked and tells again when it comes back
+        await connections.send(node_id, message)
+
+
+def _take(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> None:
+    known = ChangeState(row.state)
+    state = life.state_after(known, message)
+    if state is None:
+        return
+    now = _now()
+    if state is ChangeState.UNCONFIRMED:
+        row.deadline_at = life.deadline(message, now) or row.deadline_at
+        row.applied_at = row.applied_at or now
+    if message.state is state and message.results:
+        row.results = msgspec.to_builtins(message.results)
+    last = row.steps[-1] if row.steps else None
+    if state is known and last is not None and last.sentence == message.sentence:
+        return
+    _step(row, state, message.sentence)
+    if state is not known:
+        row.state = state
+        if state in _ENDED:
+            row.ended_at = now
+            row.ended_by = message.ended_by
+            row.deadline_at = None
+            if state is ChangeState.CONFIRMED:
+                row.applied_at = row.applied_at or now
+    result = "failed" if message.state is ChangeState.FAILED else "ok"
+    _audit(session, row, "agent", f"change.{message.state}", result=result, detail={"sentence": message.sentence})
+
+
+async def _ask(database: Database, change_id: UUID, identity: Identity, action: str, may: set[ChangeState]) -> Change:
+    """The change, once it is on record who asked for what. Raises NotFound, and Conflict in a state not among may."""
+    async with database.session() as session:
+        row = await _row(session, change_id)
+        change = to_schema(row, _now())
+        if change.state not in may:
+            raise Conflict(_why_not(change))
+        _audit(session, row, identity.username, action, detail={})
+    return change
+
+
+async def _tell(
+    connections: Connections, bus: Bus, change: Change, message: ToAgent, is_answer: Callable[[Change], bool]
+) -> Change:
+    """Send and wait for the agent's report. Raises NodeAway and NoAnswer."""
+    with bus.subscribe() as events:
+        await connections.send(change.node_id, message)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                async for event in events:
+                    if isinstance(event, ChangeEvent) and event.change.id == change.id and is_answer(event.change):
+                        return event.change
+        except TimeoutError:
+            pass
+    raise NoAnswer(
+        f"{change.node_name} did not answer within {_ANSWER_S:g} s. Whether it was done is not known yet; "
+        "the change shows it as soon as the agent reports."
+    )
+
+
+def _why_not(change: Change) -> str:
+    if change.state is ChangeState.APPLYING:
+        return "The agent is still applying it; wait for its report."
+    what = {
+        ChangeState.CONFIRMED: "It was kept already.",
+        ChangeState.ROLLED_BACK: "It was rolled back already.",
+        ChangeState.FAILED: "It has failed.",
+    }.get(change.state, f"It is {change.state}.")
+    return f"{what} {_last_sentence(change)}"
+
+
+def _last_sentence(change: Change) -> str:
+    return change.steps[-1].sentence if change.steps else change.sentence
+
+
+def _step(row: ChangeRow, state: ChangeState, sentence: str) -> None:
+    row.steps.append(ChangeStepRow(at=_now(), state=state, sentence=sentence))
+
+
+def _audit(
+    session: AsyncSession, row: ChangeRow, actor: str, action: str, *, result: str = "ok", detail: Mapping[str, object]
+) -> None:
+    record(
+        session,
+        actor=actor,
+        action=action,
+        target=f"change {row.id} on {row.node.name}",
+        node_id=row.node_id,
+        result=result,
+        detail=detail,
+    )
+
+
+def _publish(bus: Bus, change: Change) -> None:
+    bus.publish(ChangeEvent(change))
+    bus.publish(NodeEvent(change.node_id))  # the number of its open changes
+
+
+async def _node(session: AsyncSession, node_id: int) -> NodeRow:
+    node = await repository.node(session, node_id)
+    if node is None:
+        raise NotFound(f"There is no node {node_id}.")
+    return node
+
+
+async def _row(session: AsyncSession, change_id: UUID) -> ChangeRow:
+    row = await repository.get(session, change_id)
+    if row is None:
+        raise NotFound(f"There is no change {change_id}.")
+    return row
+
+
+async def _get(database: Database, change_id: UUID) -> Change:
+    async with database.session() as session:
+        return to_schema(await _row(session, change_id), _now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,51 @@
+"""The tables of changes and of their steps."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from coresteer.db import Base
+from coresteer.nodes.tables import NodeRow
+
+# Any: JSON of the core's structs, read back through msgspec.convert
+
+
+class ChangeStepRow(Base):
+    """One step of a change's life; steps are only ever added."""
+
+    __tablename__ = "change_step"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    change_id: Mapped[UUID] = mapped_column(ForeignKey("change.id"))
+    at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    state: Mapped[str] = mapped_column(Text)
+    sentence: Mapped[str] = mapped_column(Text)
+
+
+class ChangeRow(Base):
+    """One change. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock."""
+
+    __tablename__ = "change"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"))
+    plan: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    sentence: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(Text)
+    ended_by: Mapped[str | None] = mapped_column(Text)
+    created_by: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    applied_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    deadline_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    confirm_timeout_s: Mapped[float]
+    guardrails: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
+    results: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
+
+    node: Mapped[NodeRow] = relationship(lazy="joined", innerjoin=True)
+    steps: Mapped[list[ChangeStepRow]] = relationship(lazy="selectin", order_by=ChangeStepRow.id)
