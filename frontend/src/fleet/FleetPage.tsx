@@ -1,4 +1,4 @@
-import { NativeSelect, SegmentedControl, TextInput } from "@mantine/core";
+import { NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -6,6 +6,7 @@ import { type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery, openChangesQuery } from "../api/queries";
 import { count } from "../lib/format";
 import { useWantFleet } from "../live/socket";
+import { Segments } from "../node/Segments";
 import { EnrolNode } from "../settings/EnrolNode";
 import { PageTop } from "../shell/PageTop";
 import { COLOURINGS } from "./colors";
@@ -23,12 +24,12 @@ const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: COLOURINGS[c
 const VIEWS = [
   { value: "map", label: "map" },
   { value: "table", label: "table" },
-];
+] as const;
 
 function Empty() {
   return (
     <section className={`card ${classes.empty}`}>
-      <h2>No node yet</h2>
+      <h1>No node yet</h1>
       <p>
         A node appears here as soon as its agent connects. Run the agent on a Linux machine with a one-time enrolment
         token, or look around with simulated nodes.
@@ -64,11 +65,11 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           onChange={(event) => set({ q: event.currentTarget.value || undefined })}
           onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
         />
-        <SegmentedControl
-          aria-label="Colour by"
-          data={COLOR_CHOICES}
+        <Segments<ColorBy>
+          label="Colour by"
+          options={COLOR_CHOICES}
           value={search.color ?? "softirq"}
-          onChange={(color) => set({ color: color === "softirq" ? undefined : (color as ColorBy) })}
+          onChange={(color) => set({ color: color === "softirq" ? undefined : color })}
         />
         {/* biome-ignore lint/a11y/noLabelWithoutControl: the select inside is the control */}
         <label>
@@ -83,9 +84,9 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           />
         </label>
         <span className="grow" />
-        <SegmentedControl
-          aria-label="Show as"
-          data={VIEWS}
+        <Segments<"map" | "table">
+          label="Show as"
+          options={VIEWS}
           value={search.view ?? "map"}
           onChange={(view) => set({ view: view === "table" ? "table" : undefined })}
         />

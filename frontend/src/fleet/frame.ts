@@ -31,7 +31,7 @@ export class FleetFigures {
   }
 }
 
-/** The frame that a list of nodes would have been, for the moment before the first frame arrives. */
+/** The frame that a list of nodes would have been, for the moment before the first frame arrives; its time is 0. */
 export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
   const figure = (name: Exclude<keyof Schemas["Figures"], "time">) =>
     Float32Array.from(nodes, (node) => node.figures?.[name] ?? Number.NaN);
@@ -71,7 +71,8 @@ class FleetStore {
   take(frame: FleetFrame): void {
     this.newest = new FleetFigures(frame);
     const now = performance.now();
-    if (this.settled === EMPTY || now - this.settledAt >= SETTLE_MS) {
+    const isFirst = this.settled.frame.time_ms === 0;
+    if (isFirst || now - this.settledAt >= SETTLE_MS) {
       this.settled = this.newest;
       this.settledAt = now;
     }

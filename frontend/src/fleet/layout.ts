@@ -1,9 +1,11 @@
 /** Where the cells of the fleet map stand. Sizes are CSS pixels. */
 
+/** A group: its name stands in a header above its cells, which is left out where there is no name. */
 export type Block = {
   name: string;
   x: number;
   y: number;
+  header: number;
   width: number;
   columns: number;
   first: number;
@@ -18,11 +20,11 @@ export type Layout = {
 };
 export type Rect = { x: number; y: number; width: number; height: number };
 
-export const HEADER = 20;
+const HEADER = 20;
 const GAP_X = 18;
 const GAP_Y = 14;
 const MOST_LABELLED = 60;
-const LABELLED = { width: 128, height: 44 };
+const LABELLED = { width: 168, height: 44 };
 const SIZES = [28, 24, 20, 17, 14, 12, 10, 8, 6];
 const COMFORTABLE_HEIGHT = 560;
 const BLOCK_WIDTH = 200;
@@ -33,8 +35,7 @@ function place(
   cell: Layout["cell"],
   labelled: boolean,
 ): Layout {
-  const wanted = labelled ? Math.max(LABELLED.width, BLOCK_WIDTH) : BLOCK_WIDTH;
-  const across = Math.max(1, Math.min(groups.length, Math.floor((width + GAP_X) / (wanted + GAP_X))));
+  const across = Math.max(1, Math.min(groups.length, Math.floor((width + GAP_X) / (BLOCK_WIDTH + GAP_X))));
   const blockWidth = Math.floor((width - (across - 1) * GAP_X) / across);
   const columns = Math.max(1, Math.floor(blockWidth / cell.width));
   const blocks: Block[] = [];
@@ -45,8 +46,9 @@ function place(
       y += rowHeight + GAP_Y;
       rowHeight = 0;
     }
-    blocks.push({ name, x: column * (blockWidth + GAP_X), y, width: blockWidth, columns, first, count });
-    rowHeight = Math.max(rowHeight, HEADER + Math.ceil(count / columns) * cell.height);
+    const header = name === "" ? 0 : HEADER;
+    blocks.push({ name, x: column * (blockWidth + GAP_X), y, header, width: blockWidth, columns, first, count });
+    rowHeight = Math.max(rowHeight, header + Math.ceil(count / columns) * cell.height);
     first += count;
   });
   return { cell, labelled, blocks, height: y + rowHeight };
@@ -72,7 +74,7 @@ export function rectOf(layout: Layout, index: number): Rect | null {
   const at = index - block.first;
   return {
     x: block.x + (at % block.columns) * width,
-    y: block.y + HEADER + Math.floor(at / block.columns) * height,
+    y: block.y + block.header + Math.floor(at / block.columns) * height,
     width,
     height,
   };
@@ -82,7 +84,7 @@ export function rectOf(layout: Layout, index: number): Rect | null {
 export function cellAt(layout: Layout, x: number, y: number): number | null {
   for (const block of layout.blocks) {
     const column = Math.floor((x - block.x) / layout.cell.width);
-    const row = Math.floor((y - block.y - HEADER) / layout.cell.height);
+    const row = Math.floor((y - block.y - block.header) / layout.cell.height);
     if (column < 0 || row < 0 || column >= block.columns) continue;
     const at = row * block.columns + column;
     if (at < block.count) return block.first + at;

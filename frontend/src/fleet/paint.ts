@@ -1,8 +1,8 @@
-import { text } from "../lib/format";
+import { count, text } from "../lib/format";
 import { cividis } from "../lib/scale";
 import type { Colouring } from "./colors";
 import type { FleetFigures } from "./frame";
-import { HEADER, type Layout } from "./layout";
+import type { Layout } from "./layout";
 
 const COLOURS = Array.from({ length: 256 }, (_, index) => {
   const [r, g, b] = cividis(index / 255);
@@ -78,15 +78,17 @@ export function paintMap(
   for (const block of layout.blocks) {
     context.font = `11px ${inks.font}`;
     context.fillStyle = inks.muted;
-    const amount = `${block.count} node${block.count === 1 ? "" : "s"}`;
-    const amountWidth = context.measureText(amount).width;
-    context.fillText(fitted(context, block.name, block.width - amountWidth - 12), block.x, block.y + 8);
-    context.fillText(amount, block.x + block.width - amountWidth, block.y + 8);
+    if (block.header > 0) {
+      const amount = count(block.count, "node");
+      const amountWidth = context.measureText(amount).width;
+      context.fillText(fitted(context, block.name, block.width - amountWidth - 12), block.x, block.y + 8);
+      context.fillText(amount, block.x + block.width - amountWidth, block.y + 8);
+    }
     for (let at = 0; at < block.count; at++) {
       const cell = cells[block.first + at];
       if (cell === undefined) continue;
       const x = block.x + (at % block.columns) * layout.cell.width;
-      const y = block.y + HEADER + Math.floor(at / block.columns) * layout.cell.height;
+      const y = block.y + block.header + Math.floor(at / block.columns) * layout.cell.height;
       const value = figures.get(cell.id, colouring.column);
       const known = !Number.isNaN(value);
       const colour = COLOURS[Math.max(0, Math.min(255, Math.round(colouring.position(value) * 255)))];
@@ -101,8 +103,10 @@ export function paintMap(
         context.font = `600 12px ${inks.font}`;
         context.fillText(fitted(context, cell.name, w - 14), x + 7, y + 14);
         context.font = `11px ${inks.font}`;
+        const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const figure = known ? text(colouring.format(value)) : figures.health(cell.id);
-        context.fillText(cell.simulated ? `${figure} · simulated` : figure, x + 7, y + 30);
+        const words = [figure, Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
+        context.fillText(fitted(context, words.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }
       if (cell.changing) {
         context.strokeStyle = inks.change;

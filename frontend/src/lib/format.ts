@@ -104,7 +104,7 @@ export function countdown(seconds: number): string {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-/** A count with its noun: `1 CPU`, `8 CPUs`. */
+/** A count with its noun: `1 CPU`, `8 CPUs`, `1,024 nodes`. */
 export function count(amount: number, noun: string): string {
-  return `${amount} ${noun}${amount === 1 ? "" : "s"}`;
+  return `${amount.toLocaleString("en")} ${noun}${amount === 1 ? "" : "s"}`;
 }

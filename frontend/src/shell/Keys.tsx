@@ -45,10 +45,10 @@ export function Keys() {
   const close = () => setShown(null);
   return (
     <div className={classes.keys}>
-      <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="Go to a node or a page">
+      <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="⌘K, go to a node or a page">
         ⌘K
       </button>
-      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="Show the keys">
+      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="?, show the keys">
         ?
       </button>
       {shown === "palette" && <Palette onClose={close} />}

@@ -37,7 +37,7 @@ export function beforeAndSince(
   return before === null || since === null ? null : [before, since];
 }
 
-/** What is measured since a change was applied, beside the minute before it; nothing where nothing is known. */
+/** What is measured since a change was applied, beside the minute before it; only what differs. */
 export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   const appliedMs = change.applied_at === null ? null : Date.parse(change.applied_at);
   const series = useQuery({
@@ -63,7 +63,9 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   const { data } = series;
   const parts = METRICS.flatMap(({ metric, label, format }) => {
     const pair = beforeAndSince(data, metric, appliedMs);
-    return pair ? [`${label} ${text(format(pair[0]))} → ${text(format(pair[1]))}`] : [];
+    if (pair === null) return [];
+    const [before, since] = [text(format(pair[0])), text(format(pair[1]))];
+    return before === since ? [] : [`${label} ${before} → ${since}`];
   });
   if (parts.length === 0) return null;
   return (

@@ -2,26 +2,31 @@ import {
   type CSSVariablesResolver,
   createTheme,
   defaultVariantColorsResolver,
+  type MantineColorsTuple,
   type VariantColorsResolver,
 } from "@mantine/core";
 
-/** A filled button in the accent colour needs the text colour that goes with it; all else is Mantine's own. */
+const token = (name: string) => `var(--${name})`;
+const shades = (...names: string[]) => names.map(token) as unknown as MantineColorsTuple;
+const ACCENT = "accent";
+
+/** The text on a filled button needs the colour that goes with the accent; all else is Mantine's own. */
 const variantColorResolver: VariantColorsResolver = (input) => {
-  if (input.variant === "filled" && input.color === undefined) {
-    return {
-      background: "var(--accent)",
-      hover: "color-mix(in srgb, var(--accent), var(--text) 15%)",
-      color: "var(--on-accent)",
-      border: "1px solid transparent",
-    };
-  }
-  return defaultVariantColorsResolver(input);
+  const colors = defaultVariantColorsResolver(input);
+  return input.variant === "filled" ? { ...colors, color: "var(--on-accent)" } : colors;
 };
 
 export const theme = createTheme({
   fontFamily: "var(--font)",
   fontFamilyMonospace: "var(--mono)",
   fontSizes: { xs: "var(--t-xs)", sm: "var(--t-s)", md: "var(--t-m)", lg: "var(--t-l)", xl: "var(--t-xl)" },
+  primaryColor: ACCENT,
+  colors: {
+    [ACCENT]: shades(...Array<string>(10).fill("accent")),
+    // The greys that Mantine's components take by number, from its lightest to its darkest.
+    dark: shades("text", "muted", "muted", "muted", "line-strong", "line", "raised", "panel", "bg", "bg"),
+    gray: shades("raised", "raised", "line", "line", "line-strong", "muted", "muted", "text", "text", "text"),
+  },
   defaultRadius: "var(--radius)",
   cursorType: "pointer",
   focusRing: "auto",
@@ -29,12 +34,9 @@ export const theme = createTheme({
   variantColorResolver,
   components: {
     Button: { defaultProps: { size: "compact-sm", variant: "default" } },
-    ActionIcon: { defaultProps: { size: "sm", variant: "subtle" } },
     TextInput: { defaultProps: { size: "xs" } },
     PasswordInput: { defaultProps: { size: "xs" } },
     NativeSelect: { defaultProps: { size: "xs" } },
-    Checkbox: { defaultProps: { size: "xs" } },
-    SegmentedControl: { defaultProps: { size: "xs" } },
     Modal: { defaultProps: { transitionProps: { duration: 0 }, overlayProps: { backgroundOpacity: 0.4 } } },
     Menu: { defaultProps: { transitionProps: { duration: 0 }, withinPortal: true } },
   },
@@ -55,9 +57,6 @@ const tokens = {
   "--mantine-color-disabled": "var(--raised)",
   "--mantine-color-disabled-color": "var(--muted)",
   "--mantine-color-disabled-border": "var(--line)",
-  "--mantine-primary-color-filled": "var(--accent)",
-  "--mantine-primary-color-light": "var(--accent-weak)",
-  "--mantine-primary-color-light-color": "var(--accent)",
 };
 
 /** Maps Mantine's variables onto the tokens; the tokens change with the colour scheme by themselves. */
