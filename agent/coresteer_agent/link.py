@@ -115,7 +115,7 @@ class Link:
         self._websocket: ClientConnection | None = None
         self._welcomed = False
         self._ended: LinkError | None = None
-        self._stopping = False
+        self._stopping = threading.Event()
         self._overflowed = False
         self._complaints: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
@@ -127,7 +127,7 @@ class Link:
     def stop(self, timeout_s: float = 3.0) -> None:
         """Send what is waiting, say goodbye, end. Gives up after timeout_s."""
         with self._wake:
-            self._stopping = True
+            self._stopping.set()
             self._wake.notify_all()
             unwelcome = None if self._welcomed else self._websocket
         if unwelcome is not None:
@@ -169,13 +169,13 @@ class Link:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping:
+        while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 self._connect_once()
                 return
             except LinkError as error:
-                if self._stopping:
+                if self._stopping.is_set():
                     return
                 if time.monotonic() - began >= self._timing.settled:
                     failures = 0
@@ -187,7 +187,7 @@ class Link:
                     delay = self._timing.first_retry
                 with self._wake:
                     # spread out, so that a fleet does not come back all at once
-                    self._wake.wait_for(lambda: self._stopping, delay * random.uniform(0.5, 1.0))  # noqa: S311
+                    self._wake.wait_for(self._stopping.is_set, delay * random.uniform(0.5, 1.0))  # noqa: S311
 
     def _renew(self) -> bool:
         if self._renew_key is None:
@@ -249,6 +249,8 @@ class Link:
 
     def _speak(self, websocket: ClientConnection) -> None:
         with self._wake:
+            if self._stopping.is_set():
+                raise LinkError("The agent is stopping.")
             self._websocket = websocket
             hello = replace(self._hello, first_seq=self._replay.first_seq)
         websocket.send(encode(hello))
@@ -278,7 +280,7 @@ class Link:
             self._deliver(BackendLost())
             websocket.close()
             reader.join()
-        if self._ended is not None and not self._stopping:
+        if self._ended is not None and not self._stopping.is_set():
             raise self._ended
 
     def _begin(self, welcome: Welcome) -> None:
@@ -314,7 +316,7 @@ class Link:
                     return self._latest[self._unsent.pop(0)]
                 if (frame := self._replay.next_frame()) is not None:
                     return frame
-                if self._stopping:
+                if self._stopping.is_set():
                     return None
                 self._wake.wait()
             return None
