@@ -14,29 +14,36 @@ const RECENT_MS = 5000;
 
 /**
  * The live window of one node: filled from history once, then from frames. It is written to without React;
- * canvases redraw when told by `on`, components read `version`.
+ * canvases redraw when told by `on`, components read `version` and render once a frame at the most.
  */
 export class LiveWindow {
-  readonly heat: HeatBlock;
-  readonly share: HeatShare;
+  heat: HeatBlock;
   readonly spanMs: number;
   readonly recent: RatesFrame[] = [];
   private readonly series: SeriesRing;
   private readonly listeners = new Set<() => void>();
+  private share: HeatShare = "busy";
   private skewMs: number;
   private count = 0;
   private cached: { version: number; points: Point[] } = { version: -1, points: [] };
   /** While somebody draws a range nothing moves under the pointer. */
   private held = false;
 
-  constructor(cpus: number, spanS: number, intervalS: number, share: HeatShare, skewMs: number) {
+  constructor(cpus: number, spanS: number, intervalS: number, skewMs: number) {
     this.spanMs = spanS * 1000;
-    this.share = share;
     this.skewMs = skewMs;
     const columnMs = Math.max(intervalS * 1000, this.spanMs / HEAT_COLUMNS);
     const stepMs = Math.max(intervalS * 1000, this.spanMs / CHART_POINTS);
     this.heat = new HeatBlock(cpus, Math.round(this.spanMs / columnMs), columnMs, this.now());
     this.series = new SeriesRing(Math.round(this.spanMs / stepMs), stepMs, this.now());
+  }
+
+  /** Changes what the cells mean; they are empty until history fills them. */
+  show(share: HeatShare): void {
+    if (share === this.share) return;
+    this.share = share;
+    this.heat = new HeatBlock(this.heat.rows, this.heat.columns, this.heat.columnMs, this.now());
+    this.changed();
   }
 
   /** The node's present in its own clock. */

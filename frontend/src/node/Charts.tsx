@@ -1,0 +1,80 @@
+import { useMemo } from "react";
+import type { Point } from "../charts/seriesring";
+import { type LineOf, TimeChart } from "../charts/TimeChart";
+import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
+import classes from "./node.module.css";
+import { type NodeView, useFrames } from "./view";
+
+type ChartOf = { title: string; lines: LineOf[]; format: (value: number | null) => Figure; absent: string };
+
+const CHARTS: ChartOf[] = [
+  {
+    title: "Throughput",
+    lines: [
+      { key: "rx_bytes_per_s", name: "received", colour: "var(--rx)" },
+      { key: "tx_bytes_per_s", name: "sent", colour: "var(--tx)" },
+    ],
+    format: bitRate,
+    absent: "The netdevs' counters were not read.",
+  },
+  {
+    title: "Packets",
+    lines: [
+      { key: "rx_packets_per_s", name: "received", colour: "var(--rx)" },
+      { key: "tx_packets_per_s", name: "sent", colour: "var(--tx)" },
+    ],
+    format: packetRate,
+    absent: "The netdevs' counters were not read.",
+  },
+  {
+    title: "Round trip",
+    lines: [
+      { key: "rtt_p50_us", name: "p50", colour: "var(--muted)" },
+      { key: "rtt_p95_us", name: "p95", colour: "var(--softirq)" },
+      { key: "rtt_p99_us", name: "p99", colour: "var(--bad)" },
+    ],
+    format: micros,
+    absent: "No TCP connection to another host was active.",
+  },
+  {
+    title: "Interrupts",
+    lines: [{ key: "interrupts_per_s", name: "all", colour: "var(--rx)" }],
+    format: perSecond,
+    absent: "/proc/interrupts was not read.",
+  },
+  {
+    title: "Losses",
+    lines: [
+      { key: "dropped_per_s", name: "dropped", colour: "var(--bad)" },
+      { key: "squeezed_per_s", name: "squeezed", colour: "var(--softirq)" },
+      { key: "retransmits_per_s", name: "retransmitted", colour: "var(--tx)" },
+    ],
+    format: perSecond,
+    absent: "Neither netdevs, softnet_stat nor TCP counters were read.",
+  },
+  {
+    title: "The agent itself",
+    lines: [{ key: "agent_cpu_percent", name: "of one CPU", colour: "var(--user)" }],
+    format: (value) => ({ value: value === null ? "–" : value.toFixed(1), unit: value === null ? "" : "%" }),
+    absent: "The agent did not tell.",
+  },
+];
+
+/** The lines over time, all on the page's one time axis. pastPoints: a past range's, empty while they are fetched. */
+export function Charts({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
+  const version = useFrames(view.window);
+  const { window, past, marks, cursor, zoom, hold } = view;
+  const points = past === null ? window.points() : pastPoints;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; version tells when.
+  const axis = useMemo(
+    () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
+    [past, window, marks, cursor, zoom, hold, version],
+  );
+  return (
+    <div className={classes.charts}>
+      {CHARTS.map((chart) => (
+        <TimeChart key={chart.title} {...chart} points={points} axis={axis} />
+      ))}
+    </div>
+  );
+}

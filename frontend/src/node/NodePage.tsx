@@ -1,0 +1,216 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { ApiProblem, type Schemas, sentenceOf } from "../api/client";
+import { nodeQuery } from "../api/queries";
+import { Cursor } from "../charts/cursor";
+import { pointsOf } from "../charts/seriesring";
+import type { Mark, Range } from "../charts/TimeOverlay";
+import { dateTime } from "../lib/time";
+import { Charts } from "./Charts";
+import { Cores } from "./Cores";
+import { AgentCost, Facts } from "./Facts";
+import { Figures } from "./Figures";
+import type { Change } from "./irqs";
+import { Matrix } from "./Matrix";
+import classes from "./node.module.css";
+import { Panel } from "./panel/Panel";
+import { changesQuery, heatQuery, seriesQuery } from "./queries";
+import type { Topology } from "./rows";
+import type { NodeSearch } from "./search";
+import { TimeBar } from "./TimeBar";
+import { useLiveWindow } from "./useLiveWindow";
+import type { NodeView } from "./view";
+
+const route = getRouteApi("/shell/nodes/$nodeId");
+
+/** One node: where its work lands, core by core, and the panel that moves it. */
+export function NodePage() {
+  const { nodeId } = route.useParams();
+  const node = useQuery(nodeQuery(nodeId));
+  if (node.data === undefined) {
+    if (!node.isError) return <Skeleton />;
+    const missing = node.error instanceof ApiProblem && node.error.status === 404;
+    return (
+      <section className="card" role="alert">
+        <h2>{missing ? "There is no such node" : "This node cannot be shown"}</h2>
+        <div className="body">
+          <p>{sentenceOf(node.error)}</p>
+          <Link to="/fleet">Back to the fleet</Link>
+        </div>
+      </section>
+    );
+  }
+  if (node.data.topology === null)
+    return (
+      <>
+        <Facts node={node.data} />
+        <section className="card">
+          <h2>No data yet</h2>
+          <div className="body">
+            <p>
+              {node.data.name} is enrolled, but its agent has not told anything yet. This page fills as soon as it
+              connects.
+            </p>
+          </div>
+        </section>
+      </>
+    );
+  return <Known key={nodeId} node={node.data} topology={node.data.topology} />;
+}
+
+/** The page's shape while the node is fetched, so that nothing jumps. */
+function Skeleton() {
+  return (
+    <div aria-busy="true" role="status">
+      <span className="visually-hidden">Loading the node</span>
+      <div className={classes.skeleton} style={{ height: 28 }} />
+      <div className={classes.skeleton} style={{ height: 68 }} />
+      <div className={classes.skeleton} style={{ height: 320 }} />
+      <div className={classes.skeleton} style={{ height: 200 }} />
+    </div>
+  );
+}
+
+const SYMBOL: Record<Change["state"], string> = {
+  previewed: "○",
+  applying: "▲",
+  unconfirmed: "▲",
+  confirmed: "✓",
+  rolled_back: "↶",
+  failed: "✕",
+};
+
+/** Where changes stand on the time axis, in the node's clock: when they were applied and when they were undone. */
+export function marksOf(changes: Change[], skewMs: number): Mark[] {
+  return changes.flatMap((change) => {
+    const moves = change.plan.actions.map((action) => {
+      const [, irq] = action.key.split("/");
+      return { irq, was: action.was, becomes: action.becomes };
+    });
+    const mark = (at: string | null, kind: string, label: string): Mark[] =>
+      at === null ? [] : [{ key: `${change.id} ${kind}`, timeMs: Date.parse(at) + skewMs, label }];
+    const forth = moves.map(({ irq, becomes }) => `IRQ ${irq} → ${becomes}`).join(", ");
+    const back = moves.map(({ irq, was }) => `IRQ ${irq} ↶ ${was}`).join(", ");
+    return [
+      ...mark(change.applied_at, "applied", `${SYMBOL[change.state]} ${forth}`),
+      ...(change.state === "rolled_back" ? mark(change.ended_at, "undone", back) : []),
+    ];
+  });
+}
+
+function useNavigation() {
+  const navigate = route.useNavigate();
+  return useCallback(
+    (change: Partial<NodeSearch>) => {
+      const moves = "from" in change || "span" in change || "sel" in change;
+      void navigate({ search: (before) => ({ ...before, ...change }), replace: !moves, resetScroll: false });
+    },
+    [navigate],
+  );
+}
+
+const NO_CHANGES: Change[] = [];
+
+function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }) {
+  const search = route.useSearch();
+  const navigate = useNavigation();
+  const [cursor] = useState(() => new Cursor());
+  const { from, to } = search;
+  const past = useMemo<Range | null>(() => (from !== undefined && to !== undefined ? { from, to } : null), [from, to]);
+  const share = search.share ?? "busy";
+  const cpus = Math.max(0, ...topology.cpus.map((cpu) => cpu.cpu)) + 1;
+  const { window, behind } = useLiveWindow(node, cpus, search.span ?? 300, share);
+
+  const heat = useQuery(heatQuery(node.id, share, past ?? behind));
+  const series = useQuery(seriesQuery(node.id, past ?? behind));
+  const changes = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
+  useEffect(() => {
+    if (past === null && heat.data !== undefined && !heat.isPlaceholderData) window.fillHeat(heat.data);
+  }, [past, heat.data, heat.isPlaceholderData, window]);
+  useEffect(() => {
+    if (past === null && series.data !== undefined && !series.isPlaceholderData) window.fillSeries(series.data);
+  }, [past, series.data, series.isPlaceholderData, window]);
+
+  const skewMs = node.clock_skew_ms ?? 0;
+  const marks = useMemo(() => marksOf(changes, skewMs), [changes, skewMs]);
+  const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
+  const hold = useCallback((held: boolean) => window.hold(held), [window]);
+  const pause = useCallback(() => {
+    const range = window.range();
+    zoom({ from: Math.round(range.from), to: Math.round(range.to) });
+  }, [window, zoom]);
+  useTimeKeys(past !== null, pause, navigate);
+
+  const pastHeat = past === null ? null : (heat.data ?? null);
+  const pastPoints = useMemo(
+    () => (past === null || series.data === undefined ? [] : pointsOf(series.data)),
+    [past, series.data],
+  );
+  const { inventory } = node;
+  const view = useMemo<NodeView>(
+    () => ({ node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, cursor, zoom, hold }),
+    [node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, cursor, zoom, hold],
+  );
+  const failed = heat.error ?? series.error;
+  return (
+    <>
+      <Facts node={node} />
+      <TimeBar view={view} onPause={pause} />
+      <Silence node={node} past={past} />
+      {failed !== null && (
+        <p className={classes.warnbox} role="alert">
+          <b>History could not be read.</b> {sentenceOf(failed)}
+        </p>
+      )}
+      <Figures view={view} pastPoints={pastPoints} />
+      <div className={search.sel === undefined ? classes.one : classes.two}>
+        <div className={classes.stack} aria-busy={heat.isFetching || series.isFetching}>
+          <Cores view={view} />
+          <Matrix view={view} />
+          <Charts view={view} pastPoints={pastPoints} />
+          <AgentCost view={view} />
+        </div>
+        {search.sel !== undefined && <Panel view={view} sel={search.sel} />}
+      </div>
+    </>
+  );
+}
+
+/** Says why nothing new comes. */
+function Silence({ node, past }: { node: Schemas["Node"]; past: Range | null }) {
+  if (past !== null || node.health === "live") return null;
+  const seen = node.last_seen_at === null ? "never" : dateTime(Date.parse(node.last_seen_at));
+  return (
+    <p className={classes.warnbox} role="status">
+      <b>{node.health === "stale" ? "The agent is connected but silent." : "The agent is not connected."}</b> Last seen{" "}
+      {seen}. Hatched stretches have no data.
+    </p>
+  );
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+}
+
+/** Space pauses and goes on, Backspace goes back to the range before. */
+function useTimeKeys(isPast: boolean, pause: () => void, navigate: (change: Partial<NodeSearch>) => void): void {
+  const { history } = useRouter();
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+      const live = () => navigate({ from: undefined, to: undefined });
+      if (event.key === " " && !(event.target instanceof HTMLButtonElement)) {
+        event.preventDefault();
+        if (isPast) live();
+        else pause();
+      } else if (event.key === "Backspace" && isPast) {
+        event.preventDefault();
+        if (history.canGoBack()) history.back();
+        else live();
+      }
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, [isPast, pause, navigate, history]);
+}

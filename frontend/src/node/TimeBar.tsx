@@ -1,0 +1,111 @@
+import { Button, Popover, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { dateTime, localInput } from "../lib/time";
+import classes from "./node.module.css";
+import { Segments } from "./Segments";
+import { SPANS } from "./search";
+import { type NodeView, useFrames } from "./view";
+
+const NAMES = { 60: "1 m", 300: "5 m", 3600: "1 h", 86400: "24 h" } as const;
+
+/** One time for the whole page: follow the present, stop, look back, and what was changed when. */
+export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void }) {
+  const { past, search, navigate } = view;
+  return (
+    <div className={classes.timebar}>
+      <Segments
+        label="Live or paused"
+        value={past === null ? "live" : "pause"}
+        options={[
+          { value: "live", label: "● Live", title: "Follow the present" },
+          { value: "pause", label: "Pause", title: "Hold what is in sight (Space)" },
+        ]}
+        onChange={(value) => {
+          if (value === "live") navigate({ from: undefined, to: undefined });
+          else if (past === null) onPause();
+        }}
+      />
+      <Segments
+        label="Span of time"
+        value={past === null ? (search.span ?? 300) : null}
+        options={SPANS.map((span) => ({ value: span, label: NAMES[span] }))}
+        onChange={(span) => navigate({ span: span === 300 ? undefined : span, from: undefined, to: undefined })}
+      />
+      <RangePicker view={view} />
+      <Lane view={view} />
+    </div>
+  );
+}
+
+/** The changes of this node along the time in sight. */
+function Lane({ view }: { view: NodeView }) {
+  useFrames(view.window);
+  const { from, to } = view.past ?? view.window.range();
+  const inside = view.marks.filter(({ timeMs }) => timeMs >= from && timeMs <= to);
+  return (
+    <ol className={classes.lane} aria-label="Changes in this time">
+      {inside.map((mark) => {
+        const place = (mark.timeMs - from) / (to - from);
+        const style = place > 0.7 ? { right: `${100 * (1 - place)}%` } : { left: `${100 * place}%` };
+        return (
+          <li key={mark.key} style={style} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
+            {mark.label}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function RangePicker({ view }: { view: NodeView }) {
+  const [opened, setOpened] = useState(false);
+  const [ends, setEnds] = useState({ from: "", to: "" });
+  const open = () => {
+    const { from, to } = view.past ?? view.window.range();
+    setEnds({ from: localInput(from), to: localInput(to) });
+    setOpened(true);
+  };
+  const [from, to] = [Date.parse(ends.from), Date.parse(ends.to)];
+  const wrong = Number.isNaN(from) || Number.isNaN(to) ? "Both ends need a date and a time." : to - from < 1000;
+  const label =
+    view.past === null ? "range…" : `${dateTime(view.past.from)} to ${dateTime(view.past.to).split(" ").at(-1)}`;
+  return (
+    <Popover opened={opened} onChange={setOpened} trapFocus position="bottom-start" withinPortal>
+      <Popover.Target>
+        <Button onClick={opened ? () => setOpened(false) : open} aria-expanded={opened}>
+          {label}
+        </Button>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <form
+          className={classes.range}
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (wrong !== false) return;
+            setOpened(false);
+            view.zoom({ from, to });
+          }}
+        >
+          <TextInput
+            type="datetime-local"
+            step="1"
+            label="From"
+            value={ends.from}
+            onChange={(event) => setEnds({ ...ends, from: event.currentTarget.value })}
+          />
+          <TextInput
+            type="datetime-local"
+            step="1"
+            label="To"
+            value={ends.to}
+            error={wrong === true ? "The end must be at least a second after the start." : wrong}
+            onChange={(event) => setEnds({ ...ends, to: event.currentTarget.value })}
+          />
+          <Button type="submit" variant="filled" disabled={wrong !== false}>
+            Show
+          </Button>
+        </form>
+      </Popover.Dropdown>
+    </Popover>
+  );
+}

@@ -1,0 +1,147 @@
+import { type ReactNode, useMemo } from "react";
+import { bytes, percent, perSecond, text } from "../../lib/format";
+import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
+import { averageRates, isolatedCpus, landsOn } from "../irqs";
+import classes from "../node.module.css";
+import { cachesOf, placeOf } from "../rows";
+import { type NodeView, useFrames } from "../view";
+import { Facts, PanelFrame, Select } from "./Panel";
+
+const KINDS = [
+  ["busy", "everything but idle and waiting for I/O"],
+  ["user", "user processes, nice and guests included"],
+  ["system", "the kernel on their behalf"],
+  ["softirq", "softirqs: the network stack, timers"],
+  ["irq", "interrupt handlers; without CONFIG_IRQ_TIME_ACCOUNTING counted by ticks, so it may read 0"],
+  ["steal", "taken by the hypervisor"],
+  ["iowait", "idle with I/O outstanding"],
+] as const;
+
+const COUNTS = [
+  ["net_rx", "softirq NET_RX"],
+  ["net_tx", "softirq NET_TX"],
+  ["softirq_other", "other softirqs"],
+  ["processed", "softnet processed"],
+  ["dropped", "softnet dropped"],
+  ["time_squeeze", "softnet squeezed"],
+] as const;
+
+const SHOWN_IRQS = 12;
+
+/** A CPU: where it is, what it does now, and what lands on it. */
+export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
+  const { topology } = view;
+  const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
+  const isolated = useMemo(() => isolatedCpus(topology), [topology]);
+  if (found === undefined)
+    return (
+      <PanelFrame view={view} title={`CPU ${cpu}`}>
+        <p className="muted">This node has no CPU {cpu}.</p>
+      </PanelFrame>
+    );
+  const tasks = view.node.tasks.filter((task) => task.cpu === cpu).sort((a, b) => b.cpu_share - a.cpu_share);
+  return (
+    <PanelFrame view={view} title={`CPU ${cpu}`} note={found.online ? undefined : "offline"}>
+      <Facts
+        of={[
+          ["place", placeOf(topology, cpu)],
+          [
+            "caches",
+            cachesOf(topology, cpu)
+              .filter((cache) => cache.type !== "Instruction")
+              .map(
+                (cache) =>
+                  `L${cache.level} ${cache.size_bytes === null ? "" : text(bytes(cache.size_bytes))} (${cache.cpus})`,
+              )
+              .join(", ") || "not told",
+          ],
+          isolated.has(cpu) ? ["kept free", "by isolcpus or nohz_full"] : null,
+          found.capacity === null ? null : ["capacity", String(found.capacity)],
+        ]}
+      />
+      {found.online && <Now view={view} cpu={cpu} />}
+      <h3>Tasks last seen here</h3>
+      {tasks.length === 0 ? (
+        <p className="muted">None of the busiest processes.</p>
+      ) : (
+        <ul className={classes.plain}>
+          {tasks.map((task) => (
+            <li key={task.pid}>
+              {task.name} <span className="muted">{task.pid}</span> {text(percent(100 * task.cpu_share))}
+            </li>
+          ))}
+        </ul>
+      )}
+    </PanelFrame>
+  );
+}
+
+function Now({ view, cpu }: { view: NodeView; cpu: number }) {
+  useFrames(view.window);
+  const frame = view.window.last;
+  const rates = averageRates(view.window.recent);
+  const here = (view.inventory?.irqs ?? [])
+    .map((irq) => ({ irq, rate: rates.get(String(irq.irq))?.get(cpu) ?? 0 }))
+    .filter(
+      ({ irq, rate }) => rate > 0 || (irq.netdev !== null && landsOn(irq).length === 1 && landsOn(irq)[0] === cpu),
+    )
+    .sort((a, b) => b.rate - a.rate);
+  const share = (name: string): ReactNode => {
+    const value = frame?.share(name)?.[cpu] ?? UNKNOWN_SHARE;
+    return value === UNKNOWN_SHARE ? <span className="muted">–</span> : <Bar percent={value / 2} name={name} />;
+  };
+  const counted = (name: string): string => {
+    const value = frame?.count(name)?.[cpu] ?? UNKNOWN_U32;
+    return text(perSecond(frame === undefined || value === UNKNOWN_U32 ? null : value / frame.duration_s));
+  };
+  return (
+    <>
+      {view.past !== null && <p className="muted">The page is paused; this is the last sample that came.</p>}
+      <dl className={classes.kv}>
+        {KINDS.map(([name, meaning]) => (
+          <div key={name}>
+            <dt title={meaning}>{name}</dt>
+            <dd>{share(name)}</dd>
+          </div>
+        ))}
+      </dl>
+      <h3>Interrupts that land here</h3>
+      {here.length === 0 ? (
+        <p className="muted">None in the last seconds.</p>
+      ) : (
+        <table className="table">
+          <tbody>
+            {here.slice(0, SHOWN_IRQS).map(({ irq, rate }) => (
+              <tr key={irq.irq}>
+                <td>
+                  <Select view={view} sel={`irq:${irq.irq}`}>
+                    {irq.irq}
+                  </Select>
+                </td>
+                <td className={classes.ellipsis}>{irq.name}</td>
+                <td>{irq.queues.join(" ")}</td>
+                <td className="n">{text(perSecond(rate))}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {here.length > SHOWN_IRQS && <p className="muted">and {here.length - SHOWN_IRQS} more in the matrix</p>}
+      <h3>Network work</h3>
+      <Facts of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
+    </>
+  );
+}
+
+const COLOURS: Record<string, string> = { softirq: "var(--softirq)", irq: "var(--irq)" };
+
+function Bar({ percent: value, name }: { percent: number; name: string }) {
+  return (
+    <span className={classes.bar}>
+      <span>
+        <i style={{ width: `${value}%`, background: COLOURS[name] ?? "var(--user)" }} />
+      </span>
+      <b>{text(percent(value))}</b>
+    </span>
+  );
+}

@@ -1,0 +1,129 @@
+import { parseCpuList } from "../../lib/cpulist";
+import { perSecond, text } from "../../lib/format";
+import { dateTime } from "../../lib/time";
+import { averageRates, type Irq, ownerOf, queuesOf } from "../irqs";
+import classes from "../node.module.css";
+import { type NodeView, useFrames } from "../view";
+import { AffinityEditor } from "./AffinityEditor";
+import { ChangeSteps } from "./ChangeSteps";
+import { Facts, PanelFrame, Select } from "./Panel";
+
+/** An interrupt: what it is, who owns it, and its editor. */
+export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
+  const irq = view.inventory?.irqs.find((candidate) => candidate.irq === number);
+  if (irq === undefined || view.inventory === null)
+    return (
+      <PanelFrame view={view} title={`IRQ ${number}`}>
+        <p className="muted">This node has no interrupt {number} now.</p>
+      </PanelFrame>
+    );
+  const { inventory, topology } = view;
+  const netdev = inventory.netdevs.find((candidate) => candidate.name === irq.netdev);
+  const home = netdev?.numa_node ?? irq.numa_node;
+  const homeCpus = topology.numa_nodes.find((node) => node.id === home)?.cpus;
+  const online = topology.cpus.filter((cpu) => cpu.online).map((cpu) => cpu.cpu);
+  const owner = ownerOf(irq, inventory, online, view.changes);
+  const queues = queuesOf(irq, inventory);
+  const steering = queues.filter((queue) => queue.rps !== null || queue.xps !== null);
+  const key = `irq/${number}/affinity`;
+  const latest = view.changes.find((change) => change.plan.actions.some((action) => action.key === key));
+  return (
+    <PanelFrame
+      view={view}
+      title={`IRQ ${number}`}
+      note={[irq.name, netdev?.driver, irq.chip].filter(Boolean).join(" · ")}
+    >
+      <Facts
+        of={[
+          ["rate", <Rate key="rate" view={view} irq={irq} />],
+          ["requested", <code key="requested">{irq.requested ?? "not readable"}</code>],
+          [
+            "effective",
+            <span key="effective" title="The kernel tells the new value only after the next interrupt on this vector">
+              <code>{irq.effective || "not told"}</code>{" "}
+              {irq.effective && <span className="muted">until the next interrupt this may be old</span>}
+            </span>,
+          ],
+          netdev
+            ? [
+                "NIC",
+                <Select key="nic" view={view} sel={`nic:${netdev.name}`}>
+                  {netdev.name}
+                </Select>,
+              ]
+            : null,
+          home === null || home === undefined
+            ? null
+            : ["NIC's NUMA node", `${home}${homeCpus === undefined ? "" : ` (CPUs ${homeCpus})`}`],
+          queues.length > 0
+            ? [
+                "queues",
+                queues.map((queue) => `${queue.name}${queue.source ? ` (by ${queue.source})` : ""}`).join(", "),
+              ]
+            : null,
+          steering.length > 0
+            ? [
+                "RPS · XPS",
+                steering
+                  .map((queue) => `${queue.name} ${(queue.name.startsWith("tx") ? queue.xps : queue.rps) || "off"}`)
+                  .join(", "),
+              ]
+            : null,
+          [
+            "owner",
+            <span key="owner">
+              {owner.who} <span className="muted">{ownerDetail(owner.detail)}</span>
+            </span>,
+          ],
+          [
+            "movable",
+            irq.movable === true ? (
+              <span key="movable" className="ok">
+                yes
+              </span>
+            ) : irq.movable === false ? (
+              <span key="movable">locked. {irq.locked_reason ?? "The kernel keeps its affinity to itself."}</span>
+            ) : (
+              "could not be found out"
+            ),
+          ],
+        ]}
+      />
+      {irq.movable === false ? (
+        <p className={classes.warnbox}>
+          <b>This interrupt cannot be moved.</b> The driver gave its affinity to the kernel, which refuses every write.
+        </p>
+      ) : (
+        <AffinityEditor key={irq.requested} view={view} irq={irq} home={homeCpus ?? null} latest={latest} />
+      )}
+      {latest !== undefined && <ChangeSteps change={latest} />}
+    </PanelFrame>
+  );
+}
+
+/** The owner's sentence with its moment in words, where it ends with one. */
+function ownerDetail(detail: string): string {
+  return detail.replace(/\d{4}-\d\d-\d\dT\S+$/, (moment) => dateTime(Date.parse(moment)));
+}
+
+/** How often it comes now and which CPUs take it. */
+function Rate({ view, irq }: { view: NodeView; irq: Irq }) {
+  useFrames(view.window);
+  if (view.past !== null) return <span className="muted">go live to see it</span>;
+  if (view.window.recent.length === 0) return <span className="muted">no samples arrive</span>;
+  const rates = [...(averageRates(view.window.recent).get(String(irq.irq)) ?? [])].sort((a, b) => b[1] - a[1]);
+  const total = rates.reduce((sum, [, rate]) => sum + rate, 0);
+  const asked = parseCpuList(irq.requested ?? "");
+  return (
+    <>
+      <b className={classes.rate}>{text(perSecond(total))}</b>{" "}
+      {rates.slice(0, 4).map(([cpu, rate]) => (
+        <span key={cpu} className={asked.includes(cpu) || asked.length === 0 ? "muted" : "warn"}>
+          CPU {cpu}
+          {rates.length > 1 && ` ${Math.round((100 * rate) / total)} %`}{" "}
+        </span>
+      ))}
+      {rates.length > 4 && <span className="muted">and {rates.length - 4} more</span>}
+    </>
+  );
+}

@@ -1,0 +1,99 @@
+import { formatCpuList } from "../../lib/cpulist";
+import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
+import { landsOn, type Netdev } from "../irqs";
+import classes from "../node.module.css";
+import { type NodeView, useFrames } from "../view";
+import { Facts, PanelFrame, Select } from "./Panel";
+
+/** A network device: what it is, its rates, and where each queue's interrupts go. */
+export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
+  const netdev = view.inventory?.netdevs.find((candidate) => candidate.name === name);
+  if (netdev === undefined)
+    return (
+      <PanelFrame view={view} title={name}>
+        <p className="muted">This node has no network device {name} now.</p>
+      </PanelFrame>
+    );
+  return (
+    <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver not told")}>
+      <Facts
+        of={[
+          ["speed", netdev.speed_bits_per_s === null ? "not told" : text(linkSpeed(netdev.speed_bits_per_s))],
+          ["MTU", netdev.mtu === null ? "not told" : String(netdev.mtu)],
+          ["NUMA node", netdev.numa_node === null ? "not told" : String(netdev.numa_node)],
+          ["link", netdev.up === null ? "not told" : netdev.up ? "up" : "down"],
+          netdev.management ? ["management", "carries the agent's connection or the default route"] : null,
+        ]}
+      />
+      <Rates view={view} name={name} />
+      <h3>Queues</h3>
+      <Queues view={view} netdev={netdev} />
+    </PanelFrame>
+  );
+}
+
+const FIELDS = [
+  ["received", bitRate],
+  ["sent", bitRate],
+  ["received packets", packetRate],
+  ["sent packets", packetRate],
+  ["receive drops", perSecond],
+  ["send drops", perSecond],
+  ["receive errors", perSecond],
+  ["send errors", perSecond],
+] as const;
+
+function Rates({ view, name }: { view: NodeView; name: string }) {
+  useFrames(view.window);
+  const frame = view.window.last;
+  const counts = frame?.netdevs?.find(([other]) => other === name);
+  return (
+    <Facts
+      of={FIELDS.map(([label, format], index) => {
+        const value = counts?.[index + 1];
+        return [label, text(format(typeof value === "number" && frame ? value / frame.duration_s : null))] as const;
+      })}
+    />
+  );
+}
+
+function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
+  if (netdev.queues.length === 0) return <p className="muted">The kernel tells of no queues.</p>;
+  return (
+    <div className={classes.scrollX}>
+      <table className="table">
+        <thead>
+          <tr>
+            <th>queue</th>
+            <th>IRQ</th>
+            <th>CPUs</th>
+            <th>RPS · XPS</th>
+            <th>found by</th>
+          </tr>
+        </thead>
+        <tbody>
+          {netdev.queues.map((queue) => {
+            const irq = view.inventory?.irqs.find((candidate) => candidate.irq === queue.irq);
+            return (
+              <tr key={queue.name}>
+                <td>{queue.name}</td>
+                <td>
+                  {queue.irq === null ? (
+                    <span className="muted">unknown</span>
+                  ) : (
+                    <Select view={view} sel={`irq:${queue.irq}`}>
+                      {queue.irq}
+                    </Select>
+                  )}
+                </td>
+                <td className="mono">{irq === undefined ? "" : formatCpuList(landsOn(irq))}</td>
+                <td className="mono">{(queue.name.startsWith("tx") ? queue.xps : queue.rps) || "off"}</td>
+                <td>{queue.source ?? ""}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
