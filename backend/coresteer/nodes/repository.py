@@ -1,7 +1,16 @@
 """SQL about nodes."""
 
-from sqlalchemy import ARRAY, LargeBinary, Text, bindparam, text
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+from sqlalchemy import ARRAY, LargeBinary, Text, bindparam, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import undefer
+
+from coresteer.nodes.tables import NodeRow
 
 _UPSERT = text("""
     INSERT INTO node (name, key_hash, simulated)
@@ -17,3 +26,82 @@ async def upsert(session: AsyncSession, key_hashes: dict[str, bytes], *, simulat
         _UPSERT, {"names": list(key_hashes), "hashes": list(key_hashes.values()), "simulated": simulated}
     )
     return {row.name: row.id for row in rows}
+
+
+async def every(session: AsyncSession, node_ids: Sequence[int] | None = None) -> Sequence[NodeRow]:
+    """All nodes, or those of the ids, by name; without topology and inventory."""
+    query = select(NodeRow).order_by(NodeRow.name)
+    if node_ids is not None:
+        query = query.where(NodeRow.id.in_(node_ids))
+    return (await session.scalars(query)).all()
+
+
+async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
+    """One node with everything."""
+    return await session.get(NodeRow, node_id, options=[undefer(NodeRow.topology), undefer(NodeRow.inventory)])
+
+
+async def remove(session: AsyncSession, node_id: int) -> None:
+    """Delete the node; its samples go with their partitions."""
+    await session.execute(delete(NodeRow).where(NodeRow.id == node_id))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A node that a key belongs to, and how far its stream is stored."""
+
+    node_id: int
+    name: str
+    simulated: bool
+    stream: str | None
+    acked_seq: int
+    inventory: dict[str, Any] | None  # Any: JSON as the agent told it
+
+
+async def find_by_key(connection: AsyncConnection[TupleRow], key_hash: bytes) -> Known | None:
+    """The node whose agent holds this key."""
+    cursor = await connection.execute(
+        "SELECT id, name, simulated, stream, acked_seq, inventory FROM node WHERE key_hash = %s", (key_hash,)
+    )
+    row = await cursor.fetchone()
+    return Known(*row) if row else None
+
+
+@dataclass
+class Told:
+    """What an agent told and is to be kept; None leaves what is there. JSON as bytes, the rest for lists."""
+
+    hello: bytes | None = None
+    topology: bytes | None = None
+    inventory: bytes | None = None
+    cpus: int | None = None
+    packages: int | None = None
+    numa_nodes: int | None = None
+    drivers: list[str] | None = None
+
+    def overlaid_by(self, newer: "Told") -> "Told":
+        """The newer value of each field."""
+        values = {f.name: getattr(self, f.name) if (v := getattr(newer, f.name)) is None else v for f in fields(self)}
+        return Told(**values)
+
+
+async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) -> None:
+    """Write what these nodes told."""
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """
+            UPDATE node SET
+                hello = coalesce(%s::jsonb, hello), topology = coalesce(%s::jsonb, topology),
+                inventory = coalesce(%s::jsonb, inventory), cpus = coalesce(%s::int, cpus),
+                packages = coalesce(%s::int, packages), numa_nodes = coalesce(%s::int, numa_nodes),
+                drivers = coalesce(%s::text[], drivers), last_seen_at = now()
+            WHERE id = %s
+            """,
+            [
+                (
+                    *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory)),
+                    *(t.cpus, t.packages, t.numa_nodes, t.drivers, node_id),
+                )
+                for node_id, t in sorted(told.items())
+            ],
+        )

@@ -1,13 +1,24 @@
-"""Enrolment of nodes."""
+"""Nodes: enrolment, what is shown of them, labels, keys and deletion."""
 
 import hashlib
 import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.audit.service import record
 from coresteer.auth.schemas import EnrolledNode
-from coresteer.errors import Conflict, Invalid
+from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.nodes import repository
+from coresteer.nodes.connections import Connections
+from coresteer.nodes.registry import Registry
+from coresteer.nodes.schemas import Node, NodeSummary
+from coresteer.nodes.tables import NodeRow
+from coresteer.plans.repository import count_open
+from coresteer_core.model import Inventory, Topology
+from coresteer_core.protocol import Close
 
 
 def hash_key(key: str) -> bytes:
@@ -29,3 +40,111 @@ async def enrol(session: AsyncSession, names: list[str], *, simulated: bool) -> 
         kind, other = ("simulated", "real") if simulated else ("real", "simulated")
         raise Conflict(f"“{missing[0]}” is a {other} node already; choose another name for the {kind} one.")
     return [EnrolledNode(node_id=ids[name], name=name, key=key) for name, key in keys.items()]
+
+
+async def find(session: AsyncSession, node_id: int) -> NodeRow:
+    """The node with everything, or NotFound."""
+    row = await repository.find(session, node_id) if 0 < node_id < 2**31 else None
+    if row is None:
+        raise NotFound(f"There is no node {node_id}; it may have been deleted.")
+    return row
+
+
+class Told(NamedTuple):
+    """What an agent told of its node last, None while it has not."""
+
+    topology: Topology | None
+    inventory: Inventory | None
+
+
+def told(row: NodeRow) -> Told:
+    """Topology and inventory of a row that was found with everything."""
+    return Told(
+        None if row.topology is None else msgspec.convert(row.topology, Topology),
+        None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
+    )
+
+
+async def seen_before(session: AsyncSession) -> dict[int, bool]:
+    """Every node's id, and whether its agent was ever heard of."""
+    return {row.id: row.last_seen_at is not None for row in await repository.every(session)}
+
+
+async def summaries(
+    session: AsyncSession, registry: Registry, node_ids: Sequence[int] | None = None
+) -> list[NodeSummary]:
+    """Lines of the fleet table, by name."""
+    rows = await repository.every(session, node_ids)
+    counts = await count_open(session)
+    return [_summary(row, registry, counts.get(row.id, 0)) for row in rows]
+
+
+def _summary(row: NodeRow, registry: Registry, open_changes: int) -> NodeSummary:
+    state = registry.get(row.id)
+    hello = row.hello or {}
+    return NodeSummary(
+        id=row.id,
+        name=row.name,
+        simulated=row.simulated,
+        health=state.health(seen_before=row.last_seen_at is not None),
+        mode=hello.get("mode"),
+        observe_reason=hello.get("observe_reason"),
+        agent_version=hello.get("agent_version"),
+        kernel=hello.get("kernel"),
+        labels=hello.get("labels", {}) | row.labels,
+        cpus=row.cpus,
+        packages=row.packages,
+        numa_nodes=row.numa_nodes,
+        drivers=row.drivers,
+        last_seen_at=row.last_seen_at,
+        clock_skew_ms=row.clock_skew_ms if state.clock_skew_ms is None else state.clock_skew_ms,
+        figures=state.last_figures(),
+        open_changes=open_changes,
+    )
+
+
+async def details(session: AsyncSession, registry: Registry, node_id: int) -> Node:
+    """Everything about one node but its history. Raises NotFound."""
+    row = await find(session, node_id)
+    counts = await count_open(session)
+    summary = _summary(row, registry, counts.get(row.id, 0))
+    topology, inventory = told(row)
+    return Node(
+        **summary.model_dump(),
+        topology=topology,
+        inventory=inventory,
+        tasks=registry.get(node_id).tasks,
+        interval_s=(row.hello or {}).get("interval_s"),
+    )
+
+
+async def set_labels(
+    session: AsyncSession, registry: Registry, node_id: int, labels: dict[str, str], *, actor: str
+) -> NodeSummary:
+    """Replace the labels that people gave. Raises NotFound."""
+    row = await find(session, node_id)
+    detail = {"was": row.labels, "becomes": labels}
+    row.labels = labels
+    record(session, actor=actor, action="node.labels", target=row.name, node_id=node_id, detail=detail)
+    await session.flush()
+    counts = await count_open(session)
+    return _summary(row, registry, counts.get(node_id, 0))
+
+
+async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
+    """The node's key stops working; close its connection once this is committed. Raises NotFound."""
+    row = await find(session, node_id)
+    row.key_hash = None
+    record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
+
+
+async def delete(session: AsyncSession, node_id: int, *, actor: str) -> None:
+    """Forget the node. Raises NotFound."""
+    row = await find(session, node_id)
+    record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
+    await repository.remove(session, node_id)
+
+
+def disconnect(connections: Connections, node_id: int) -> None:
+    """End the connection of a node whose key no longer counts."""
+    connections.close(node_id, Close.BAD_KEY, "This node's key has been revoked; enrol this agent again.")

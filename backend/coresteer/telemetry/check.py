@@ -37,7 +37,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def check_hello(hello: Hello) -> str | None:
     """Whether a greeting can be stored and shown."""
-    texts = [hello.agent_version, hello.hostname, hello.kernel, hello.machine_id, hello.boot_id, hello.stream]
+    texts: list[str | None] = [
+        hello.agent_version,
+        hello.hostname,
+        hello.kernel,
+        hello.machine_id,
+        hello.boot_id,
+        hello.stream,
+    ]
     texts += [*hello.labels, *hello.labels.values()]
     if wrong := _bad_text(texts, MAX_NAME) or _bad_text([hello.observe_reason], MAX_TEXT):
         return f"Hello: {wrong}"
@@ -185,7 +192,7 @@ def check_change(message: ChangeMessage) -> str | None:
     """Whether word of a change can be stored and shown."""
     if len(message.change_id) > 64 or len(message.results) > 256:
         return "Change: its id is longer than 64 characters or it has more than 256 results."
-    texts = [message.change_id, message.sentence]
+    texts: list[str | None] = [message.change_id, message.sentence]
     texts += [text for r in message.results for text in (r.key, r.outcome, r.sentence, r.found, r.read_back)]
     for number in (message.deadline_ms, message.remaining_s):
         if number is not None and not (math.isfinite(number) and abs(number) < _MAX_INT):

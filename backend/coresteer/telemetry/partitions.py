@@ -110,7 +110,7 @@ async def retain(database: Database, now_ms: int, *, keep_ms: dict[str, int], mo
             connected = await session.connection()
             await connected.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             await connected.exec_driver_sql(f'DROP TABLE IF EXISTS "{partition.name}"')
-            await record(
+            record(
                 session,
                 actor="coresteer",
                 action="retention.drop",

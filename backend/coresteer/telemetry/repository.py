@@ -96,10 +96,8 @@ async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> Non
         for item in encoded:
             c = item.chunk
             t0 = at_ms(c.start_ms, c.first_seq % 1000)
-            await copy.write_row(
-                (item.node_id, t0, at_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
-                + tuple(c.columns[name] for name in COLUMNS)
-            )
+            head = (item.node_id, t0, at_ms(c.end_ms), c.first_seq, c.last_seq, c.samples, c.cpus, c.scalars)
+            await copy.write_row((*head, *(c.columns[name] for name in COLUMNS)))
 
 
 def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:

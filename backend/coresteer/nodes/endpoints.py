@@ -1,0 +1,54 @@
+"""Nodes over HTTP."""
+
+from fastapi import APIRouter, Request
+
+from coresteer.auth.dependencies import Admin, Operator, Viewer
+from coresteer.bus import NodeEvent
+from coresteer.db import Database, Session
+from coresteer.nodes import service
+from coresteer.nodes.schemas import Node, NodeSummary, NodeUpdate
+
+router = APIRouter(prefix="/api/nodes", tags=["nodes"])
+
+
+@router.get("")
+async def list_nodes(request: Request, session: Session, _: Viewer) -> list[NodeSummary]:
+    """Every node, by name."""
+    return await service.summaries(session, request.app.state.registry)
+
+
+@router.get("/{node_id}")
+async def get_node(request: Request, session: Session, _: Viewer, node_id: int) -> Node:
+    """One node with topology, inventory and its busiest tasks."""
+    return await service.details(session, request.app.state.registry, node_id)
+
+
+@router.patch("/{node_id}")
+async def update_node(request: Request, identity: Operator, node_id: int, body: NodeUpdate) -> NodeSummary:
+    """Replace the labels given by people; those that the agent tells stay."""
+    state = request.app.state
+    database: Database = state.database
+    async with database.session() as session:
+        summary = await service.set_labels(session, state.registry, node_id, body.labels, actor=identity.username)
+    state.bus.publish(NodeEvent(node_id))
+    return summary
+
+
+@router.delete("/{node_id}", status_code=204)
+async def delete_node(request: Request, identity: Admin, node_id: int) -> None:
+    """Forget a node; its samples go when their time is over."""
+    database: Database = request.app.state.database
+    async with database.session() as session:
+        await service.delete(session, node_id, actor=identity.username)
+    service.disconnect(request.app.state.connections, node_id)
+    request.app.state.registry.forget(node_id)
+
+
+@router.post("/{node_id}/revoke-key", status_code=204)
+async def revoke_key(request: Request, identity: Admin, node_id: int) -> None:
+    """The node's agent is disconnected and must be enrolled again."""
+    database: Database = request.app.state.database
+    async with database.session() as session:
+        await service.revoke_key(session, node_id, actor=identity.username)
+    service.disconnect(request.app.state.connections, node_id)
+    request.app.state.bus.publish(NodeEvent(node_id))

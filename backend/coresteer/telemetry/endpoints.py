@@ -1,0 +1,133 @@
+"""History over HTTP."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import AwareDatetime, BeforeValidator
+
+from coresteer.auth.dependencies import Viewer
+from coresteer.db import Session
+from coresteer.errors import Invalid
+from coresteer.nodes import service as nodes
+from coresteer.nodes.registry import physical_netdevs
+from coresteer.nodes.tables import NodeRow
+from coresteer.telemetry import history
+from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.repository import to_ms
+from coresteer.telemetry.schemas import Matrix, MatrixRow, Metric, Series, Share
+
+router = APIRouter(prefix="/api/nodes/{node_id}", tags=["telemetry"])
+
+_LONGEST = timedelta(days=400)
+_LONGEST_MATRIX = timedelta(days=1)
+_YEARS = range(1971, 2200)
+
+
+def _unrepeated(value: object) -> object:
+    return list(dict.fromkeys(value)) if isinstance(value, list) else value
+
+
+NodeId = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Columns = Annotated[int, Query(ge=1, le=2000)]
+Points = Annotated[int, Query(ge=2, le=1000)]
+Metrics = Annotated[list[Metric], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(Metric))]
+NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
+
+
+def _range(from_time: datetime, to_time: datetime, longest: timedelta = _LONGEST) -> Range:
+    for field, time in (("from_time", from_time), ("to_time", to_time)):
+        if time.year not in _YEARS:
+            raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
+    if to_time <= from_time:
+        raise Invalid("The range must end after it begins.", field="to_time")
+    if to_time - from_time > longest:
+        raise Invalid(f"The range may span {longest.days} days at the most.", field="to_time")
+    return Range(to_ms(from_time), to_ms(to_time))
+
+
+def _source(request: Request, node: NodeRow) -> Source:
+    interval_s = (node.hello or {}).get("interval_s", 1.0)
+    return Source(request.app.state.database, request.app.state.ingest, node.id, interval_s)
+
+
+@router.get(
+    "/heatmap",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def heatmap(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: NodeId,
+    *,
+    share: Share,
+    from_time: AwareDatetime,
+    to_time: AwareDatetime,
+    columns: Columns = 900,
+) -> Response:
+    """CPU × time, one byte a cell.
+
+    Little-endian: `CSH1`, u32 rows (CPU numbers from 0), u32 columns, u32 resolution (0 sample, 1 minute, 2 hour),
+    f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
+    samples in a column the maximum.
+    """
+    span = _range(from_time, to_time)
+    source = _source(request, await nodes.find(session, node_id))
+    block = await history.heatmap(source, share.value, span, columns)
+    return Response(block, media_type="application/octet-stream")
+
+
+@router.get("/series")
+async def series(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: NodeId,
+    *,
+    metric: Metrics,
+    from_time: AwareDatetime,
+    to_time: AwareDatetime,
+    points: Points = 300,
+    netdev: NetdevName = None,
+) -> Series:
+    """Figures over time. Traffic is that of netdev, or of all physical netdevs together."""
+    span = _range(from_time, to_time)
+    row = await nodes.find(session, node_id)
+    inventory = nodes.told(row).inventory
+    physical = physical_netdevs(inventory) if inventory else None
+    return await history.series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
+
+
+@router.get("/matrix")
+async def matrix(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: NodeId,
+    *,
+    from_time: AwareDatetime,
+    to_time: AwareDatetime,
+) -> Matrix:
+    """Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
+    span = _range(from_time, to_time, _LONGEST_MATRIX)
+    row = await nodes.find(session, node_id)
+    inventory = nodes.told(row).inventory
+    known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}
+    found = await history.cells(_source(request, row), span)
+    rows = sorted(found.counts.items(), key=lambda item: -sum(item[1].values()))
+    return Matrix(
+        from_time=from_time,
+        to_time=to_time,
+        covered_s=found.covered_s,
+        rows=[
+            MatrixRow(
+                label=label,
+                name=known[label].name if label in known else None,
+                netdev=known[label].netdev if label in known else None,
+                per_s={cpu: count / found.covered_s for cpu, count in sorted(cpus.items())},
+            )
+            for label, cpus in rows
+        ],
+    )

@@ -1,0 +1,292 @@
+"""The ingest: takes what agents send, stores it, and only then acknowledges it."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import psycopg
+
+from coresteer.config import Config
+from coresteer.db import Database
+from coresteer.errors import is_database_away
+from coresteer.nodes.connections import Connections
+from coresteer.telemetry import hours, partitions, repository
+from coresteer.telemetry.chunks import encode
+from coresteer.telemetry.feed import Batch, Feed
+from coresteer.telemetry.repository import Encoded, Mark
+from coresteer.telemetry.rollup import minutes
+from coresteer_core.model import Rates
+from coresteer_core.protocol import Ack
+
+log = logging.getLogger("coresteer.telemetry")
+
+TRY_AGAIN_LATER = 1013
+SOFT_LIMIT_BYTES = 512 * 1024**2
+"""More unstored bytes than this are written before they are due."""
+HARD_LIMIT_BYTES = 1024**3
+"""At this many the agents keep their samples: nothing more is taken until the database has caught up."""
+_BATCHES_A_TRANSACTION = 200
+_WRITE_TIMEOUT_S = 30
+_RETRY_S = 1.0
+_UPKEEP_S = 60.0
+_STOP_TIMEOUT_S = 8.0
+_DAY_MS = 24 * partitions.HOUR_MS
+
+
+def now_ms() -> int:
+    """The backend's Unix time."""
+    return time.time_ns() // 1_000_000
+
+
+class Ingest:
+    """Buffers, stores and acknowledges samples. skew_ms: how far a node's clock is ahead, to be kept with it."""
+
+    def __init__(
+        self,
+        database: Database,
+        connections: Connections,
+        config: Config,
+        skew_ms: Callable[[int], float | None],
+        *,
+        hard_limit_bytes: int = HARD_LIMIT_BYTES,
+    ) -> None:
+        self._database = database
+        self._connections = connections
+        self._config = config
+        self._skew_ms = skew_ms
+        self._hard_limit_bytes = hard_limit_bytes
+        self._feeds: dict[int, Feed] = {}
+        self._bytes = 0
+        self._partitions: set[partitions.Partition] = set()
+        self._upkeep = hours.Upkeep(database)
+        self._is_away = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to store."""
+        self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self._keep_up_forever())]
+
+    async def stop(self) -> None:
+        """Store what is there, as far as that is possible in a few seconds; agents replay the rest."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for feed in self._feeds.values():
+            feed.seal()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await self._store_waiting()
+        except (TimeoutError, psycopg.Error) as error:
+            log.warning("Samples that were not stored before the end will be replayed by their agents: %r", error)
+
+    @property
+    def hours_stored_until_ms(self) -> int:
+        """Before this time telemetry_hour holds all that telemetry_minute does."""
+        return self._upkeep.stored_until_ms
+
+    def begin(self, node_id: int, stream: str, mark: Mark) -> Feed:
+        """A node's agent said Hello. Its feed goes on where it was; acked_seq of the feed is for Welcome."""
+        feed = self._feeds.get(node_id)
+        acked = mark.acked_seq if mark.stream == stream else 0
+        if feed is None:
+            # the first chunk's length differs from node to node, so that not all are due at once
+            due = time.monotonic() + 1 + node_id * 7919 % self._config.chunk_seconds
+            self._feeds[node_id] = feed = Feed(node_id, stream, acked, acked, due, Batch(stream))
+        elif feed.stream != stream:
+            feed.seal()
+            feed.stream, feed.acked_seq, feed.last_seq, feed.open = stream, acked, acked, Batch(stream)
+        feed.holding = False
+        return feed
+
+    def take(self, feed: Feed, rates: Rates, size: int) -> None:
+        """One checked sample that came in size bytes. One that is here already is left out."""
+        if rates.seq <= feed.last_seq or feed.holding or self._feeds.get(feed.node_id) is not feed:
+            return
+        if self._bytes + size > self._hard_limit_bytes:
+            feed.holding = True
+            log.warning("Node %d keeps its samples: too much waits for the database.", feed.node_id)
+            return
+        if not feed.open.takes(rates, self._config.chunk_seconds * 1000):
+            feed.seal()
+        feed.open.add(rates, size)
+        feed.last_seq = rates.seq
+        self._bytes += size
+
+    def end(self, feed: Feed) -> None:
+        """The connection is gone: store what came."""
+        feed.seal()
+
+    def generation(self, node_id: int) -> int:
+        """Odd while some of the node's samples are being committed, and another number afterwards."""
+        feed = self._feeds.get(node_id)
+        return feed.generation if feed else 0
+
+    def unstored(self, node_id: int) -> list[Rates]:
+        """The node's samples that are not in the database yet, oldest first."""
+        feed = self._feeds.get(node_id)
+        return feed.unstored() if feed else []
+
+    async def _store_forever(self) -> None:
+        tick = min(1.0, self._config.chunk_seconds / 4)
+        while True:
+            await asyncio.sleep(tick)
+            self._seal_due()
+            try:
+                await self._store_waiting()
+                self._release_held()
+            except Exception as error:
+                if not (is_database_away(error) or isinstance(error, TimeoutError)):
+                    log.exception("Samples could not be stored; trying again.")
+                elif not self._is_away:
+                    log.warning("The database does not answer; samples wait here and with their agents.")
+                self._is_away = True
+                await asyncio.sleep(_RETRY_S)
+            else:
+                if self._is_away:
+                    log.info("The database answers again; everything that waited is stored.")
+                self._is_away = False
+
+    def _seal_due(self) -> None:
+        now = time.monotonic()
+        excess = self._bytes - SOFT_LIMIT_BYTES
+        for feed in sorted(self._feeds.values(), key=lambda feed: feed.seal_at):
+            if feed.seal_at > now and excess <= 0:
+                break
+            if feed.seal_at > now:
+                excess -= feed.size
+            feed.seal()
+            feed.seal_at = now + self._config.chunk_seconds
+
+    async def _store_waiting(self) -> None:
+        """Everything that waits, in transactions of bounded size; the oldest of each node first."""
+        if self._is_away:
+            async with self._database.pool.connection():
+                pass  # nothing is encoded in vain
+        while True:
+            feeds = itertools.islice((feed for feed in self._feeds.values() if feed.waiting), _BATCHES_A_TRANSACTION)
+            work = [(feed, feed.waiting[0]) for feed in feeds]
+            if not work:
+                return
+            encoded = []
+            for feed, batch in work:
+                encoded.append(Encoded(feed.node_id, batch.stream, encode(batch.samples), minutes(batch.samples)))
+                await asyncio.sleep(0)  # encoding takes its time: let messages in between
+            await self._store(work, encoded)
+
+    async def _store(self, work: Sequence[tuple[Feed, Batch]], encoded: Sequence[Encoded]) -> None:
+        """Write these and acknowledge them. Data that the database refuses is found by halving and left out."""
+        began = time.perf_counter()
+        for feed, _ in work:
+            feed.generation += 1
+        done = False
+        try:
+            async with asyncio.timeout(_WRITE_TIMEOUT_S):
+                marks = await self._write(encoded)
+            done = True
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            self._partitions.clear()
+            if len(work) == 1:
+                log.error("A chunk of node %d was refused and is lost: %s", work[0][0].node_id, error)
+                await self._skip(encoded[0])
+                marks, done = {encoded[0].node_id: Mark(encoded[0].stream, encoded[0].chunk.last_seq)}, True
+        finally:
+            if done:
+                self._committed(work, marks)
+            for feed, _ in work:
+                feed.generation += 1
+        if not done:
+            middle = len(work) // 2
+            await self._store(work[:middle], encoded[:middle])
+            await self._store(work[middle:], encoded[middle:])
+            return
+        log.debug("stored chunks=%d ms=%.1f", len(work), (time.perf_counter() - began) * 1000)
+
+    async def _write(self, encoded: Sequence[Encoded]) -> dict[int, Mark | None]:
+        """One transaction; afterwards each node's mark, None where the node is gone or the agent must replay.
+
+        A commit whose answer was lost is found here: what the marks say is stored already is not stored again.
+        """
+        async with self._database.pool.connection() as connection:
+            await self._make_partitions(connection, encoded)
+            found = await repository.lock_marks(connection, [item.node_id for item in encoded])
+            marks: dict[int, Mark | None] = {}
+            fresh: list[Encoded] = []
+            for item in encoded:
+                mark = found.get(item.node_id)
+                stored = mark.acked_seq if mark is not None and mark.stream == item.stream else -1
+                if mark is None or item.chunk.first_seq <= stored < item.chunk.last_seq:
+                    marks[item.node_id] = None
+                elif item.chunk.last_seq <= stored:
+                    marks[item.node_id] = mark
+                else:
+                    marks[item.node_id] = Mark(item.stream, item.chunk.last_seq)
+                    fresh.append(item)
+            if fresh:
+                new = {item.node_id: Mark(item.stream, item.chunk.last_seq) for item in fresh}
+                await repository.copy_chunks(connection, fresh)
+                await repository.copy_minutes(connection, [(i.node_id, minute) for i in fresh for minute in i.minutes])
+                await repository.set_marks(connection, new, [self._skew_ms(node_id) for node_id in new])
+        for item in fresh:
+            self._upkeep.touched(minute.start_ms for minute in item.minutes)
+        return marks
+
+    async def _skip(self, item: Encoded) -> None:
+        async with self._database.pool.connection() as connection:
+            mark = Mark(item.stream, item.chunk.last_seq)
+            await repository.set_marks(connection, {item.node_id: mark}, [None])
+
+    async def _make_partitions(self, connection: repository.Connection, encoded: Sequence[Encoded]) -> None:
+        needed = {partitions.partition_of("telemetry_chunk", item.chunk.start_ms) for item in encoded}
+        for item in encoded:
+            needed |= {partitions.partition_of("telemetry_minute", minute.start_ms) for minute in item.minutes}
+        if missing := needed - self._partitions:
+            await partitions.create(connection, missing)
+            await connection.commit()
+            self._partitions |= missing
+
+    def _committed(self, work: Sequence[tuple[Feed, Batch]], marks: Mapping[int, Mark | None]) -> None:
+        for feed, batch in work:
+            feed.waiting.remove(batch)
+            self._bytes -= batch.size
+            mark = marks[feed.node_id]
+            if mark is None:
+                self._drop(feed, "What this node sent does not fit what is stored; send it again.")
+            elif mark.stream == feed.stream:
+                feed.acked_seq = mark.acked_seq
+                peer = self._connections.get(feed.node_id)
+                if peer is not None and peer.stream == feed.stream:
+                    peer.post(Ack(feed.acked_seq))
+
+    def _release_held(self) -> None:
+        for feed in [feed for feed in self._feeds.values() if feed.holding and not feed.unstored()]:
+            self._drop(feed, f"Stored up to {feed.acked_seq} after a pause; send the rest again.")
+
+    def _drop(self, feed: Feed, reason: str) -> None:
+        """Forget the feed and have the agent come again, which then replays what is not stored."""
+        self._bytes -= feed.size
+        del self._feeds[feed.node_id]
+        self._connections.close(feed.node_id, TRY_AGAIN_LATER, reason)
+
+    async def _keep_up_forever(self) -> None:
+        """Partitions ahead of time, retention, roll-ups by the hour."""
+        while True:
+            try:
+                await self.keep_up(now_ms())
+            except Exception as error:
+                if not is_database_away(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
+                    log.exception("The upkeep of the stored samples failed; trying again in a minute.")
+            await asyncio.sleep(_UPKEEP_S)
+
+    async def keep_up(self, at_ms: int) -> None:
+        """One round of upkeep as of at_ms."""
+        async with self._database.pool.connection() as connection:
+            await partitions.create(connection, partitions.ahead(at_ms) - self._partitions)
+        self._partitions |= partitions.ahead(at_ms)
+        await self._upkeep.roll_up(at_ms)
+        keep_ms = dict.fromkeys(partitions.WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
+        keep_ms["telemetry_chunk"] = self._config.retention_days * _DAY_MS
+        self._partitions -= await partitions.retain(
+            self._database, at_ms, keep_ms=keep_ms, most_bytes=self._config.retention_bytes
+        )
