@@ -7,6 +7,7 @@ MAX_CPUS = 8192
 """The largest NR_CPUS a kernel can be configured with; a list that names more is a mistake or an attack."""
 
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5})/(\d{1,5}))?)?\Z", re.ASCII)
+_HEX = re.compile(r"[0-9a-fA-F]+\Z")
 
 
 class CpuListError(ValueError):
@@ -59,8 +60,7 @@ def parse_cpu_mask(text: str) -> frozenset[int]:
     digits = text.strip().replace(",", "")
     if not digits:
         return frozenset()
-    try:
-        mask = int(digits, 16)
-    except ValueError:
-        raise CpuListError(f"“{text.strip()[:40]}” is not a hexadecimal CPU mask.") from None
+    if _HEX.match(digits) is None:  # int() alone would also take -1, 0x1 and 1_0
+        raise CpuListError(f"“{text.strip()[:40]}” is not a hexadecimal CPU mask.")
+    mask = int(digits, 16)
     return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

@@ -59,6 +59,7 @@ def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool
     """
     actions: list[Action] = []
     refused: list[Refusal] = []
+    seen: set[str] = set()
     for wish in wishes:
         try:
             setting = parse_setting(wish.key)
@@ -67,12 +68,15 @@ def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool
             refused.append(Refusal("invalid", wish.key, str(error)))
             continue
         irq = view.inventory.irq(setting.irq)
-        if irq is None:
+        if wish.key in seen:
+            refused.append(Refusal("invalid", wish.key, f"{wish.key} is wished for twice; name it once."))
+        elif irq is None:
             refused.append(Refusal("unknown", wish.key, f"This node has no interrupt {setting.irq}."))
         elif irq.requested is None:
             refused.append(Refusal("unsupported", wish.key, f"The affinity of interrupt {setting.irq} cannot be read."))
         elif (was := setting.canonical(irq.requested)) != value:
             actions.append(Action(setting.key, was, value, reason))
+        seen.add(wish.key)
     plan = Plan(actions, allow_isolated)
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
     return Preview(

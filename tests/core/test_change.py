@@ -1,0 +1,486 @@
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
+
+from coresteer_core.change import LOST_BACKEND_GRACE_S, REMEMBERED, advance, after_reboot
+from coresteer_core.change_events import (
+    ApplyRequested,
+    BackendBack,
+    BackendLost,
+    Change,
+    Changes,
+    ConfirmRequested,
+    Event,
+    ExtendRequested,
+    InverseRan,
+    Measured,
+    Note,
+    PlanRan,
+    PutBack,
+    Report,
+    Restarted,
+    RollbackRequested,
+    RunInverse,
+    RunPlan,
+    SeenByBackend,
+    Stopping,
+    Tick,
+)
+from coresteer_core.guard import MAX_MOVES
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Result
+
+UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
+ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED
+
+
+class Machine:
+    """A kernel, a journal and a backend's ear around the state machine. stuck: keys that take no write."""
+
+    def __init__(self, state: Changes | None = None) -> None:
+        self.state = state or Changes()
+        self.kernel = dict.fromkeys(("a", "b", "c", "d"), "0")
+        self.stuck: set[str] = set()
+        self.journal: dict[str, Change] = {}
+        self.told: list[ChangeMessage] = []
+        self.ran: list[RunPlan | RunInverse] = []
+        self.now = 0.0
+
+    def feed(self, event: Event) -> list[ChangeMessage]:
+        before = len(self.told)
+        events = [event]
+        while events:
+            self.state, instructions = advance(self.state, events.pop(0), self.now)
+            for todo in instructions:
+                match todo:
+                    case Note():
+                        self.journal[todo.change.change_id] = todo.change
+                    case Report():
+                        self.told.append(todo.message)
+                    case RunPlan():
+                        self.ran.append(todo)
+                        events.append(PlanRan(todo.change_id, self._run(todo.plan)))
+                    case RunInverse():
+                        self.ran.append(todo)
+                        events.append(InverseRan(todo.change_id, [self._write(a) for a in todo.plan.actions]))
+        return self.told[before:]
+
+    def _run(self, plan: Plan) -> list[Result]:
+        results: list[Result] = []
+        for action in plan.actions:
+            if self.kernel[action.key] not in (action.was, action.becomes):
+                results.append(Result(action.key, "refused", f"{action.key} is stale."))
+            else:
+                results.append(self._write(action))
+            if results[-1].outcome not in ("applied", "unchanged"):
+                break
+        return results
+
+    def _write(self, action: Action) -> Result:
+        found = self.kernel[action.key]
+        if action.key in self.stuck:
+            return Result(action.key, "refused", f"{action.key} is managed.", found, found)
+        if found == action.becomes:
+            return Result(action.key, "unchanged", f"{action.key} is {found}.", found, found)
+        self.kernel[action.key] = action.becomes
+        return Result(action.key, "applied", f"{action.key} is {action.becomes}.", found, action.becomes)
+
+    def plan(self, *keys: str, becomes: str = "1") -> Plan:
+        return Plan([Action(key, self.kernel[key], becomes, "test") for key in keys])
+
+    def apply(self, change_id: str, *keys: str, becomes: str = "1", guardrails: tuple[Guardrail, ...] = ()) -> Change:
+        self.feed(ApplyRequested(change_id, self.plan(*keys, becomes=becomes), 60, list(guardrails)))
+        return self[change_id]
+
+    def __getitem__(self, change_id: str) -> Change:
+        return self.state.changes[change_id]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_a_change_is_applied_then_waits_then_is_kept(machine: Machine) -> None:
+    told = machine.feed(ApplyRequested("x", machine.plan("a", "b"), 60))
+    assert [message.state for message in told] == [ChangeState.APPLYING, UNCONFIRMED]
+    assert told[-1].remaining_s == 60
+    assert [result.outcome for result in told[-1].results] == ["applied", "applied"]
+    (kept,) = machine.feed(ConfirmRequested("x"))
+    assert (kept.state, kept.ended_by, kept.remaining_s) == (CONFIRMED, None, None)
+    machine.now = 1e6
+    assert machine.feed(Tick()) == []
+    assert machine.kernel["a"] == "1"
+
+
+def test_the_change_is_in_the_journal_before_anything_is_run() -> None:
+    _, instructions = advance(Changes(), ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60), 0.0)
+    assert [type(todo) for todo in instructions] == [Note, Report, RunPlan]
+
+
+def test_an_unconfirmed_change_returns_at_its_deadline_and_not_before(machine: Machine) -> None:
+    machine.apply("x", "a", "b")
+    machine.now = 59.9
+    assert machine.feed(Tick()) == []
+    machine.now = 60.0
+    (ended,) = machine.feed(Tick())
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.TIMEOUT)
+    assert ended.sentence == "Rolled back because nobody kept it in time. All 2 settings are as before."
+    assert [action.key for action in machine.ran[-1].plan.actions] == ["b", "a"]
+    assert machine.kernel["a"] == "0"
+
+
+def test_a_confirmation_after_the_deadline_is_too_late_even_before_the_tick(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.now = 60.0
+    (ended,) = machine.feed(ConfirmRequested("x"))
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.TIMEOUT)
+
+
+def test_confirming_twice_is_the_same_as_once(machine: Machine) -> None:
+    machine.apply("x", "a")
+    first = machine.feed(ConfirmRequested("x"))
+    assert machine.feed(ConfirmRequested("x")) == first
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_user_may_roll_back_before_and_after_confirming(machine: Machine, confirmed: bool) -> None:
+    machine.apply("x", "a")
+    if confirmed:
+        machine.feed(ConfirmRequested("x"))
+    (ended,) = machine.feed(RollbackRequested("x"))
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.USER)
+    assert machine.kernel["a"] == "0"
+    assert machine.feed(RollbackRequested("x")) == [ended]
+
+
+def test_a_confirmed_change_under_a_later_one_is_not_rolled_back(machine: Machine) -> None:
+    machine.apply("x", "a", becomes="1")
+    machine.feed(ConfirmRequested("x"))
+    machine.apply("y", "a", becomes="2")
+    (answer,) = machine.feed(RollbackRequested("x"))
+    assert (answer.state, machine.kernel["a"]) == (CONFIRMED, "2")
+    assert "changed again by change y" in answer.sentence
+    machine.feed(RollbackRequested("y"))
+    machine.feed(RollbackRequested("x"))
+    assert machine.kernel["a"] == "0"
+
+
+def test_a_setting_in_an_open_change_is_not_for_another_but_other_settings_are(machine: Machine) -> None:
+    machine.apply("x", "a", "b")
+    refused = machine.apply("y", "b", "c", becomes="2")
+    assert (refused.state, refused.ended_by) == (FAILED, EndedBy.ERROR)
+    assert refused.sentence.startswith("b is part of change x, which is not confirmed yet")
+    assert machine.apply("z", "c").state is UNCONFIRMED
+    assert machine.kernel == {"a": "1", "b": "1", "c": "1", "d": "0"}
+
+
+def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) -> None:
+    machine.stuck = {"c"}
+    failed = machine.apply("x", "a", "b", "c", "d")
+    assert (failed.state, failed.ended_by) == (FAILED, EndedBy.ERROR)
+    assert [action.key for action in machine.ran[-1].plan.actions] == ["b", "a"]
+    assert failed.sentence == "c is managed. All 2 settings are as before."
+    assert [result.outcome for result in failed.results] == ["applied", "applied", "refused"]
+    assert set(machine.kernel.values()) == {"0"}
+
+
+def test_a_value_that_was_read_back_otherwise_is_undone_too() -> None:
+    state, _ = advance(Changes(), ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60), 0.0)
+    _, instructions = advance(state, PlanRan("x", [Result("a", "failed", "It became 5.", "0", "5")]), 0.0)
+    (undo,) = [todo for todo in instructions if isinstance(todo, RunInverse)]
+    assert undo.plan.actions[0].becomes == "0"
+
+
+def test_what_cannot_be_put_back_makes_it_failed_and_may_be_tried_again(machine: Machine) -> None:
+    machine.apply("x", "a", "b")
+    machine.stuck = {"a"}
+    machine.now = 60
+    (ended,) = machine.feed(Tick())
+    assert (ended.state, ended.ended_by) == (FAILED, EndedBy.TIMEOUT)
+    assert "Not everything could be put back: a is managed." in ended.sentence
+    machine.stuck = set()
+    (again,) = machine.feed(RollbackRequested("x"))
+    assert (again.state, machine.kernel["a"]) == (ROLLED_BACK, "0")
+
+
+def test_a_setting_that_is_gone_does_not_stop_the_undo() -> None:
+    change = Change("x", Plan([]), UNCONFIRMED, "", 60, undo=Plan([Action("a", "1", "0", "")]), ending=EndedBy.USER)
+    state, _ = advance(Changes({"x": change}), InverseRan("x", [Result("a", "unsupported", "Gone.")]), 0.0)
+    assert state.changes["x"].state is ROLLED_BACK
+
+
+def test_more_time_is_given_up_to_ten_minutes_from_now(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.now = 30
+    (more,) = machine.feed(ExtendRequested("x", 100))
+    assert more.remaining_s == 130
+    (most,) = machine.feed(ExtendRequested("x", 1e9))
+    assert most.remaining_s == 600
+
+
+@pytest.mark.parametrize("seconds", [0, -5, math.nan, math.inf])
+def test_an_extension_that_is_no_duration_changes_nothing(machine: Machine, seconds: float) -> None:
+    machine.apply("x", "a")
+    machine.feed(ExtendRequested("x", seconds))
+    assert machine["x"].deadline == 60
+
+
+def test_a_lost_backend_undoes_what_is_unconfirmed_after_the_grace_and_nothing_else(machine: Machine) -> None:
+    machine.apply("kept", "b")
+    machine.feed(ConfirmRequested("kept"))
+    machine.apply("x", "a")
+    machine.feed(BackendLost())
+    machine.now = LOST_BACKEND_GRACE_S - 0.1
+    machine.feed(BackendLost())
+    assert machine.feed(Tick()) == []
+    machine.now = LOST_BACKEND_GRACE_S
+    (ended,) = machine.feed(Tick())
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.LOST_BACKEND)
+    assert machine.kernel["b"] == "1"
+
+
+def test_a_backend_that_comes_back_within_the_grace_finds_the_change_waiting(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.feed(BackendLost())
+    machine.now = 5
+    (told,) = machine.feed(BackendBack())
+    assert (told.state, told.remaining_s) == (UNCONFIRMED, 55)
+    machine.now = 20
+    assert machine.feed(Tick()) == []
+
+
+def test_the_end_of_a_change_is_told_after_each_welcome_until_it_was_seen(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.feed(SeenByBackend("x"))
+    machine.feed(ConfirmRequested("x"))
+    for _ in range(2):
+        assert [message.state for message in machine.feed(BackendBack())] == [CONFIRMED]
+    machine.feed(SeenByBackend("x"))
+    assert machine.feed(BackendBack()) == []
+    machine.feed(RollbackRequested("x"))
+    assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
+
+
+def test_a_guardrail_trips_at_the_second_interval_in_a_row(machine: Machine) -> None:
+    machine.apply("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
+    for busiest in (95.0, 80.0, 96.0, None, 97.0):
+        assert machine.feed(Measured({"busiest_cpu_percent": busiest})) == []
+    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 97.5}))
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.GUARDRAIL)
+    assert "busiest CPU in percent was 97.5" in ended.sentence
+    assert "guardrail of 90" in ended.sentence
+
+
+def test_an_agent_that_stops_rolls_back_what_is_unconfirmed_and_keeps_the_rest(machine: Machine) -> None:
+    machine.apply("kept", "b")
+    machine.feed(ConfirmRequested("kept"))
+    machine.apply("x", "a")
+    machine.feed(Stopping())
+    assert machine["x"].ended_by is EndedBy.AGENT_RESTART
+    assert (machine.kernel["a"], machine.kernel["b"]) == ("0", "1")
+
+
+def test_an_agent_that_was_killed_rolls_back_at_its_next_start_and_tells_it_later(machine: Machine) -> None:
+    machine.apply("x", "a")
+    again = Machine()
+    again.kernel = machine.kernel
+    again.feed(Restarted(list(machine.journal.values())))
+    assert again.kernel["a"] == "0"
+    (told,) = again.feed(BackendBack())
+    assert (told.state, told.ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
+
+
+def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.feed(ConfirmRequested("x"))
+    _, instructions = advance(machine.state, RollbackRequested("x"), 0.0)
+    (note,) = [todo for todo in instructions if isinstance(todo, Note)]
+    machine.state = Changes()
+    machine.feed(Restarted([note.change]))
+    assert (machine["x"].state, machine["x"].ended_by, machine.kernel["a"]) == (ROLLED_BACK, EndedBy.USER, "0")
+
+
+def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine) -> None:
+    machine.apply("seen", "a")
+    machine.feed(ConfirmRequested("seen"))
+    machine.feed(SeenByBackend("seen"))
+    machine.apply("kept", "b")
+    machine.feed(ConfirmRequested("kept"))
+    machine.apply("open", "c")
+    told = {change.change_id: change for change in after_reboot(list(machine.journal.values()))}
+    assert {name: change.state for name, change in told.items()} == {"kept": CONFIRMED, "open": ROLLED_BACK}
+    assert all(not change.undo.actions for change in told.values())
+
+
+def test_what_was_restored_beside_the_agent_ends_the_change(machine: Machine) -> None:
+    machine.apply("x", "a", "b")
+    assert machine.feed(PutBack(frozenset({"a"}))) == []
+    (ended,) = machine.feed(PutBack(frozenset({"a", "b", "c"})))
+    assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.USER)
+    machine.now = 100
+    assert machine.feed(Tick()) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (ApplyRequested("x", Plan([]), 60), "no actions"),
+        (ApplyRequested("x", Plan([Action("a", "0", "1", "")] * 2), 60), "twice"),
+        (
+            ApplyRequested("x", Plan([Action(f"{n}", "0", "1", "") for n in range(MAX_MOVES + 1)]), 60),
+            "more than the 64",
+        ),
+        (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 29), "30 to 600 s"),
+        (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), math.nan), "30 to 600 s"),
+        (
+            ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60, [Guardrail("load", 1)]),
+            "not a guardrail's metric",
+        ),
+        (ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60, [Guardrail("rtt_p99_us", math.nan)]), "a number"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_not_begun(machine: Machine, event: ApplyRequested, says: str) -> None:
+    (answer,) = machine.feed(event)
+    assert (answer.state, answer.ended_by) == (FAILED, EndedBy.ERROR)
+    assert says in answer.sentence
+    assert machine.ran == []
+
+
+def test_an_observing_agent_refuses_with_its_reason() -> None:
+    machine = Machine(Changes(observe_reason="It does not run as root."))
+    assert machine.apply("x", "a").sentence == "This agent only observes. It does not run as root."
+    assert machine.kernel["a"] == "0"
+
+
+def test_the_same_request_again_is_answered_and_not_run_again(machine: Machine) -> None:
+    asked = ApplyRequested("x", machine.plan("a"), 60)
+    first = machine.feed(asked)[-1]
+    assert machine.feed(asked) == [first]
+    assert len(machine.ran) == 1
+
+
+@pytest.mark.parametrize("event", [ConfirmRequested("?"), RollbackRequested("?"), ExtendRequested("?", 60)])
+def test_a_change_that_is_not_known_is_answered_as_failed(machine: Machine, event: Event) -> None:
+    (answer,) = machine.feed(event)
+    assert (answer.change_id, answer.state) == ("?", FAILED)
+    assert "does not know" in answer.sentence
+
+
+def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> None:
+    machine.apply("open", "d")
+    for turn in range(REMEMBERED + 20):
+        machine.apply(f"x{turn}", "a", becomes=str(turn + 1))
+        machine.feed(ConfirmRequested(f"x{turn}"))
+    assert len(machine.state.changes) == REMEMBERED
+    assert "open" in machine.state.changes
+    assert "x0" not in machine.state.changes
+
+
+class Lives(RuleBasedStateMachine):
+    """Any events in any order. A setting is then as its last confirmed change left it, or as at the beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Machine()
+        self.original = dict(self.machine.kernel)
+        self.count = 0
+
+    def some_id(self, pick: int) -> str:
+        return f"x{pick % self.count}" if self.count else "x0"
+
+    @rule(
+        keys=st.sets(st.sampled_from("abcd"), min_size=1),
+        becomes=st.sampled_from("123"),
+        wait=st.sampled_from([30, 90]),
+    )
+    def apply(self, keys: set[str], becomes: str, wait: int) -> None:
+        plan = self.machine.plan(*sorted(keys), becomes=becomes)
+        rail = [Guardrail("rtt_p99_us", 1000)]
+        self.machine.feed(ApplyRequested(f"x{self.count}", plan, wait, rail))
+        self.count += 1
+
+    @rule(pick=st.integers(0, 1000))
+    def confirm(self, pick: int) -> None:
+        self.machine.feed(ConfirmRequested(self.some_id(pick)))
+
+    @rule(pick=st.integers(0, 1000))
+    def roll_back(self, pick: int) -> None:
+        self.machine.feed(RollbackRequested(self.some_id(pick)))
+
+    @rule(pick=st.integers(0, 1000), seconds=st.floats(0, 700))
+    def extend(self, pick: int, seconds: float) -> None:
+        self.machine.feed(ExtendRequested(self.some_id(pick), seconds))
+
+    @rule(pick=st.integers(0, 1000))
+    def seen(self, pick: int) -> None:
+        self.machine.feed(SeenByBackend(self.some_id(pick)))
+
+    @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0})]))
+    def happens(self, event: Event) -> None:
+        self.machine.feed(event)
+
+    @rule(keys=st.sets(st.sampled_from("abcd")))
+    def some_settings_take_no_write_for_the_next_plan_only(self, keys: set[str]) -> None:
+        plan = Plan([Action(key, self.machine.kernel[key], "9", "test") for key in "abcd"])
+        self.machine.stuck = keys
+        state, instructions = advance(self.machine.state, ApplyRequested(f"x{self.count}", plan, 60), self.machine.now)
+        self.count += 1
+        self.machine.state = state
+        for todo in instructions:
+            if isinstance(todo, Note):
+                self.machine.journal[todo.change.change_id] = todo.change
+            if isinstance(todo, RunPlan):
+                results = self.machine._run(todo.plan)
+                self.machine.stuck = set()
+                self.machine.feed(PlanRan(todo.change_id, results))
+        self.machine.stuck = set()
+
+    @rule()
+    def the_agent_is_killed_and_starts_again(self) -> None:
+        changes = [self.machine.journal[name] for name in self.machine.state.changes]
+        self.machine.state = Changes()
+        self.machine.feed(Restarted(changes))
+
+    @precondition(lambda self: self.machine.state.changes)
+    @rule(seconds=st.floats(0, 100))
+    def time_goes_on(self, seconds: float) -> None:
+        self.machine.now += seconds
+        self.machine.feed(Tick())
+        for change in self.machine.state.changes.values():
+            if change.state is UNCONFIRMED:
+                assert change.deadline is not None
+                assert self.machine.now < change.deadline
+
+    @invariant()
+    def each_setting_is_as_last_confirmed_or_as_it_was(self) -> None:
+        changes = self.machine.state.changes.values()
+        for key, value in self.machine.kernel.items():
+            standing = [c for c in changes if key in c.keys and c.state in (CONFIRMED, UNCONFIRMED)]
+            expected = self.original[key]
+            for change in standing:
+                expected = next(a.becomes for a in change.plan.actions if a.key == key)
+            assert value == expected
+
+    @invariant()
+    def no_setting_is_in_two_open_changes_and_none_is_left_half_done(self) -> None:
+        seen: set[str] = set()
+        for change in self.machine.state.changes.values():
+            assert change.state is not ChangeState.APPLYING
+            assert change.ending is None
+            if change.open:
+                assert not seen & change.keys
+                seen |= change.keys
+
+    @invariant()
+    def the_journal_knows_what_the_agent_knows(self) -> None:
+        for name, change in self.machine.state.changes.items():
+            assert replace(self.machine.journal[name], strikes=[]) == replace(change, strikes=[])
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

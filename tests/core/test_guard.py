@@ -1,0 +1,72 @@
+import pytest
+
+from coresteer_core.guard import MAX_MOVES, refusals, warnings
+from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Queue, Topology, View
+
+
+@pytest.fixture
+def view() -> View:
+    """Two NUMA nodes of two cores with two threads each; eth0 on node 0 with three queues, the last managed."""
+    cpus = [
+        Cpu(cpu, core=cpu // 2, package=0, numa_node=cpu // 4, online=cpu != 7, siblings=f"{cpu & ~1}-{cpu | 1}")
+        for cpu in range(8)
+    ]
+    nodes = [NumaNode(0, "0-3", None, [10, 20]), NumaNode(1, "4-7", None, [20, 10])]
+    irqs = [
+        Irq(41, "eth0-rx-0", "PCI", "0", "0", 0, True, netdev="eth0", queues=["rx-0"]),
+        Irq(42, "eth0-rx-1", "PCI", "2", "2", 0, True, netdev="eth0", queues=["rx-1"]),
+        Irq(43, "eth0-rx-2", "PCI", "2", "2", 0, False, "A managed interrupt.", netdev="eth0", queues=["rx-2"]),
+        Irq(50, "timer", "IO", "0-7", "0", None, True),
+    ]
+    queues = [Queue("rx-0", 41), Queue("rx-1", 42), Queue("rx-2", 43)]
+    netdev = Netdev("eth0", "igb", None, None, 0, True, virtual=False, management=True, queues=queues)
+    return View(Topology(cpus, nodes, [], isolated="6", nohz_full="6"), Inventory([netdev], irqs, ["irqbalance"]))
+
+
+def key(irq: int) -> str:
+    return f"irq/{irq}/affinity"
+
+
+@pytest.mark.parametrize(
+    ("irq", "value", "code", "sentence"),
+    [
+        (41, "7", "offline", "CPU 7 is not online on this node; it has CPUs 0-6."),
+        (41, "1,7-9", "offline", "CPUs 7-9 are not online on this node; it has CPUs 0-6."),
+        (41, "5-6", "isolated", "CPU 6 is kept free by isolcpus or nohz_full; allow isolated CPUs in this plan"),
+        (43, "1", "managed", "IRQ 43 cannot be moved. A managed interrupt."),
+    ],
+)
+def test_what_may_not_be_is_refused_with_its_number(view: View, irq: int, value: str, code: str, sentence: str) -> None:
+    (refusal,) = refusals(view, [(key(irq), value)], allow_isolated=False)
+    assert (refusal.code, refusal.key) == (code, key(irq))
+    assert refusal.sentence.startswith(sentence)
+
+
+def test_isolated_cpus_pass_when_the_plan_means_them_and_are_warned_of(view: View) -> None:
+    assert refusals(view, [(key(41), "6")], allow_isolated=True) == []
+    assert "isolated" in {w.code for w in warnings(view, [(key(41), "6")], allow_isolated=True)}
+
+
+def test_more_moves_than_one_plan_may_have_are_refused(view: View) -> None:
+    many = [(key(irq), "1") for irq in range(1000, 1001 + MAX_MOVES)]
+    assert [refusal.code for refusal in refusals(view, many, allow_isolated=False)] == ["too_many"]
+    assert refusals(view, many[1:], allow_isolated=False) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codes"),
+    [
+        ([(50, "1")], {"controller"}),
+        ([(41, "1")], {"controller", "management"}),
+        ([(41, "4")], {"controller", "management", "other_numa_node"}),
+        ([(41, "3")], {"controller", "management", "smt_sibling"}),
+        ([(41, "2")], {"controller", "management", "one_core"}),
+        ([(41, "2-3")], {"controller", "management"}),
+        ([(41, "0"), (42, "1")], {"controller", "management", "smt_sibling"}),
+        ([(999, "1")], set()),
+    ],
+)
+def test_each_warning_is_given_where_it_belongs(view: View, wanted: list[tuple[int, str]], codes: set[str]) -> None:
+    found = warnings(view, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
+    assert {warning.code for warning in found} == codes
+    assert all(warning.sentence.endswith(".") for warning in found)

@@ -1,0 +1,77 @@
+"""The import rules of the design, checked by reading the sources."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def imported(source: Path) -> Iterator[str]:
+    """Top-level names of what a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{source} imports relatively; the rules are checked by full names"
+            yield (node.module or "").partition(".")[0]
+
+
+STANDARD = set(sys.stdlib_module_names)
+CORE = STANDARD | {"msgspec", "coresteer_core"}
+AGENT = CORE | {"psutil", "pyudev", "websockets", "coresteer_agent"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"), [("agent/coresteer_core", CORE), ("agent/coresteer_agent", AGENT)], ids=["core", "agent"]
+)
+def test_core_and_agent_import_only_what_the_design_allows(folder: str, allowed: set[str]) -> None:
+    sources = sorted((ROOT / folder).rglob("*.py"))
+    assert len(sources) > 5
+    strange = {str(s.relative_to(ROOT)): extra for s in sources if (extra := set(imported(s)) - allowed)}
+    assert strange == {}
+
+
+def test_the_backend_never_imports_the_agent() -> None:
+    sources = sorted((ROOT / "backend/coresteer").rglob("*.py"))
+    assert len(sources) > 5
+    assert [str(s) for s in sources if "coresteer_agent" in imported(s)] == []
+
+
+IMPURE = {
+    "os",
+    "socket",
+    "time",
+    "random",
+    "subprocess",
+    "threading",
+    "asyncio",
+    "pathlib",
+    "io",
+    "logging",
+    "datetime",
+}
+
+
+def test_the_core_has_neither_clock_nor_files_nor_chance() -> None:
+    sources = sorted((ROOT / "agent/coresteer_core").rglob("*.py"))
+    assert {str(s.relative_to(ROOT)): bad for s in sources if (bad := set(imported(s)) & IMPURE)} == {}
+
+
+def test_the_agents_loop_loads_neither_asyncio_nor_numpy() -> None:
+    program = "import sys, coresteer_agent.loop; print(sorted({'asyncio', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_command_line_loads_only_what_a_subcommand_needs() -> None:
+    program = (
+        "import sys; from coresteer_agent.__main__ import main; main(['restore', '--state-dir', '/nonexistent'])\n"
+        "print(sorted({'websockets', 'ssl', 'pyudev', 'psutil', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,109 @@
+"""Plans, previews and the guard, over any small machine."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
+from coresteer_core.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.settings import parse_setting
+
+CPUS = 8
+sets = st.frozensets(st.integers(0, CPUS - 1), min_size=1)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    online = draw(sets)
+    isolated = draw(st.frozensets(st.integers(0, CPUS - 1), max_size=2))
+    cpus = [Cpu(cpu, cpu, 0, 0, cpu in online) for cpu in range(CPUS)]
+    irqs = [
+        Irq(
+            40 + n,
+            f"eth0-rx-{n}",
+            "PCI",
+            format_cpu_list(draw(sets)),
+            None,
+            None,
+            draw(st.sampled_from([True, None, False])),
+        )
+        for n in range(4)
+    ]
+    return View(Topology(cpus, [], [], isolated=format_cpu_list(isolated)), Inventory([], irqs))
+
+
+wishes = st.lists(
+    st.builds(Wish, st.integers(39, 45).map("irq/{}/affinity".format), sets.map(format_cpu_list)),
+    max_size=5,
+    unique_by=lambda wish: wish.key,
+)
+
+
+def applied(values: dict[str, str], plan: Plan) -> dict[str, str]:
+    for action in plan.actions:
+        assert values[action.key] == action.was
+        values = {**values, action.key: action.becomes}
+    return values
+
+
+@given(views(), wishes)
+def test_a_plan_followed_by_its_inverse_restores_everything(view: View, wanted: list[Wish]) -> None:
+    before = {f"irq/{irq.irq}/affinity": irq.requested or "" for irq in view.inventory.irqs}
+    plan = preview(view, wanted, reason="test").plan
+    assert applied(applied(before, plan), inverse(plan)) == before
+
+
+@given(st.lists(st.builds(Action, st.text(), st.text(), st.text(), st.just("r"))))
+def test_the_inverse_of_the_inverse_goes_where_the_plan_went(actions: list[Action]) -> None:
+    twice = inverse(inverse(Plan(actions)))
+    assert [(a.key, a.was, a.becomes) for a in twice.actions] == [(a.key, a.was, a.becomes) for a in actions]
+
+
+@given(views(), wishes)
+def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[Wish]) -> None:
+    done = [Wish(f"irq/{irq.irq}/affinity", irq.requested or "") for irq in view.inventory.irqs]
+    answer = preview(view, done, reason="test")
+    assert (answer.plan.actions, answer.commands, answer.refused) == ([], [], [])
+    assert answer.sentence.startswith("Nothing would change")
+    for action in preview(view, wanted, reason="test").plan.actions:
+        assert action.was != action.becomes
+
+
+@given(views(), wishes, st.booleans())
+def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(view: View, wanted: list[Wish], allow: bool) -> None:
+    answer = preview(view, wanted, reason="test", allow_isolated=allow)
+    refused = {refusal.key for refusal in answer.refused}
+    isolated = parse_cpu_list(view.topology.isolated)
+    for action in answer.plan.actions:
+        setting = parse_setting(action.key)
+        cpus = setting.cpus(action.becomes)
+        irq = view.inventory.irq(setting.irq)
+        assert irq is not None
+        bad = not cpus <= view.topology.online() or irq.movable is False or (bool(cpus & isolated) and not allow)
+        assert (action.key in refused) == bad
+
+
+@given(views(), st.lists(st.builds(Wish, st.text(max_size=30), st.text(max_size=30)), max_size=4))
+def test_a_preview_of_anything_answers_instead_of_raising(view: View, wanted: list[Wish]) -> None:
+    answer = preview(view, wanted, reason="test")
+    assert len(answer.refused) == len(wanted)
+    assert all(refusal.sentence for refusal in answer.refused)
+
+
+def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
+    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
+    irq = Irq(41, "eth0-rx-0", "PCI", "0-7", None, None, movable=True)
+    answer = preview(
+        View(Topology(cpus, [], []), Inventory([], [irq])), [Wish("irq/41/affinity", "3,2")], reason="test"
+    )
+    assert answer.sentence == "IRQ 41 (eth0-rx-0) goes from CPU 0-7 to CPUs 2-3."
+    assert answer.commands == ["echo 2-3 > /proc/irq/41/smp_affinity_list"]
+
+
+def test_an_interrupt_that_is_named_twice_is_refused() -> None:
+    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
+    view = View(Topology(cpus, [], []), Inventory([], [Irq(41, "", "", "0-7", None, None, movable=True)]))
+    twice = [Wish("irq/41/affinity", "1"), Wish("irq/41/affinity", "2")]
+    answer = preview(view, twice, reason="test")
+    assert [refusal.code for refusal in answer.refused] == ["invalid"]
+    assert len(answer.plan.actions) == 1
