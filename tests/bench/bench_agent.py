@@ -9,9 +9,7 @@ machine makes the figures worse by up to a half. Exits with 1 when the agent is 
 
 import argparse
 import json
-import logging
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -37,50 +35,6 @@ class Figures(Struct):
     rss_mib: float
 
 
-def run_agent(root: Path, seconds: int) -> None:
-    """The agent's sampling thread without its link; prints Figures as JSON. Runs in a process of its own."""
-    import websockets.sync.client  # noqa: F401 - the link's memory counts as well
-
-    from coresteer_agent.collect.hotplug import HotplugMonitor
-    from coresteer_agent.collect.inventory import InventoryReader
-    from coresteer_agent.collect.sampler import Sampler
-    from coresteer_agent.collect.tasks import TaskScanner
-    from coresteer_agent.collect.topology import read_topology
-    from coresteer_core import protocol
-    from coresteer_core.rates import derive
-
-    logging.disable()
-    hotplug, sampler, inventory, tasks = HotplugMonitor(), Sampler(root), InventoryReader(root), TaskScanner(root)
-    protocol.encode(protocol.TopologyMessage(read_topology(root)))
-    previous = sampler.sample()
-    known = inventory.read()
-    begin_s = 0.0
-    next_s = time.monotonic()
-    for seq in range(1, seconds + _WARM_UP + 1):
-        next_s += 1.0
-        time.sleep(max(next_s - time.monotonic(), 0))
-        current = sampler.sample()
-        rates = derive(previous, current, seq)
-        previous = current
-        protocol.encode(protocol.RatesMessage(rates))
-        if hotplug.changed():
-            inventory.rescan()
-        fresh = inventory.read(rates)
-        if fresh is not known:
-            known = fresh
-            protocol.encode(protocol.InventoryMessage(known))
-        if seq % 5 == 0:
-            protocol.encode(protocol.TasksMessage(rates.time_ms, tasks.scan()))
-        if seq == _WARM_UP:
-            begin_s = _own_cpu_s()
-    print(json.dumps({"cpu_ms": (_own_cpu_s() - begin_s) * 1000 / seconds, "rss_mib": _rss_mib(os.getpid())}))
-
-
-def _own_cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
@@ -93,7 +47,7 @@ def _rss_mib(pid: int) -> float:
 def measure_agent(root: Path, seconds: int) -> Figures:
     """In a fresh process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.bench_agent", "--child", str(root), "--seconds", str(seconds)],
+        [sys.executable, "-m", "tests.bench.agent_like", str(root), str(seconds)],
         check=True,
         capture_output=True,
         timeout=seconds + 60,
@@ -130,12 +84,7 @@ def main() -> int:
     """Everything, as one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=30, help="how long each process is measured")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child is not None:
-        run_agent(options.child, options.seconds)
-        return 0
-
     rows: list[tuple[str, str, Figures]] = []
     exporter = shutil.which("prometheus-node-exporter") or shutil.which("node_exporter")
     only_interrupts = ["--collector.disable-defaults", "--collector.interrupts"]
