@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import metadata
 from typing import Any, Literal
 
@@ -22,10 +23,10 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.frontend import FrontEnd
 from coresteer.guards import Guards
-from coresteer.postgres import running_url
 
 VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
+_FEATURE_ROUTERS = (nodes_router, agent_router, telemetry_router, live_router, plans_router)
 
 log = logging.getLogger("coresteer")
 
@@ -47,15 +48,40 @@ async def health(request: Request) -> HealthAnswer:
     return HealthAnswer(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
 
 
+def _make_features(app: FastAPI, database: Database, config: Config) -> None:
+    """What lives as long as the application, on its state."""
+    bus, connections, registry = Bus(), Connections(), Registry()
+    ingest = Ingest(database, connections, config, lambda node_id: registry.get(node_id).clock_skew_ms)
+    app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
+    app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
+    app.state.agents = Services(
+        database=database,
+        bus=bus,
+        connections=connections,
+        registry=registry,
+        recorder=Recorder(database, bus),
+        ingest=ingest,
+        live=app.state.live,
+        on_change=partial(plans.on_change_message, database, connections, bus),
+        on_connected=partial(plans.on_agent_connected, database, connections),
+    )
+
+
 async def _start_features(app: FastAPI) -> None:
     """Migrate, then start what needs the database."""
     await app.state.database.migrate()
+    app.state.ingest.start()
+    app.state.agents.recorder.start()
+    app.state.live.start()
     await app.state.when_ready(app.state.database)
     app.state.is_ready = True
 
 
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
+    await app.state.live.stop()
+    await app.state.agents.recorder.stop()
+    await app.state.ingest.stop()
 
 
 async def _start_when_the_database_answers(app: FastAPI) -> None:
@@ -66,7 +92,7 @@ async def _start_when_the_database_answers(app: FastAPI) -> None:
             return await _start_features(app)
         except Exception as error:
             if not errors.is_database_away(error):
-                log.critical("The backend cannot start: %s", error, exc_info=error)
+                app.state.failure = error
                 signal.raise_signal(signal.SIGTERM)
                 return
 
@@ -86,17 +112,17 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        url = config.database_url or running_url(config.state_dir)
-        if url is None:
-            raise RuntimeError("No database: set DATABASE_URL, or use `coresteer up`, which brings its own.")
-        database = Database(url, config.migrations_dir)
-        app.state.database = database
+        if config.database_url is None:
+            raise RuntimeError("The backend needs a database: set DATABASE_URL.")
+        database = Database(config.database_url, config.migrations_dir)
+        _make_features(app, database, config)
         await database.open()
         try:
             await _start_features(app)
             retry = None
         except Exception as error:
             if not errors.is_database_away(error):
+                app.state.failure = error
                 raise
             log.warning("The database does not answer; trying again every second.")
             retry = asyncio.create_task(_start_when_the_database_answers(app))
@@ -119,10 +145,10 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
     app.state.config = config
     app.state.when_ready = when_ready
     app.state.is_ready = False
+    app.state.failure = None
     app.state.login_limit = LoginLimit()
-    app.state.bus = Bus()
     errors.install(app)
-    for router in (health_router, auth_router, audit_router):
+    for router in (health_router, auth_router, audit_router, *_FEATURE_ROUTERS):
         app.include_router(router)
     app.router.default = FrontEnd(config.frontend_dir)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)

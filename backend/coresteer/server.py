@@ -11,6 +11,10 @@ from coresteer.app import create_app
 from coresteer.auth import service as auth
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer_core.protocol import MAX_FRAME_BYTES
+
+
+_PATIENCE_MS = 30_000
 
 
 class PortBusyError(Exception):
@@ -22,6 +26,8 @@ def listening_socket(config: Config) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # connections inherit it: one whose peer takes nothing any more ends instead of lasting for many minutes
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PATIENCE_MS)
     try:
         listener.bind((config.host, config.port))
     except OSError as error:
@@ -58,13 +64,18 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
         if not config.supervised:
             await announce(config, database, say)
 
+    app = create_app(config, announce_unless_supervised)
+    listener = listening_socket(config)
+    # uvicorn would show a failed start as a traceback; it is told below
+    logging.getLogger("uvicorn.error").addFilter(lambda _: app.state.failure is None)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(config, announce_unless_supervised),
+            app,
             loop="uvloop",
             http="httptools",
             ws="websockets-sansio",
             ws_per_message_deflate=False,
+            ws_max_size=MAX_FRAME_BYTES,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -73,6 +84,10 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=2,
         )
     )
-    server.run(sockets=[listening_socket(config)])
-    if not server.started:
-        raise RuntimeError("The backend did not start; the lines above say why.")
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:
+        if app.state.failure is None:
+            raise
+    if app.state.failure is not None:
+        raise app.state.failure

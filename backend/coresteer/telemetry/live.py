@@ -15,7 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from coresteer.auth.dependencies import identify_websocket
 from coresteer.bus import Bus, ChangeEvent, InventoryEvent, NodeEvent
 from coresteer.db import Database
-from coresteer.errors import DATABASE_AWAY, is_database_away
+from coresteer.errors import is_database_away
 from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import Registry
 from coresteer.nodes.schemas import Health
@@ -258,11 +258,9 @@ async def live(websocket: WebSocket) -> None:
     """Serve one page until it is closed or its session ends."""
     try:
         await identify_websocket(websocket)
-    except Exception as error:
-        if not is_database_away(error):
-            raise
-        await websocket.accept()
-        await websocket.close(_TRY_AGAIN_LATER, DATABASE_AWAY.detail)
+    except WebSocketException as refused:
+        await websocket.accept()  # a page sees code and reason only of a connection that was accepted
+        await websocket.close(refused.code, refused.reason)
         return
     await websocket.accept()
     hub: Live = websocket.app.state.live
@@ -316,8 +314,6 @@ async def _check_session(websocket: WebSocket) -> None:
         await asyncio.sleep(_IDENTIFY_EVERY_S)
         try:
             await identify_websocket(websocket)
-        except WebSocketException:
-            raise
-        except Exception as error:
-            if not is_database_away(error):
+        except WebSocketException as refused:
+            if refused.code != _TRY_AGAIN_LATER:  # what a page is shown goes on without a database
                 raise
