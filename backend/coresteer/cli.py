@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "up":
             return asyncio.run(supervisor.up(config, _say))
         case "serve":
-            server.serve(config, _say)
+            server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
         case "openapi":
             print(json.dumps(app.openapi(app.create_app(config)), indent=1))
         case "migrate":
@@ -101,13 +101,18 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def _with_database(config: Config, work: Callable[[Database], Awaitable[T]]) -> T:
+def _database_url(config: Config) -> str:
     url = config.database_url or running_url(config.state_dir)
     if url is None:
         raise CommandError(
             f"There is no database: DATABASE_URL is not set, and no Coresteer runs on {config.state_dir}. "
             "Start `coresteer up` first, or name its state folder in CORESTEER_STATE_DIR."
         )
+    return url
+
+
+def _with_database(config: Config, work: Callable[[Database], Awaitable[T]]) -> T:
+    url = _database_url(config)
 
     async def run() -> T:
         database = Database(url, config.migrations_dir)

@@ -13,8 +13,6 @@ from coresteer.auth.dependencies import comes_from_elsewhere
 from coresteer.errors import DATABASE_AWAY, BadRequest, Forbidden, Problem, TooLarge, render
 
 MOST_BODY_BYTES = 1024 * 1024
-_TRY_AGAIN_LATER = 1013  # RFC 6455's registry of close codes
-_POLICY_VIOLATION = 1008
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _SECURITY_HEADERS = {
@@ -43,11 +41,8 @@ class Guards:
             return await self._app(scope, receive, send)
         problem = self._refusal(scope)
         if scope["type"] == "websocket":
-            if problem is None:
-                return await self._app(scope, receive, send)
-            code = _TRY_AGAIN_LATER if problem is DATABASE_AWAY else _POLICY_VIOLATION
-            await receive()  # the handshake
-            return await send({"type": "websocket.close", "code": code, "reason": problem.detail})
+            # a response before the handshake is accepted refuses it, and its document tells the agent why
+            return await (self._app if problem is None else render(problem))(scope, receive, send)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -77,7 +72,8 @@ class Guards:
             if length.isdecimal() and int(length) > MOST_BODY_BYTES:
                 return TooLarge(_too_large_sentence())
         path = scope["path"]
-        if path.startswith("/api/") and path != "/api/health" and not self._is_ready():
+        is_for_a_route = scope["type"] == "http" and path.startswith("/api/") and path != "/api/health"
+        if is_for_a_route and not self._is_ready():  # the WebSockets say so themselves, with a close code
             return DATABASE_AWAY
         return None
 

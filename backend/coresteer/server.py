@@ -13,7 +13,6 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
-
 _PATIENCE_MS = 30_000
 
 

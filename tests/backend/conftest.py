@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,7 +81,7 @@ class Client:
         *,
         json: Any = None,  # noqa: ANN401 - whatever JSON the test sends
         headers: Mapping[str, str | bytes] | None = None,
-        data: bytes | None = None,
+        data: bytes | Iterable[bytes] | None = None,
     ) -> requests.Response:
         """The answer to one request."""
 

@@ -13,7 +13,7 @@ from coresteer.auth import repository
 from coresteer.auth.schemas import Role
 from coresteer.auth.secrets import SESSION_COOKIE, token_hash
 from coresteer.db import Database
-from coresteer.errors import Forbidden, Problem, Unauthenticated
+from coresteer.errors import DATABASE_AWAY, Forbidden, Unauthenticated, is_database_away
 
 _RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -73,9 +73,15 @@ async def identify_request(request: Request) -> Identity:
 async def identify_websocket(websocket: WebSocket) -> Identity:
     """The asker of a WebSocket; call it before accepting. The Origin must be this host's, for cookies cross it."""
     try:
+        if not websocket.app.state.is_ready:
+            raise DATABASE_AWAY
         identity = await _identify(websocket)
-    except Problem as problem:
+    except Unauthenticated as problem:
         raise WebSocketException(status.WS_1008_POLICY_VIOLATION, problem.detail) from None
+    except Exception as error:
+        if not is_database_away(error) and error is not DATABASE_AWAY:
+            raise
+        raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, DATABASE_AWAY.detail) from error
     if identity.via == "session" and (comes_from_elsewhere(websocket) or "origin" not in websocket.headers):
         raise WebSocketException(status.WS_1008_POLICY_VIOLATION, "The page comes from another origin.")
     return identity

@@ -1,0 +1,55 @@
+import io
+
+import pytest
+from tests.backend.conftest import Backend
+
+from coresteer import cli
+from coresteer.auth import service
+from coresteer.db import Database
+
+
+async def command(monkeypatch: pytest.MonkeyPatch, database: Database, *argv: str) -> int:
+    import asyncio
+
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    return await asyncio.to_thread(cli.main, list(argv))
+
+
+async def test_the_commands_of_the_machines_owner_work_through_the_database(
+    backend: Backend, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command(monkeypatch, database, "migrate") == 0
+    capsys.readouterr()
+    assert await command(monkeypatch, database, "set-up-link") == 0
+    link = capsys.readouterr().out.strip()
+    assert link.startswith("http://127.0.0.1:8420/setup?token=")
+    body = {"token": link.partition("=")[2], "username": "ada", "password": "the first password"}
+    assert (await backend.anonymous().post("/api/auth/setup", body)).status_code == 200
+    assert await command(monkeypatch, database, "set-up-link") == 1
+    assert "set up already" in capsys.readouterr().err
+
+    assert await command(monkeypatch, database, "enrolment-token", "--simulated") == 0
+    token = capsys.readouterr().out.strip()
+    answer = await backend.anonymous().post("/api/enrol", {"token": token, "names": ["sim-1", "sim-2"]})
+    assert answer.status_code == 200
+
+
+async def test_a_password_can_be_reset_from_standard_input(
+    backend: Backend, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await backend.client("admin")
+    for given, status in (("short\n", 1), ("a password typed anew\n", 0)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        assert await command(monkeypatch, database, "reset-password", "admin") == status
+    assert "at least 10 characters" in capsys.readouterr().err
+    body = {"username": "admin", "password": "a password typed anew"}
+    assert (await backend.anonymous().post("/api/auth/login", body)).status_code == 200
+    monkeypatch.setattr("sys.stdin", io.StringIO("a password typed anew\n"))
+    assert await command(monkeypatch, database, "reset-password", "nobody") == 1
+    assert "no user nobody" in capsys.readouterr().err
+
+
+async def test_a_set_up_token_is_made_only_while_there_is_nobody(backend: Backend) -> None:
+    await backend.client("admin")
+    async with backend.database.session() as session:
+        assert await service.new_set_up_token(session) is None

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from coresteer.cli import main
+from coresteer.config import Config
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("DATABASE_URL", "CORESTEER_DATABASE_URL", "CORESTEER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CORESTEER_STATE_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "CORESTEER_DATABASE_URL"])
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_the_database_can_be_named_in_every_usual_form(monkeypatch: pytest.MonkeyPatch, name: str, scheme: str) -> None:
+    monkeypatch.setenv(name, f"{scheme}://u:p@db:5433/x?sslmode=require")
+    assert Config().database_url == "postgresql://u:p@db:5433/x?sslmode=require"
+
+
+def test_an_empty_database_url_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "")
+    assert Config().database_url is None
+
+
+def test_allowed_hosts_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORESTEER_ALLOWED_HOSTS", "Coresteer.example, other.example,")
+    assert Config().allowed_hosts == ["coresteer.example", "other.example"]
+
+
+@pytest.mark.parametrize("port", [0, 65536])
+def test_a_port_that_cannot_be_is_refused(port: int) -> None:
+    with pytest.raises(pydantic.ValidationError, match="port"):
+        Config(port=port)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8420"),
+        ("0.0.0.0", "http://127.0.0.1:8420"),  # noqa: S104 - only looked at
+        ("::1", "http://[::1]:8420"),
+        ("coresteer.example", "http://coresteer.example:8420"),
+    ],
+)
+def test_the_address_told_is_one_that_a_browser_on_this_machine_can_open(host: str, address: str) -> None:
+    assert Config(host=host).address == address
+
+
+COMMANDS = [
+    (["migrate"], {}, "There is no database"),
+    (["enrolment-token"], {}, "There is no database"),
+    (["serve"], {}, "There is no database"),
+    (["migrate"], {"DATABASE_URL": "mysql://x"}, "DATABASE_URL in the environment: "),
+    (["migrate"], {"CORESTEER_PORT": "many"}, "PORT in the environment: "),
+    (["migrate"], {"DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}, "The database cannot be reached"),
+    (["set-up-link"], {"DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}, "The database cannot be reached"),
+]
+
+
+@pytest.mark.parametrize(("argv", "environment", "sentence"), COMMANDS)
+def test_a_command_that_cannot_be_done_ends_with_status_1_and_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    environment: dict[str, str],
+    sentence: str,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(argv) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_wrong_command_ends_with_status_2() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["fly"])
+    assert caught.value.code == 2
+
+
+def test_the_api_description_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    assert main(["openapi"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["paths"]["/api/auth/me"]["get"]["operationId"] == "me"
+    reference = document["paths"]["/api/auth/me"]["get"]["responses"]["default"]["content"]["application/problem+json"]
+    assert reference["schema"]["$ref"] == "#/components/schemas/Problem"
+    assert "Problem" in document["components"]["schemas"]

@@ -1,0 +1,126 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.backend.conftest import Backend, Client, running_backend
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from coresteer import errors
+
+PROBLEM = "application/problem+json"
+
+# method, path, body, headers, then the status and a part of the detail
+CASES = [
+    ("GET", "/api/no-such-thing", None, {}, 404, "There is nothing at /api/no-such-thing"),
+    ("POST", "/api/no-such-thing", b"{}", {}, 404, "There is nothing at"),
+    ("GET", "/api", None, {}, 404, "There is nothing at /api"),
+    ("PUT", "/api/users", b"{}", {}, 405, "/api/users does not take PUT"),
+    ("GET", "/api/auth/login", None, {}, 405, "does not take GET"),
+    ("POST", "/api/auth/login", b"{", {"Content-Type": "application/json"}, 422, "JSON"),
+    ("POST", "/api/auth/login", b'{"username": "a"}', {"Content-Type": "application/json"}, 422, "password: "),
+    ("POST", "/api/auth/login", b" " * (1024 * 1024 + 1), {}, 413, "at most 1048576 bytes"),
+    ("GET", "/api/users", None, {}, 401, "Sign in first"),
+    ("GET", "/api/users", None, {"Authorization": "Bearer cst_unknown"}, 401, "token is unknown"),
+    ("GET", "/api/users", None, {"Host": "rebound.example"}, 400, "CORESTEER_ALLOWED_HOSTS"),
+    ("GET", "/", None, {"Host": "rebound.example:80"}, 400, "'rebound.example:80'"),
+    ("GET", "/", None, {"Host": "[::"}, 400, "does not answer to the host name"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "status", "detail"), CASES)
+async def test_every_refusal_is_a_problem_document_with_a_sentence(
+    backend: Backend,
+    *,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: dict[str, str],
+    status: int,
+    detail: str,
+) -> None:
+    answer = await backend.anonymous().request(method, path, data=body, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == PROBLEM
+    problem = answer.json()
+    assert set(problem) == set(errors.PROBLEM_SCHEMA["properties"])
+    assert problem["status"] == status
+    assert detail in problem["detail"]
+
+
+async def test_each_wrong_field_is_named(backend: Backend) -> None:
+    admin = await backend.client("admin")
+    answer = await admin.post("/api/users", {"username": "no spaces", "password": "short", "role": "king"})
+    assert answer.status_code == 422
+    assert sorted(error["field"] for error in answer.json()["errors"]) == ["password", "role", "username"]
+    query = await admin.get("/api/audit?limit=0&node_id=x")
+    assert sorted(error["field"] for error in query.json()["errors"]) == ["limit", "node_id"]
+
+
+async def test_a_body_that_grows_too_large_on_the_way_is_refused(backend: Backend) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100_000
+
+    answer = await backend.anonymous().request("POST", "/api/auth/login", data=chunks())
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8420", "[::1]:8420", "192.0.2.7", "LOCALHOST:1"])
+async def test_loopback_names_and_addresses_are_answered(backend: Backend, host: str) -> None:
+    assert (await backend.anonymous().get("/api/health", headers={"Host": host})).status_code == 200
+
+
+async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(backend: Backend) -> None:
+    url = backend.url.replace("http", "ws") + "/api/live"
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(url, additional_headers={"Host": "rebound.example"}):
+            pass
+    assert caught.value.response.status_code in (400, 403)
+
+
+PAGE = "<!doctype html><title>Coresteer</title>" + "x" * 2000
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text(PAGE)
+    (tmp_path / "assets" / "app-1a2b.js").write_text("export {}")
+    return tmp_path
+
+
+async def test_the_page_answers_its_own_paths_with_itself_and_files_with_their_content(
+    built: Path, database_url: str
+) -> None:
+    async with running_backend(database_url, frontend_dir=built) as backend:
+        client = backend.anonymous()
+        for path in ("/", "/nodes/3?tab=irqs", "/setup?token=x"):
+            answer = await client.get(path)
+            assert answer.text == PAGE
+            assert answer.headers["cache-control"] == "no-cache"
+            assert answer.headers["content-encoding"] == "gzip"
+        asset = await client.get("/assets/app-1a2b.js")
+        assert asset.text == "export {}"
+        assert "immutable" in asset.headers["cache-control"]
+        for path in ("/assets/gone.js", "/api/nothing"):
+            assert (await client.get(path)).status_code == 404
+        assert (await client.post("/nodes/3")).json()["detail"] == "/nodes/3 does not take POST."
+        assert (await client.get("/..%2f..%2fetc/passwd")).text == PAGE
+
+
+async def test_a_page_that_is_not_built_says_how(tmp_path: Path, database_url: str) -> None:
+    async with running_backend(database_url, frontend_dir=tmp_path / "none") as backend:
+        answer = await backend.anonymous().get("/")
+        assert answer.status_code == 404
+        assert "make up" in answer.text
+
+
+async def test_every_answer_forbids_framing_sniffing_and_foreign_content(backend: Backend) -> None:
+    client: Client = backend.anonymous()
+    for path in ("/api/health", "/api/nothing", "/"):
+        headers = (await client.get(path)).headers
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
