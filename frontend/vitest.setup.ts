@@ -3,7 +3,8 @@ import { afterEach, vi } from "vitest";
 
 afterEach(cleanup);
 
-// jsdom has no layout: Mantine asks for these two, and neither has anything to tell here.
+// jsdom has no layout: these are asked for, and have nothing to tell here.
+vi.stubGlobal("scrollTo", () => undefined);
 vi.stubGlobal("matchMedia", (query: string) => ({
   matches: false,
   media: query,

@@ -85,7 +85,7 @@ const middleware: Middleware = {
 };
 
 /** The typed client; its promises reject with ApiProblem, so use it through `answer`. */
-export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
+export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
 api.use(middleware);
 
 /** The body of a successful answer: `await answer(api.GET("/api/nodes"))`. Rejects with ApiProblem. */

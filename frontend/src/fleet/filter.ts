@@ -72,7 +72,7 @@ const PART = /([^\s<>=:]+)\s*(>=|<=|>|<|=)\s*(\S*)|(\S+)/g;
 const NUMBER = /^(\d+(?:\.\d+)?)([kmgt]?)%?$/;
 
 function comparison(name: string, operator: string, value: string): Test | string {
-  const figure = FIGURES[name];
+  const figure = Object.hasOwn(FIGURES, name) ? FIGURES[name] : undefined;
   if (figure === undefined) return `“${name}” is not a figure; there are ${Object.keys(FIGURES).join(", ")}.`;
   const match = NUMBER.exec(value);
   if (match === null) return `Give a number after “${name} ${operator}”, for example ${name} ${operator} 60.`;

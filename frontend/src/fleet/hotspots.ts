@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import { micros, percent, perSecond, text } from "../lib/format";
+import { percent, perSecond, text } from "../lib/format";
 import type { FleetFigures } from "./frame";
 
 const MOST = 15;
@@ -13,12 +13,10 @@ export function reasons(nodeId: number, figures: FleetFigures): string[] {
   const found: string[] = [];
   if (get("dropped_per_s") > 0) found.push(`dropped ${text(perSecond(get("dropped_per_s")))}`);
   if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeezed ${text(perSecond(get("squeezed_per_s")))}`);
-  if (get("softirq_percent") >= SOFTIRQ_PERCENT)
-    found.push(`softirq ${text(percent(get("softirq_percent")))} on one CPU`);
+  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${text(percent(get("softirq_percent")))}`);
   else if (get("busiest_percent") >= BUSY_PERCENT)
     found.push(`busy with other work, softirq at most ${text(percent(get("softirq_percent")))}`);
-  if (found.length > 0 && get("rtt_p99_us") > 0) found.push(`RTT p99 ${text(micros(get("rtt_p99_us")))}`);
-  return found;
+  return found.map((reason) => reason.replaceAll(" ", "\u00a0")); // a line breaks between reasons, not inside
 }
 
 /** The CPU to look at: the one with most softirq where softirq is the trouble, else the busiest. */

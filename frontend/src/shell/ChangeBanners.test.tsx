@@ -1,0 +1,158 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { createMemoryHistory, createRootRoute, createRouter, RouterProvider } from "@tanstack/react-router";
+import { act, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Schemas } from "../api/client";
+import { meQuery, openChangesQuery, queryClient } from "../api/queries";
+import { takeChange } from "../live/changes";
+import { ChangeBanners } from "./ChangeBanners";
+
+type Change = Schemas["Change"];
+
+const change = (more: Partial<Change> = {}): Change => ({
+  id: "a",
+  node_id: 12,
+  node_name: "db-17",
+  plan: { actions: [], allow_isolated: false },
+  sentence: "IRQ 41 goes from CPU 2 to CPU 6.",
+  state: "unconfirmed",
+  ended_by: null,
+  created_by: "ann",
+  reason: "",
+  created_at: "2026-11-21T08:00:00Z",
+  applied_at: null,
+  ended_at: null,
+  deadline_at: null,
+  remaining_s: 82,
+  confirm_timeout_s: 120,
+  guardrails: [],
+  results: [],
+  steps: [],
+  ...more,
+});
+
+/** The backend: what it was asked, and how it answers a path that ends so. The client takes fetch when it is loaded. */
+const backend = vi.hoisted(() => {
+  const state = { asked: [] as string[], answers: {} as Record<string, () => Promise<Response>> };
+  globalThis.fetch = async (input) => {
+    const request = input as Request;
+    state.asked.push(`${request.method} ${new URL(request.url).pathname}`);
+    const found = Object.entries(state.answers).find(([path]) => request.url.endsWith(path));
+    return found ? found[1]() : Response.json({});
+  };
+  return state;
+});
+
+async function show(role: Schemas["Role"], ...changes: Change[]) {
+  queryClient.setQueryData(meQuery.queryKey, { username: "ann", role, csrf_token: "token" });
+  queryClient.setQueryData(openChangesQuery.queryKey, { changes, older: null });
+  const router = createRouter({
+    routeTree: createRootRoute({ component: ChangeBanners }),
+    history: createMemoryHistory(),
+  });
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={queryClient}>
+        {/* never: the app's own router is registered as the only type of router */}
+        <RouterProvider router={router as never} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+  await pass(0);
+}
+
+const pass = (ms: number) => act(() => vi.advanceTimersByTimeAsync(ms));
+const press = async (name: string) => {
+  fireEvent.click(screen.getByRole("button", { name }));
+  await pass(0);
+};
+const json = (body: unknown, status = 200, type = "application/json") =>
+  new Response(JSON.stringify(body), { status, headers: { "content-type": type } });
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  backend.answers = {};
+  backend.asked.length = 0;
+});
+
+afterEach(() => {
+  act(() => vi.runOnlyPendingTimers());
+  queryClient.clear();
+  vi.useRealTimers();
+});
+
+test("the remaining time runs down by itself and never below nothing", async () => {
+  await show("operator", change());
+  expect(screen.getByText("1:22")).toBeTruthy();
+  await pass(2_000);
+  expect(screen.getByText("1:20")).toBeTruthy();
+  await pass(90_000);
+  expect(screen.getByText(/Time is up on/)).toBeTruthy();
+});
+
+test("several changes stand in a line each", async () => {
+  await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 goes from CPU 0 to CPU 1." }));
+  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(2);
+});
+
+test("a viewer sees why the buttons are off", async () => {
+  await show("viewer", change());
+  for (const name of ["Keep", "Roll back now", "+2 min"])
+    expect(screen.getByRole("button", { name }).hasAttribute("disabled")).toBe(true);
+  expect(screen.getByText("Operators can keep it or roll it back.")).toBeTruthy();
+});
+
+test("keeping is shown only once the backend has answered", async () => {
+  let answer: (response: Response) => void = () => undefined;
+  backend.answers["/confirm"] = () => new Promise((resolve) => (answer = resolve));
+  await show("operator", change());
+  await press("Keep");
+  expect(backend.asked).toContain("POST /api/changes/a/confirm");
+  expect(screen.queryByText("Kept.")).toBeNull();
+  expect(screen.getByRole("button", { name: "Roll back now" }).hasAttribute("disabled")).toBe(true);
+  answer(json(change({ state: "confirmed", ended_by: "user", remaining_s: null })));
+  await pass(0);
+  expect(screen.getByText("Kept.")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Keep" })).toBeNull();
+});
+
+test("a refusal is shown in its place and the change stays open", async () => {
+  backend.answers["/rollback"] = async () =>
+    json(
+      { type: "urn:coresteer:node-away", title: "Away", status: 503, detail: "db-17 is not connected." },
+      503,
+      "application/problem+json",
+    );
+  await show("operator", change());
+  await press("Roll back now");
+  expect(screen.getByRole("alert").textContent).toBe("db-17 is not connected.");
+  expect(screen.getByRole("button", { name: "Keep" }).hasAttribute("disabled")).toBe(false);
+});
+
+test("more time counts from the answer", async () => {
+  backend.answers["/extend"] = async () => json(change({ remaining_s: 200 }));
+  await show("operator", change());
+  await press("+2 min");
+  expect(screen.getByText("3:20")).toBeTruthy();
+});
+
+test("a change that returned by itself says so for a few seconds", async () => {
+  await show("operator", change());
+  act(() => takeChange(change({ state: "rolled_back", ended_by: "timeout", remaining_s: null })));
+  await pass(0);
+  expect(screen.getByText("Nobody kept it in time, so it returned by itself.")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Keep" })).toBeNull();
+  await pass(11_000);
+  expect(screen.queryByText("Nobody kept it in time, so it returned by itself.")).toBeNull();
+});
+
+test("an end that was missed while the connection was away is asked for and shown", async () => {
+  backend.answers["/changes/a"] = async () =>
+    json(change({ state: "rolled_back", ended_by: "lost_backend", remaining_s: null }));
+  await show("operator", change());
+  act(() => queryClient.setQueryData(openChangesQuery.queryKey, { changes: [], older: null }));
+  await pass(0);
+  expect(backend.asked).toContain("GET /api/changes/a");
+  expect(screen.getByText("The node lost the backend while it waited, so it was rolled back.")).toBeTruthy();
+});
