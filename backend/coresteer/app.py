@@ -23,6 +23,18 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.frontend import FrontEnd
 from coresteer.guards import Guards
+from coresteer.nodes.agent_socket import Services
+from coresteer.nodes.agent_socket import router as agent_router
+from coresteer.nodes.connections import Connections
+from coresteer.nodes.endpoints import router as nodes_router
+from coresteer.nodes.recorder import Recorder
+from coresteer.nodes.registry import Registry
+from coresteer.plans import service as plans
+from coresteer.plans.endpoints import router as plans_router
+from coresteer.telemetry.endpoints import router as telemetry_router
+from coresteer.telemetry.live import Live
+from coresteer.telemetry.live import router as live_router
+from coresteer.telemetry.service import Ingest
 
 VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
