@@ -174,7 +174,7 @@ class Rates(Struct, frozen=True):
     """What happened between two Samples: increments, never totals. Divide by duration_s for a rate.
 
     Wrap, reset and hot-plug are already handled (coresteer_core.rates). Columns are raw
-    little-endian arrays, one element a CPU number from 0 to the highest possible CPU; None means
+    little-endian arrays, one element a CPU number from 0 to the highest present CPU; None means
     the source could not be read.
 
     shares: u8 columns named as in CPU_SHARES, in units of 0.5 %, ABSENT_SHARE where unknown.
@@ -203,7 +203,8 @@ class Rates(Struct, frozen=True):
     agent_rss_bytes: int | None
 
 
-_FIRST_LABEL = 0x2100_0000
+FIRST_LABEL_ID = 0x2100_0000
+"""IRQ ids from here on are labels of architecture rows."""
 
 
 def encode_irq_id(label: str) -> int | None:
@@ -213,7 +214,7 @@ def encode_irq_id(label: str) -> int | None:
     """
     if label.isdecimal():
         number = int(label)
-        return number if number < _FIRST_LABEL else None
+        return number if number < FIRST_LABEL_ID else None
     if not 0 < len(label) <= 4 or not label.isascii() or not label.isprintable() or " " in label:
         return None
     return int.from_bytes(label.ljust(4).encode(), "big")
@@ -221,6 +222,6 @@ def encode_irq_id(label: str) -> int | None:
 
 def decode_irq_id(irq_id: int) -> str:
     """The row label that encode_irq_id took."""
-    if irq_id < _FIRST_LABEL:
+    if irq_id < FIRST_LABEL_ID:
         return str(irq_id)
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()

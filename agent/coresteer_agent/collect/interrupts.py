@@ -32,11 +32,14 @@ def parse_description(text: str) -> Description:
 
 def parse_descriptions(text: bytes) -> dict[int, Description]:
     """What stands behind the counters of each numbered interrupt. Lines that make no sense are CounterTableReader's."""
-    lines = text.split(b"\n")
-    columns = len(lines[0].split())
+    start = text.find(b"\n") + 1
+    columns = len(text[:start].split())
     found = {}
-    for line in lines[1:]:
-        label, colon, rest = line.partition(b":")
+    while start < len(text):
+        # line by line, as splitting the whole text would cost a large machine's agent a MiB for good
+        end = text.find(b"\n", start)
+        label, colon, rest = text[start : end if end >= 0 else len(text)].partition(b":")
+        start = end + 1 if end >= 0 else len(text)
         if colon and (number := label.strip()).isdigit():
             parts = rest.split(None, columns)
             found[int(number)] = parse_description(

@@ -13,7 +13,7 @@ from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import Inventory, Irq, Netdev, Queue, Rates
+from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class InventoryReader:
         for number, cpu in cells:
             known = effective.get(number)
             if known is None:
-                unknown = unknown or (number < 0x2100_0000 and number not in self._descriptions)
+                unknown = unknown or (number < FIRST_LABEL_ID and number not in self._descriptions)
             elif cpu not in known:
                 strayed.add(number)
         return sorted(strayed)[:_STRAYED_AT_ONCE], unknown

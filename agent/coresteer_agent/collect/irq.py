@@ -92,7 +92,7 @@ def _ask(path: Path) -> Movable:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
-        _log.info("Whether %s may be written is not known: %s.", path, error.strerror)
+        _log.debug("Whether %s may be written is not known: %s.", path, error.strerror)
         return Movable(None)
     try:
         os.write(fd, b"x")
@@ -101,7 +101,7 @@ def _ask(path: Path) -> Movable:
             return Movable(True)
         if error.errno in (errno.EIO, errno.EPERM):
             return Movable(False, _IS_MANAGED)
-        _log.info("Whether %s may be written is not known: %s.", path, error.strerror)
+        _log.debug("Whether %s may be written is not known: %s.", path, error.strerror)
         return Movable(None)
     finally:
         os.close(fd)
