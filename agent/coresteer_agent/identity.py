@@ -16,9 +16,7 @@ def observe_reason(root: Path) -> str | None:
     if not affinities:
         return f"{irqs} holds no interrupt whose affinity could be set."
     if os.statvfs(irqs).f_flag & os.ST_RDONLY:
-        return (
-            f"{irqs} is read-only here; a unit with ProtectKernelTunables or an unprivileged container does that."
-        )
+        return f"{irqs} is read-only here; a unit with ProtectKernelTunables or an unprivileged container does that."
     if not any(os.access(path, os.W_OK) for path in affinities):
         return f"It may not write below {irqs}; run it as root to change interrupts."
     return None

@@ -74,10 +74,10 @@ class Agent:
 
     def run(self) -> None:
         """Until stop() is called."""
-        self._look()
-        self._sample()
         self._link.send_state(self._topology)
         self._link.send_state(self._inventory)
+        self._look()
+        self._sample()
         self._link.start()
         gc.collect()
         gc.freeze()  # what start-up made stays; later collections need not look at it
@@ -199,7 +199,9 @@ class Schedule:
         """Whether the beat has come; then the next one is set, after now."""
         if now < self.due:
             return False
-        self._beat = int((now - self._start) / self._interval_s) + 1
+        self._beat = max(self._beat, int((now - self._start) / self._interval_s))
+        while self.due <= now:
+            self._beat += 1
         return True
 
 

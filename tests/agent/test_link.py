@@ -9,8 +9,7 @@ from queue import SimpleQueue
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import Server, ServerConnection, serve
+from tests.agent.fake_backend import PATIENCE_S, Backend
 
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
@@ -28,77 +27,14 @@ from coresteer_core.protocol import (
     ChangeState,
     Clock,
     Close,
-    Hello,
     InventoryMessage,
     Ping,
-    RatesMessage,
-    ToBackend,
     TopologyMessage,
     Welcome,
-    decode_to_backend,
     encode,
 )
 
 QUICK = Timing(first_retry=0.01, longest_retry=0.02, slow_retry=0.05, settled=60, welcome=5, keepalive=5)
-PATIENCE_S = 10
-
-
-class Backend:
-    """Hands every connection and everything said on it to the test."""
-
-    def __init__(self) -> None:
-        self.connections: SimpleQueue[Connection] = SimpleQueue()
-        self._server: Server = serve(self._serve, "127.0.0.1", 0, compression=None, max_size=None, close_timeout=1)
-        self.address = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def _serve(self, websocket: ServerConnection) -> None:
-        connection = Connection(websocket)
-        self.connections.put(connection)
-        try:
-            for frame in websocket:
-                connection.heard.put(decode_to_backend(frame if isinstance(frame, bytes) else frame.encode()))
-        except ConnectionClosed:
-            pass
-        connection.closed.set()
-
-    def next_connection(self) -> "Connection":
-        return self.connections.get(timeout=PATIENCE_S)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join(PATIENCE_S)
-
-
-class Connection:
-    def __init__(self, websocket: ServerConnection) -> None:
-        self.websocket = websocket
-        self.heard: SimpleQueue[ToBackend] = SimpleQueue()
-        self.closed = threading.Event()
-
-    def hear(self) -> ToBackend:
-        return self.heard.get(timeout=PATIENCE_S)
-
-    def hello(self) -> Hello:
-        message = self.hear()
-        assert isinstance(message, Hello)
-        return message
-
-    def seqs(self, count: int) -> list[int]:
-        """The sequence numbers of the next samples."""
-        found: list[int] = []
-        while len(found) < count:
-            message = self.hear()
-            if isinstance(message, RatesMessage):
-                found.append(message.rates.seq)
-        return found
-
-    def welcome(self, acked_seq: int = 0, protocol: int = PROTOCOL) -> None:
-        self.websocket.send(encode(Welcome(protocol, 7, acked_seq)))
-
-    def close(self, code: int = 1001, reason: str = "") -> None:
-        self.websocket.close(code, reason)
 
 
 @pytest.fixture

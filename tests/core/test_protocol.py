@@ -45,8 +45,6 @@ messages_to_backend = st.one_of(
     st.builds(TasksMessage, numbers, st.lists(st.builds(Task, numbers, st.text(), numbers, seconds))),
     st.builds(
         ChangeMessage,
-        ChangeState,
-        EndedBy,
         st.text(),
         st.sampled_from(ChangeState),
         st.text(),

@@ -1,0 +1,272 @@
+"""A whole agent in a process of its own, on a small captured tree, against a backend of the test's own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
+
+from coresteer_agent.enrol import NodeKey
+from coresteer_agent.identity import observe_reason
+from coresteer_agent.loop import Schedule
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import (
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Confirm,
+    EndedBy,
+    InventoryMessage,
+    RatesMessage,
+    Rollback,
+    Seen,
+    TopologyMessage,
+    encode,
+)
+
+STAT = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 1 0 1 9 0 0 0 0 0 0\ncpu1 1 0 1 9 0 0 0 0 0 0\n"
+INTERRUPTS = (
+    "           CPU0       CPU1       \n"
+    " 41:          1          0   PCI-MSI 524288-edge      eth0-rx-0\n"
+    " 42:          1          0   PCI-MSI 524289-edge      eth0-rx-1\n"
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    files = {
+        "proc/stat": STAT,
+        "proc/interrupts": INTERRUPTS,
+        "sys/devices/system/cpu/online": "0-1\n",
+        "sys/devices/system/cpu/present": "0-1\n",
+        "sys/devices/system/cpu/possible": "0-1\n",
+        "proc/irq/41/smp_affinity_list": "0-1\n",
+        "proc/irq/42/smp_affinity_list": "0-1\n",
+        "proc/irq/41/effective_affinity_list": "0\n",
+        "proc/irq/42/effective_affinity_list": "0\n",
+    }
+    for cpu in (0, 1):
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/core_id"] = f"{cpu}\n"
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"] = "0\n"
+        files[f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"] = f"{cpu}\n"
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    backend = Backend()
+    yield backend
+    backend.close()
+
+
+Start = Callable[[], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, root: Path, backend: Backend) -> Iterator[Start]:
+    state = tmp_path / "state"
+    (state / "agent").mkdir(parents=True)
+    (state / "agent/key.json").write_bytes(msgspec.json.encode(NodeKey(backend.address, 7, "n", "k")))
+    running: list[subprocess.Popen[str]] = []
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CORESTEER_")}
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "coresteer_agent", "run", "--backend", backend.address, "--interval", "0.1"]
+        command += ["--root", str(root), "--state-dir", str(state)]
+        running.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def affinity(root: Path, irq: int = 41) -> str:
+    return (root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip()
+
+
+def next_change(connection: Connection) -> ChangeMessage:
+    while not isinstance(message := connection.hear(), ChangeMessage):
+        pass
+    return message
+
+
+def greet(backend: Backend) -> Connection:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    return connection
+
+
+def move(connection: Connection, change_id: str = "c", becomes: str = "1") -> ChangeMessage:
+    plan = Plan([Action("irq/41/affinity", "0-1", becomes, "test")])
+    connection.websocket.send(encode(Apply(change_id, plan, 60)))
+    assert next_change(connection).state is ChangeState.APPLYING
+    return next_change(connection)
+
+
+def test_an_agent_tells_what_the_node_is_and_then_samples_in_order(backend: Backend, start: Start) -> None:
+    start()
+    connection = backend.next_connection()
+    hello = connection.hello()
+    assert (hello.mode, hello.interval_s, hello.first_seq) == ("control", 0.1, 1)
+    connection.welcome()
+    topology, inventory = connection.hear(), connection.hear()
+    assert isinstance(topology, TopologyMessage)
+    assert sorted(topology.topology.online()) == [0, 1]
+    assert isinstance(inventory, InventoryMessage)
+    assert [irq.irq for irq in inventory.inventory.irqs] == [41, 42]
+    assert connection.seqs(5) == [1, 2, 3, 4, 5]
+
+
+def test_an_interrupt_is_moved_kept_and_rolled_back(backend: Backend, start: Start, root: Path) -> None:
+    start()
+    connection = greet(backend)
+    waiting = move(connection)
+    assert (waiting.state, affinity(root)) == (ChangeState.UNCONFIRMED, "1")
+    assert waiting.deadline_ms is not None
+    connection.websocket.send(encode(Confirm("c")))
+    assert next_change(connection).state is ChangeState.CONFIRMED
+    connection.websocket.send(encode(Rollback("c")))
+    ended = next_change(connection)
+    assert (ended.state, ended.ended_by, affinity(root)) == (ChangeState.ROLLED_BACK, EndedBy.USER, "0-1")
+
+
+def test_the_inventory_shows_a_move_at_once(backend: Backend, start: Start) -> None:
+    start()
+    connection = greet(backend)
+    move(connection)
+    while True:
+        message = connection.hear()
+        if isinstance(message, InventoryMessage):
+            irq = message.inventory.irq(41)
+            if irq is not None and irq.requested == "1":
+                break
+        assert not (isinstance(message, RatesMessage) and message.rates.seq > 100)
+
+
+def test_a_cpu_that_went_offline_just_now_is_refused(backend: Backend, start: Start, root: Path) -> None:
+    start()
+    connection = greet(backend)
+    (root / "sys/devices/system/cpu/online").write_text("0\n")
+    failed = move(connection)
+    assert (failed.state, affinity(root)) == (ChangeState.FAILED, "0-1")
+    assert "CPU 1 is not online" in failed.sentence
+
+
+def test_an_agent_that_is_asked_to_end_rolls_back_what_is_unconfirmed(
+    backend: Backend, start: Start, root: Path
+) -> None:
+    agent = start()
+    connection = greet(backend)
+    move(connection)
+    agent.send_signal(signal.SIGHUP)
+    agent.send_signal(signal.SIGTERM)
+    assert next_change(connection).ended_by is EndedBy.AGENT_RESTART
+    assert agent.wait(PATIENCE_S) == 0
+    assert affinity(root) == "0-1"
+    assert connection.closed.wait(PATIENCE_S)
+
+
+def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it_was_seen(
+    backend: Backend, start: Start, root: Path
+) -> None:
+    agent = start()
+    move(greet(backend))
+    agent.kill()
+    agent.wait(PATIENCE_S)
+    assert affinity(root) == "1"
+    start()
+    connection = greet(backend)
+    told = next_change(connection)
+    assert (told.change_id, told.ended_by, affinity(root)) == ("c", EndedBy.AGENT_RESTART, "0-1")
+    connection.close()
+    connection = greet(backend)
+    assert next_change(connection) == told
+    connection.websocket.send(encode(Seen("c")))
+
+
+def test_a_confirmed_change_stays_when_the_agent_ends(backend: Backend, start: Start, root: Path) -> None:
+    agent = start()
+    connection = greet(backend)
+    move(connection)
+    connection.websocket.send(encode(Confirm("c")))
+    assert next_change(connection).state is ChangeState.CONFIRMED
+    agent.terminate()
+    assert agent.wait(PATIENCE_S) == 0
+    assert affinity(root) == "1"
+
+
+def test_a_tree_without_interrupts_is_only_observed(backend: Backend, start: Start, root: Path) -> None:
+    for irq in (41, 42):
+        (root / f"proc/irq/{irq}/smp_affinity_list").unlink()
+    start()
+    connection = backend.next_connection()
+    hello = connection.hello()
+    assert hello.mode == "observe"
+    assert hello.observe_reason == observe_reason(root)
+    connection.welcome()
+    plan = Plan([Action("irq/41/affinity", "0-1", "1", "test")])
+    connection.websocket.send(encode(Apply("c", plan, 60)))
+    refused = next_change(connection)
+    assert refused.state is ChangeState.FAILED
+    assert str(hello.observe_reason) in refused.sentence
+
+
+def test_an_empty_tree_is_sampled_without_a_crash(backend: Backend, start: Start, root: Path, tmp_path: Path) -> None:
+    root.rename(tmp_path / "away")
+    root.mkdir()
+    start()
+    connection = greet(backend)
+    while not isinstance(message := connection.hear(), RatesMessage):
+        pass
+    assert set(message.rates.shares.values()) <= {None}
+
+
+@given(st.floats(0.1, 60), st.lists(st.floats(0, 500), max_size=30))
+def test_beats_do_not_drift_and_missed_ones_are_left_out(interval_s: float, waits: list[float]) -> None:
+    schedule = Schedule(interval_s, 1000.0)
+    now = 1000.0
+    for wait in waits:
+        now += wait
+        was_due = schedule.due <= now
+        assert schedule.is_due(now) is was_due
+        assert schedule.due - now <= interval_s * 1.001
+        assert schedule.is_due(now) is False
+        beats = (schedule.due - 1000.0) / interval_s
+        assert abs(beats - round(beats)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "required: COMMAND"),
+        (["run", "--backend", "nonsense"], 2, "is not a backend's address"),
+        (["run", "--backend", "http://192.0.2.1"], 2, "without encryption"),
+        (["run", "--interval", "0.01"], 2, "0.1 to 60 seconds"),
+        (["run", "--root", "/nonexistent"], 2, "does not exist"),
+        (["run", "--state-dir", "/nonexistent"], 1, "has no key"),
+        (["enrol", "--backend", "http://127.0.0.1:1", "--token", "t"], 1, "cannot be reached"),
+        (["topology", "--root", "/dev/null"], 2, "is no directory"),
+    ],
+)
+def test_every_mistake_on_the_command_line_gets_a_sentence_and_no_traceback(
+    arguments: list[str], code: int, says: str
+) -> None:
+    command = [sys.executable, "-m", "coresteer_agent", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
