@@ -16,7 +16,7 @@ from tests.backend.conftest import Backend
 from coresteer.app import openapi
 from coresteer.auth.secrets import SESSION_COOKIE
 
-EXAMPLES = 15
+EXAMPLES = 8
 Operation: TypeAlias = schemathesis.schemas.APIOperation[Any, Any, Any, Any]  # Any: what kind of schema it came from
 
 
