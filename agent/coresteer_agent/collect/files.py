@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,7 +61,7 @@ def read_natural(root: Path, path: str) -> int | None:
 
 
 def read_cpus(root: Path, path: str) -> frozenset[int] | None:
-    """A CPU list file. ``(null)`` is how the kernel prints a mask that was never allocated: no CPU."""
+    """A CPU list file."""
     return _cpus(root, path, parse_cpu_list)
 
 
@@ -69,29 +70,37 @@ def read_mask(root: Path, path: str) -> frozenset[int] | None:
     return _cpus(root, path, parse_cpu_mask)
 
 
-def _cpus(root: Path, path: str, parse: Callable[[str], frozenset[int]]) -> frozenset[int] | None:
-    data = read_bytes(root, path)
-    if data is None:
-        return None
-    text = data.decode("ascii", "replace").strip("\0 \n\t")
-    if text == "(null)":
-        return frozenset()
-    try:
-        return parse(text)
-    except CpuListError as error:
-        raise ParseError(path, 1, str(error)) from None
+def read_cpus_as_list(root: Path, path: str) -> str | None:
+    """A CPU list file in its shortest spelling."""
+    return _cpus(root, path, _shortest_list)
 
 
 def read_mask_as_list(root: Path, path: str) -> str | None:
     """A hexadecimal CPU mask file as a CPU list."""
-    cpus = read_mask(root, path)
-    return None if cpus is None else format_cpu_list(cpus)
+    return _cpus(root, path, _mask_as_list)
 
 
-def read_cpus_as_list(root: Path, path: str) -> str | None:
-    """A CPU list file in its shortest spelling."""
-    cpus = read_cpus(root, path)
-    return None if cpus is None else format_cpu_list(cpus)
+def _cpus(root: Path, path: str, parse: Callable[[str], T]) -> T | None:
+    data = read_bytes(root, path)
+    if data is None:
+        return None
+    text = data.decode("ascii", "replace").strip("\0 \n\t")
+    try:
+        # "(null)" is how the kernel prints a mask that was never allocated: no CPU
+        return parse("" if text == "(null)" else text)
+    except CpuListError as error:
+        raise ParseError(path, 1, str(error)) from None
+
+
+# many interrupts and queues share few texts, and on a large machine each costs more to parse than to read
+@lru_cache(maxsize=512)
+def _shortest_list(text: str) -> str:
+    return format_cpu_list(parse_cpu_list(text))
+
+
+@lru_cache(maxsize=512)
+def _mask_as_list(text: str) -> str:
+    return format_cpu_list(parse_cpu_mask(text))
 
 
 def names(root: Path, path: str) -> list[str]:
