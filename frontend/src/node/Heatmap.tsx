@@ -92,7 +92,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
   }, [window, past, block, bands, heatWidth, width, shownHeight, scheme]);
 
   const nameOf = (row: Row) => (row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, highest`);
-  const valueOf = ({ row, timeMs }: Cell) => {
+  const told = ({ row, timeMs }: Cell) => {
     const [cells, at] = [heatOf(view), rows[row]];
     if (cells === null || at === undefined) return "no data";
     const column = cells.first + Math.floor((timeMs - cells.startMs) / cells.columnMs);
@@ -111,7 +111,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
       return;
     }
     const [first, second] = box.children;
-    if (first) first.textContent = `${nameOf(row)}: ${valueOf({ row: at, timeMs })}`;
+    if (first) first.textContent = `${nameOf(row)}: ${told({ row: at, timeMs })}`;
     if (second)
       second.textContent = `${past !== null ? dateTime(timeMs) : clock(timeMs)}${row.kind === "cpu" ? ` · ${placeOf(topology, row.cpu)}` : ""}`;
     box.style.display = "block";
@@ -147,7 +147,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
     if (band === undefined || row === undefined || box === null) return;
     box.scrollTop = Math.max(Math.min(box.scrollTop, band.top), band.top + band.height - shownHeight);
     view.cursor.set(after.timeMs);
-    setSaid(`${nameOf(row)}, ${clock(after.timeMs)}: ${band.cpus.length === 0 ? "group" : valueOf(after)}`);
+    setSaid(`${nameOf(row)}, ${clock(after.timeMs)}: ${band.cpus.length === 0 ? "group" : told(after)}`);
     redraw.current();
   };
 

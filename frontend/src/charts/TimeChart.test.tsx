@@ -1,0 +1,46 @@
+import { render, screen } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { micros } from "../lib/format";
+import { Cursor } from "./cursor";
+import type { Point } from "./seriesring";
+import { gapsOf, roundAbove, TimeChart } from "./TimeChart";
+
+test.each([
+  [0, 1],
+  [0.3, 0.5],
+  [7, 10],
+  [10, 10],
+  [101, 200],
+  [2300, 2500],
+])("an axis for %s ends at %s", (value, end) => expect(roundAbove(value)).toBeCloseTo(end));
+
+test("stretches where no line is known are gaps; one known line is none", () => {
+  const points: Point[] = [
+    { t: 0, a: 1, b: null },
+    { t: 10, a: null, b: null },
+    { t: 20 },
+    { t: 30, a: null, b: 3 },
+    { t: 40, a: null },
+  ];
+  expect(gapsOf(points, ["a", "b"], { from: 0, to: 50 })).toEqual([
+    { from: 10, to: 30 },
+    { from: 40, to: 50 },
+  ]);
+});
+
+test("a chart without a single value says why", () => {
+  const axis = {
+    range: { from: 0, to: 2000 },
+    marks: [],
+    cursor: new Cursor(),
+    onZoom: () => undefined,
+    onHold: () => undefined,
+  };
+  const lines = [{ key: "p99", name: "p99", colour: "red" }];
+  const props = { title: "Round trip", lines, format: micros, axis, absent: "No TCP connection was active." };
+  const { rerender } = render(<TimeChart {...props} points={[{ t: 0 }, { t: 1000 }]} />);
+  expect(screen.getByText("No TCP connection was active.")).toBeTruthy();
+  rerender(<TimeChart {...props} points={[{ t: 0, p99: 361 }, { t: 1000 }]} />);
+  expect(screen.queryByText("No TCP connection was active.")).toBeNull();
+  expect(screen.getByText("361 µs")).toBeTruthy();
+});
