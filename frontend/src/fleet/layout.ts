@@ -32,12 +32,13 @@ const BLOCK_WIDTH = 200;
 function place(
   groups: { name: string; count: number }[],
   width: number,
-  cell: Layout["cell"],
+  wanted: Layout["cell"],
   labelled: boolean,
 ): Layout {
   const across = Math.max(1, Math.min(groups.length, Math.floor((width + GAP_X) / (BLOCK_WIDTH + GAP_X))));
   const blockWidth = Math.floor((width - (across - 1) * GAP_X) / across);
-  const columns = Math.max(1, Math.floor(blockWidth / cell.width));
+  const columns = Math.max(1, Math.floor(blockWidth / wanted.width));
+  const cell = labelled ? { ...wanted, width: Math.floor(blockWidth / columns) } : wanted;
   const blocks: Block[] = [];
   let [first, y, rowHeight] = [0, 0, 0];
   groups.forEach(({ name, count }, index) => {

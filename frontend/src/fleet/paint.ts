@@ -105,7 +105,7 @@ export function paintMap(
         context.font = `11px ${inks.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const figure = known ? text(colouring.format(value)) : figures.health(cell.id);
-        const words = [figure, Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
+        const words = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
         context.fillText(fitted(context, words.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }
       if (cell.changing) {
