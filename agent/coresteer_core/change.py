@@ -83,8 +83,8 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
             return _restarted(state, event.changes)
         case PlanRan() | InverseRan() | ConfirmRequested() | RollbackRequested() | ExtendRequested() | SeenByBackend():
             change = state.changes.get(event.change_id)
-            if change is None:
-                return state, _unknown(event.change_id)
+            if change is None:  # an answer to Seen would be answered with Seen, and so on without end
+                return state, [] if isinstance(event, SeenByBackend) else _unknown(event.change_id)
             return _about_one(state, change, event, now)
     assert_never(event)
 

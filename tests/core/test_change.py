@@ -371,6 +371,10 @@ def test_a_change_that_is_not_known_is_answered_as_failed(machine: Machine, even
     assert "does not know" in answer.sentence
 
 
+def test_seen_of_a_change_that_is_not_known_ends_the_conversation(machine: Machine) -> None:
+    assert machine.feed(SeenByBackend("?")) == []
+
+
 def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> None:
     machine.apply("open", "d")
     for turn in range(REMEMBERED + 20):

@@ -43,7 +43,7 @@ async def open_on(session: AsyncSession, node_id: int) -> Sequence[ChangeRow]:
 async def count_open(session: AsyncSession) -> dict[int, int]:
     """How many open changes each node has; nodes without one are left out."""
     query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN)).group_by(ChangeRow.node_id)
-    return dict((await session.execute(query)).tuples().all())
+    return dict((await session.execute(query)).all())
 
 
 async def newest(

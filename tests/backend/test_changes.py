@@ -1,0 +1,470 @@
+"""Changes with a real database and an agent that lives by the core's own state machine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+import pytest_asyncio
+from sqlalchemy import select, update
+
+from coresteer.audit.tables import AuditRow
+from coresteer.auth.dependencies import Identity
+from coresteer.auth.schemas import Role
+from coresteer.bus import Bus
+from coresteer.db import Database
+from coresteer.errors import Conflict, Invalid, NotFound
+from coresteer.nodes.connections import Connections
+from coresteer.nodes.tables import NodeRow
+from coresteer.plans import repository, service
+from coresteer.plans.schemas import (
+    Change,
+    ChangePage,
+    ChangeRequest,
+    GuardrailIn,
+    PreviewAnswer,
+    PreviewRequest,
+    WishIn,
+)
+from coresteer.plans.tables import ChangeRow
+from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import (
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Confirm,
+    EndedBy,
+    Extend,
+    Rollback,
+    Seen,
+    ToAgent,
+)
+
+OPERATOR = Identity("olga", Role.OPERATOR, "session", "t")
+VIEWER = Identity("vera", Role.VIEWER, "session", "t")
+
+
+@dataclass
+class World:
+    """A node, its agent and the backend's half. now: the agent's monotonic clock."""
+
+    database: Database
+    node_id: int
+    node: SimulatedNode
+    changes: SimulatedChanges
+    connections: Connections = field(default_factory=Connections)
+    bus: Bus = field(default_factory=Bus)
+    now: float = 0.0
+    deaf: bool = False
+    got: list[ToAgent] = field(default_factory=list)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    stream: str = "s"
+
+    def post(self, message: ToAgent) -> None:
+        self.got.append(message)
+        if self.deaf:
+            return
+        assert isinstance(message, Apply | Confirm | Rollback | Extend | Seen)
+        self.tasks.add(asyncio.create_task(self.tell(self.changes.asked(message, self.now))))
+
+    def close(self, code: int, reason: str) -> None:
+        self.connections.remove(self.node_id, self)
+
+    async def tell(self, said: list[ChangeMessage]) -> None:
+        for message in said:
+            await service.on_change_message(self.database, self.connections, self.bus, self.node_id, message)
+
+    async def settle(self) -> None:
+        while waiting := [task for task in self.tasks if not task.done()]:
+            await asyncio.gather(*waiting)
+
+    async def wait(self, seconds: float) -> None:
+        """The agent's time goes on."""
+        self.now += seconds
+        await self.tell(self.changes.measured(self.node.sample(self.now), self.now))
+        await self.settle()
+
+    @property
+    def movable(self) -> int:
+        return next(irq.irq for irq in self.node.inventory.irqs if irq.movable and irq.queues)
+
+    def requested(self, irq: int) -> str | None:
+        found = self.node.inventory.irq(irq)
+        return found.requested if found else None
+
+    async def preview(self, *wishes: tuple[str, str], identity: Identity = OPERATOR) -> PreviewAnswer:
+        request = PreviewRequest(wishes=[WishIn(key=key, value=value) for key, value in wishes])
+        async with self.database.session() as session:
+            return await service.preview_for(
+                session,
+                self.node_id,
+                request,
+                identity=identity,
+                connected=self.connections.is_connected(self.node_id),
+                rates=[self.node.sample(float(second)) for second in range(20)],
+            )
+
+    async def plan(self, value: str = "5") -> Plan:
+        return (await self.preview((f"irq/{self.movable}/affinity", value))).plan
+
+    async def apply(self, plan: Plan, *, guardrails: list[GuardrailIn] | None = None) -> Change:
+        request = ChangeRequest(plan=plan, confirm_timeout_s=60, guardrails=guardrails or [], reason="a try")
+        change = await service.apply(
+            self.database, self.connections, self.bus, node_id=self.node_id, request=request, identity=OPERATOR
+        )
+        await self.settle()
+        return change
+
+    async def applied(self) -> Change:
+        """A change that waits to be kept."""
+        change = await self.get((await self.apply(await self.plan())).id)
+        assert change.state is ChangeState.UNCONFIRMED
+        return change
+
+    async def get(self, change_id: str) -> Change:
+        return await service.get(self.database, UUID(change_id))
+
+    async def confirm(self, change: Change) -> Change:
+        return await service.confirm(
+            self.database, self.connections, self.bus, change_id=UUID(change.id), identity=OPERATOR
+        )
+
+    async def roll_back(self, change: Change) -> Change:
+        return await service.roll_back(
+            self.database, self.connections, self.bus, change_id=UUID(change.id), identity=OPERATOR
+        )
+
+    async def page(self, **filters: object) -> ChangePage:
+        chosen = {"node_id": self.node_id, "is_open": None, "from_time": None, "to_time": None, "older_than": None}
+        async with self.database.session() as session:
+            return await service.page(session, **{**chosen, "limit": 100, **filters})  # type: ignore[arg-type] # a test's shorthand
+
+
+@pytest_asyncio.fixture
+async def world(database: Database) -> AsyncIterator[World]:
+    name = f"node-{uuid4().hex[:8]}"
+    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
+    node = SimulatedNode(name=name, key="", index=1, seed=0, machine=machine, made=Made(1.0), stream="s")
+    row = NodeRow(
+        name=name,
+        simulated=True,
+        hello=msgspec.to_builtins(node.hello()),
+        topology=msgspec.to_builtins(machine.topology),
+        inventory=msgspec.to_builtins(machine.inventory),
+    )
+    async with database.session() as session:
+        session.add(row)
+    world = World(database, row.id, node, SimulatedChanges(node))
+    world.connections.add(row.id, world)
+    yield world
+    await world.settle()
+
+
+async def test_a_preview_says_what_becomes_of_the_cpus_and_that_it_can_be_applied(world: World) -> None:
+    irq = world.movable
+    answer = await world.preview((f"irq/{irq}/affinity", "7"))
+    assert [(action.key, action.becomes) for action in answer.plan.actions] == [(f"irq/{irq}/affinity", "7")]
+    assert answer.commands == [f"echo 7 > /proc/irq/{irq}/smp_affinity_list"]
+    assert any(sentence.startswith("CPU 7 ") for sentence in answer.expected)
+    assert answer.can_apply
+    assert answer.blocked_because is None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("3-1", "runs backwards"),
+        ("0-9999", "beyond the largest"),
+        ("", "at least one CPU"),
+        ("a", "not a CPU"),
+        ("99", "not online"),
+    ],
+)
+async def test_a_bad_cpu_list_is_refused_in_the_preview_with_its_key(world: World, value: str, says: str) -> None:
+    key = f"irq/{world.movable}/affinity"
+    answer = await world.preview((key, value))
+    assert [refusal.key for refusal in answer.refused] == [key]
+    assert says in answer.refused[0].sentence
+    assert not answer.can_apply
+    assert says in (answer.blocked_because or "")
+
+
+async def test_a_preview_says_why_it_cannot_be_applied(world: World) -> None:
+    key = f"irq/{world.movable}/affinity"
+    assert "role operator" in ((await world.preview((key, "7"), identity=VIEWER)).blocked_because or "")
+    same = world.requested(world.movable) or ""
+    assert "nothing to do" in ((await world.preview((key, same))).blocked_because or "")
+    await world.applied()
+    assert "not settled yet" in ((await world.preview((key, "7"))).blocked_because or "")
+    world.close(1000, "")
+    assert "away" in ((await world.preview((key, "7"))).blocked_because or "")
+
+
+async def test_an_observing_agents_own_reason_is_given(world: World) -> None:
+    hello = msgspec.structs.replace(world.node.hello(), mode="observe", observe_reason="It does not run as root.")
+    async with world.database.session() as session:
+        values = {"hello": msgspec.to_builtins(hello)}
+        await session.execute(update(NodeRow).where(NodeRow.id == world.node_id).values(values))
+    answer = await world.preview((f"irq/{world.movable}/affinity", "7"))
+    assert "It does not run as root." in (answer.blocked_because or "")
+
+
+async def test_an_applied_change_waits_with_a_deadline_and_confirm_keeps_it(world: World) -> None:
+    plan = await world.plan("5")
+    before = datetime.now(UTC)
+    first = await world.apply(plan)
+    assert first.state is ChangeState.APPLYING
+    change = await world.get(first.id)
+    assert change.state is ChangeState.UNCONFIRMED
+    assert change.deadline_at is not None
+    assert before + timedelta(seconds=60) <= change.deadline_at <= datetime.now(UTC) + timedelta(seconds=60)
+    assert [result.outcome for result in change.results] == ["applied"]
+    assert world.requested(world.movable) == "5"
+
+    kept = await world.confirm(change)
+    assert kept.state is ChangeState.CONFIRMED
+    assert kept.remaining_s is None
+    assert kept.ended_at is not None
+    await world.settle()
+    assert world.got[-1] == Seen(change.id)
+    await world.wait(1000)
+    assert world.requested(world.movable) == "5"
+
+
+async def test_a_change_nobody_keeps_is_shown_as_rolled_back_by_timeout(world: World) -> None:
+    change = await world.applied()
+    was = change.plan.actions[0].was
+    await world.wait(61)
+    ended = await world.get(change.id)
+    assert (ended.state, ended.ended_by) == (ChangeState.ROLLED_BACK, EndedBy.TIMEOUT)
+    assert world.requested(world.movable) == was
+    with pytest.raises(Conflict, match=r"rolled back already.*nobody kept it"):
+        await world.confirm(change)
+
+
+async def test_a_tripped_guardrail_is_shown_as_the_cause(world: World) -> None:
+    change = await world.apply(await world.plan(), guardrails=[GuardrailIn(metric="busiest_cpu_percent", max=0)])
+    await world.wait(1)
+    await world.wait(1)
+    ended = await world.get(change.id)
+    assert (ended.state, ended.ended_by) == (ChangeState.ROLLED_BACK, EndedBy.GUARDRAIL)
+
+
+async def test_extend_moves_the_deadline(world: World) -> None:
+    change = await world.applied()
+    extended = await service.extend(
+        world.database, world.connections, world.bus, change_id=UUID(change.id), seconds=200, identity=OPERATOR
+    )
+    assert change.deadline_at is not None
+    assert extended.deadline_at is not None
+    assert extended.deadline_at > change.deadline_at + timedelta(seconds=190)
+
+
+async def test_a_kept_change_can_be_rolled_back_but_not_twice(world: World) -> None:
+    change = await world.applied()
+    await world.confirm(change)
+    back = await world.roll_back(change)
+    assert (back.state, back.ended_by) == (ChangeState.ROLLED_BACK, EndedBy.USER)
+    assert world.requested(world.movable) == change.plan.actions[0].was
+    with pytest.raises(Conflict, match="rolled back already"):
+        await world.roll_back(change)
+
+
+async def test_a_kept_change_under_a_later_one_stays_with_the_reason(world: World) -> None:
+    first = await world.applied()
+    await world.confirm(first)
+    await tell_inventory(world)
+    second = await world.apply(await world.plan("6"))
+    with pytest.raises(Conflict, match=second.id):
+        await world.roll_back(first)
+    assert (await world.get(first.id)).state is ChangeState.CONFIRMED
+
+
+async def tell_inventory(world: World) -> None:
+    """As the agent does after each change."""
+    async with world.database.session() as session:
+        values = {"inventory": msgspec.to_builtins(world.node.inventory)}
+        await session.execute(update(NodeRow).where(NodeRow.id == world.node_id).values(values))
+
+
+async def test_confirm_is_not_optimistic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_ANSWER_S", 0.05)
+    change = await world.applied()
+    world.deaf = True
+    with pytest.raises(service.NoAnswer, match="not known yet"):
+        await world.confirm(change)
+    assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
+
+
+async def test_a_node_that_goes_away_before_it_got_the_change_fails_it(world: World) -> None:
+    plan = await world.plan()
+
+    class Leaving(Connections):
+        def is_connected(self, node_id: int) -> bool:
+            return True
+
+    world.connections = Leaving()
+    with pytest.raises(Conflict, match="nothing was written"):
+        await world.apply(plan)
+    (change,) = (await world.page()).changes
+    assert (change.state, change.ended_by) == (ChangeState.FAILED, EndedBy.ERROR)
+    assert world.got == []
+
+
+async def test_a_setting_that_changed_since_the_preview_refuses_the_whole_plan(world: World) -> None:
+    plan = await world.plan("5")
+    world.node.deliver(world.movable, "3")
+    await tell_inventory(world)
+    with pytest.raises(Conflict, match=r"is 3 now.*preview again"):
+        await world.apply(plan)
+    assert (await world.page()).changes == []
+
+
+async def test_two_changes_of_one_setting_do_not_overlap(world: World) -> None:
+    plan = await world.plan()
+    both = await asyncio.gather(world.apply(plan), world.apply(plan), return_exceptions=True)
+    assert {type(one) for one in both} == {Change, Conflict}
+
+
+def action(key: str = "irq/30/affinity", was: str = "0", becomes: str = "1", reason: str = "") -> Action:
+    return Action(key, was, becomes, reason)
+
+
+@pytest.mark.parametrize(
+    ("actions", "named", "says"),
+    [
+        ([], "plan.actions", "1 to 64"),
+        ([action(key=f"irq/{n}/affinity") for n in range(65)], "plan.actions", "65"),
+        ([action(key="irq/../../etc/passwd")], "plan.actions.0.key", "not a setting"),
+        ([action(), action()], "plan.actions.1.key", "twice"),
+        ([action(becomes="3-1")], "plan.actions.0.becomes", "runs backwards"),
+        ([action(becomes="0-9999")], "plan.actions.0.becomes", "beyond the largest"),
+        ([action(becomes="")], "plan.actions.0.becomes", "at least one CPU"),
+        ([action(was="a")], "plan.actions.0.was", "irq/30/affinity"),
+        ([action(becomes="1,0")], "plan.actions.0.becomes", "0-1"),
+        ([action(reason="x" * 501)], "plan.actions.0.reason", "500"),
+    ],
+)
+async def test_a_forged_plan_is_refused_with_its_field(
+    world: World, actions: list[Action], named: str, says: str
+) -> None:
+    with pytest.raises(Invalid, match=says) as refused:
+        await world.apply(Plan(actions))
+    assert refused.value.field == named
+    assert world.got == []
+
+
+async def test_a_plan_against_the_guard_is_refused_before_it_is_sent(world: World) -> None:
+    key = f"irq/{world.movable}/affinity"
+    with pytest.raises(Conflict, match=f"{key}: CPU 99 is not online"):
+        await world.apply(Plan([action(key, world.requested(world.movable) or "", "99")]))
+    assert world.got == []
+
+
+async def test_a_report_that_comes_twice_or_late_changes_nothing(world: World) -> None:
+    change = await world.applied()
+    await world.confirm(change)
+    kept = await world.get(change.id)
+    for state in (ChangeState.APPLYING, ChangeState.UNCONFIRMED, ChangeState.CONFIRMED):
+        await world.tell([ChangeMessage(change.id, state, kept.steps[-1].sentence, [], remaining_s=30.0)])
+    assert await world.get(change.id) == kept
+
+
+@pytest.mark.parametrize("change_id", ["", "x", str(uuid4())])
+async def test_a_report_about_an_unknown_change_is_answered_and_left_aside(world: World, change_id: str) -> None:
+    await world.tell([ChangeMessage(change_id, ChangeState.CONFIRMED, "Kept.", [])])
+    assert (await world.page()).changes == []
+
+
+async def test_another_nodes_agent_cannot_report_a_change(world: World) -> None:
+    change = await world.applied()
+    message = ChangeMessage(change.id, ChangeState.CONFIRMED, "Kept.", [])
+    await service.on_change_message(world.database, world.connections, world.bus, world.node_id + 1000, message)
+    assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
+
+
+async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_it_returns(world: World) -> None:
+    world.deaf = True
+    change = await world.apply(await world.plan())
+    async with world.database.session() as session:
+        long_ago = datetime.now(UTC) - timedelta(minutes=1)
+        await session.execute(update(ChangeRow).where(ChangeRow.id == UUID(change.id)).values(created_at=long_ago))
+    doubtful = await world.get(change.id)
+    assert doubtful.state is ChangeState.APPLYING
+    assert "not known" in doubtful.steps[-1].sentence
+
+    world.deaf = False
+    await service.on_agent_connected(world.database, world.connections, world.node_id)
+    await world.settle()
+    settled = await world.get(change.id)
+    assert settled.state is ChangeState.FAILED
+    assert "never arrived" in settled.steps[-1].sentence
+
+
+async def test_asking_how_an_open_change_stands_does_not_move_its_deadline(world: World) -> None:
+    change = await world.applied()
+    world.now += 20
+    await service.on_agent_connected(world.database, world.connections, world.node_id)
+    await world.settle()
+    asked = await world.get(change.id)
+    assert asked.state is ChangeState.UNCONFIRMED
+    assert asked.remaining_s is not None
+    assert asked.remaining_s <= 40
+
+
+async def test_every_step_is_in_the_audit_log_with_who_made_it(world: World) -> None:
+    change = await world.applied()
+    await world.confirm(change)
+    await world.roll_back(change)
+    async with world.database.session() as session:
+        query = select(AuditRow).where(AuditRow.node_id == world.node_id).order_by(AuditRow.id)
+        found = [(row.actor, row.action) for row in await session.scalars(query)]
+    assert found == [
+        ("olga", "change.apply"),
+        ("agent", "change.applying"),
+        ("agent", "change.unconfirmed"),
+        ("olga", "change.confirm"),
+        ("agent", "change.confirmed"),
+        ("olga", "change.roll_back"),
+        ("agent", "change.rolled_back"),
+    ]
+
+
+async def test_changes_are_listed_newest_first_in_pages_and_by_time(world: World) -> None:
+    made: list[str] = []
+    for value in ("5", "6", "7"):
+        await tell_inventory(world)
+        change = await world.apply(await world.plan(value))
+        await world.confirm(await world.get(change.id))
+        made.insert(0, change.id)
+    first = await world.page(limit=2)
+    assert [change.id for change in first.changes] == made[:2]
+    assert first.older == made[1]
+    rest = await world.page(limit=2, older_than=UUID(first.older))
+    assert [change.id for change in rest.changes] == made[2:]
+    assert rest.older is None
+    assert (await world.page(is_open=True)).changes == []
+    ended = (await world.get(made[0])).ended_at
+    assert ended is not None
+    assert (await world.page(from_time=ended + timedelta(seconds=1))).changes == []
+    assert len((await world.page(from_time=ended, to_time=ended)).changes) == 1
+
+
+async def test_open_changes_are_counted_by_node(world: World) -> None:
+    await world.applied()
+    async with world.database.session() as session:
+        assert (await repository.count_open(session))[world.node_id] == 1
+
+
+async def test_a_node_or_change_that_is_not_there_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound):
+        await service.get(world.database, uuid4())
+    world.node_id += 1_000_000
+    with pytest.raises(NotFound):
+        await world.preview(("irq/1/affinity", "0"))
