@@ -12,14 +12,16 @@ def machine(
     *,
     cpus: int = 64,
     irqs: int = 150,
+    busy_cpus: int | None = None,
     seed: int = 1,
     start_ms: int = 1_800_000_000_000,
     first_seq: int = 1,
 ) -> list[Rates]:
-    """One Rates a second of a server at moderate load: a few hot cores, NIC queues, timers, mostly quiet interrupts."""
+    """One Rates a second: busy cores, NIC queues, timers, mostly quiet interrupts; all CPUs but busy_cpus are idle."""
     rng = np.random.default_rng(seed)
     level = rng.gamma(1.2, 8, cpus).clip(0, 180)
-    homes = rng.integers(0, cpus, irqs)
+    level[cpus if busy_cpus is None else busy_cpus :] = 0
+    homes = rng.integers(0, busy_cpus or cpus, irqs)
     per_s = np.where(np.arange(irqs) < min(32, cpus), rng.gamma(2, 400, irqs), rng.gamma(0.3, 2, irqs))
     made = []
     for second in range(seconds):
@@ -33,14 +35,20 @@ def machine(
         counts |= {
             "net_rx": net_rx,
             "net_tx": rng.poisson(net_rx * 0.01).astype("<u4"),
-            "softirq_other": rng.poisson(20 + level * 2).astype("<u4"),
+            "softirq_other": rng.poisson(1 + level * 2).astype("<u4"),
             "processed": (net_rx * 2).astype("<u4"),
         }
         fired = rng.poisson(per_s)
         ids = np.concatenate([np.arange(irqs) + 24, np.repeat(_LABELS, cpus)])
         where = np.concatenate([homes, np.tile(np.arange(cpus), len(_LABELS))])
         values = np.concatenate(
-            [fired, rng.poisson(30 + level), rng.poisson(level * 0.3), rng.poisson(1, cpus), rng.poisson(0.1, cpus)]
+            [
+                fired,
+                rng.poisson(2 + level),
+                rng.poisson(level * 0.3),
+                rng.poisson(level * 0.05),
+                rng.poisson(level * 0.01),
+            ]
         )
         moved = values > 0
         rx = int(rng.poisson(net_rx.sum()))

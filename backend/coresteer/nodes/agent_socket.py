@@ -107,7 +107,8 @@ class _AgentConnection:
         self._wake = asyncio.Event()
         self._heard_at = time.monotonic()
         self._budget = _BURST
-        self._last_seq = 0
+        self._last_seq = 0  # of this connection; it may begin with what is stored already
+        self._expected_seq = 1
         self._gap_told = False
         self._name = "an unknown agent"
 
@@ -169,7 +170,7 @@ class _AgentConnection:
             if known.inventory is not None:
                 state.learn(msgspec.convert(known.inventory, Inventory))
             s.recorder.tell(known.node_id, msgspec.structs.replace(hello, simulated=known.simulated))
-            self._last_seq = max(feed.acked_seq, hello.first_seq - 1)
+            self._expected_seq = max(feed.acked_seq + 1, hello.first_seq)
             self.post(Welcome(PROTOCOL, known.node_id, feed.acked_seq))
             self.post(Ping(now_ms()))
             await s.on_connected(known.node_id)
@@ -257,10 +258,10 @@ class _AgentConnection:
                 await self._services.on_change(node_id, message)
 
     def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
-        if rates.seq > self._last_seq + 1 and not self._gap_told:
+        if rates.seq > self._expected_seq and not self._gap_told:
             self._gap_told = True
-            log.warning("%s: samples %d to %d are missing.", self._name, self._last_seq + 1, rates.seq - 1)
-        self._last_seq = rates.seq
+            log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
+        self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
         self._services.ingest.take(feed, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only

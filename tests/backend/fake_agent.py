@@ -1,0 +1,128 @@
+"""An agent that speaks the real protocol as a test tells it to."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+from msgspec.structs import replace
+from tests.backend.telemetry_data import machine
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from coresteer.db import Database
+from coresteer.nodes.service import enrol
+from coresteer.telemetry.chunks import cumulative, read_scalars
+from coresteer_core.model import Rates
+from coresteer_core.protocol import (
+    PROTOCOL,
+    Ack,
+    Hello,
+    RatesMessage,
+    ToBackend,
+    Welcome,
+    decode_to_agent,
+    encode,
+)
+
+TEMPLATE = machine(1, cpus=4, irqs=6)[0]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def rates(seq: int, *, time_ms: int | None = None) -> Rates:
+    """A small sample of now."""
+    return replace(TEMPLATE, seq=seq, time_ms=now_ms() if time_ms is None else time_ms)
+
+
+def hello(stream: str = "s1", **changes: object) -> Hello:
+    greeting = Hello(
+        protocol=PROTOCOL,
+        agent_version="0.1",
+        hostname="host",
+        kernel="6.1",
+        machine_id="m",
+        boot_id="b",
+        stream=stream,
+        first_seq=1,
+        interval_s=1.0,
+        mode="observe",
+        observe_reason="a test",
+    )
+    return replace(greeting, **changes)
+
+
+@dataclass
+class FakeAgent:
+    """One node's agent; use as an async context manager. acked: of the present connection's Welcome and Acks."""
+
+    url: str
+    key: str
+    node_id: int
+    stream: str = "s1"
+    acked: int = 0
+    websocket: ClientConnection = field(init=False)
+
+    async def __aenter__(self) -> "FakeAgent":
+        await self.connect()
+        await self.greet()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.websocket.close()
+
+    async def connect(self) -> None:
+        url = self.url.replace("http", "ws", 1) + "/api/agent"
+        headers = {"Authorization": f"Bearer {self.key}"}
+        self.websocket = await connect(url, additional_headers=headers, compression=None, proxy=None, max_size=None)
+
+    async def greet(self, **changes: object) -> Welcome:
+        await self.say(hello(self.stream, **changes))
+        welcome = decode_to_agent(await self.receive())
+        assert isinstance(welcome, Welcome)
+        self.acked = welcome.acked_seq
+        return welcome
+
+    async def say(self, message: ToBackend) -> None:
+        await self.websocket.send(encode(message))
+
+    async def receive(self) -> bytes:
+        frame = await self.websocket.recv()
+        assert isinstance(frame, bytes)
+        return frame
+
+    async def send_rates(self, samples: Sequence[Rates]) -> None:
+        for sample in samples:
+            await self.say(RatesMessage(sample))
+
+    async def until_acked(self, seq: int) -> None:
+        while self.acked < seq:
+            message = decode_to_agent(await self.receive())
+            if isinstance(message, Ack):
+                self.acked = message.seq
+
+    async def closed(self) -> tuple[int, str]:
+        """The code and reason with which the backend ends the connection."""
+        try:
+            while True:
+                await self.websocket.recv()
+        except ConnectionClosed as error:
+            assert error.rcvd is not None, "the connection ended without a close frame"
+            return error.rcvd.code, error.rcvd.reason
+
+
+async def enrolled(database: Database, url: str, name: str) -> FakeAgent:
+    """An agent of a new node."""
+    async with database.session() as session:
+        (node,) = await enrol(session, [name], simulated=False)
+    return FakeAgent(url, node.key, node.node_id)
+
+
+async def stored_seqs(database_url: str, node_id: int) -> list[int]:
+    """The sequence numbers of every stored sample of a node, as often as they are stored, sorted."""
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        cursor = await connection.execute("SELECT scalars FROM telemetry_chunk WHERE node_id = %s", (node_id,))
+        packed = [scalars for (scalars,) in await cursor.fetchall()]
+    return sorted(seq for scalars in packed for seq in cumulative(read_scalars(scalars).seqs).tolist())

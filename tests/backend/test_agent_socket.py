@@ -1,0 +1,194 @@
+"""What agents may say, and what becomes of those that say something else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+from tests.backend.conftest import Backend, running_backend
+from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
+
+from coresteer_core.model import NetdevCounts
+from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    Clock,
+    Confirm,
+    Ping,
+    RatesMessage,
+    ToBackend,
+    decode_to_agent,
+    encode,
+)
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def quick(database_url: str) -> AsyncIterator[Backend]:
+    async with running_backend(database_url, chunk_seconds=1) as backend:
+        yield backend
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def bystander(quick: Backend) -> AsyncIterator[FakeAgent]:
+    """An agent that goes on sending while others misbehave."""
+    agent = await enrolled(quick.database, quick.url, "bystander")
+    async with agent:
+        yield agent
+
+
+def _rates(**changes: object) -> bytes:
+    return encode(RatesMessage(replace(rates(1), **changes)))
+
+
+BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
+    "garbage": (b"\xc1\x00\xff garbage", 4400, "Not a message"),
+    "nothing": (b"", 4400, "Not a message"),
+    "truncated": (_rates()[:-7], 4400, "Not a message"),
+    "unknown type": (msgspec.msgpack.encode({"type": "shell", "run": "id"}), 4400, "Not a message"),
+    "a message of the backend's": (encode(Confirm("1")), 4400, "Not a message"),
+    "huge": (b"\x00" * (MAX_FRAME_BYTES + 1), 1009, ""),
+    "text": ("hello", 4400, "text frame"),
+    "a second hello": (encode(hello()), 4400, "second time"),
+    "too few shares": (_rates(shares={"busy": b"\x00"}), 4400, "busy has 1 bytes for 4 CPUs"),
+    "a share over 100 %": (_rates(shares={"busy": b"\x00\xc9\x00\x00"}), 4400, "busy holds 201"),
+    "half a count": (_rates(counts={"dropped": b"\x00" * 15}), 4400, "dropped has 15 bytes"),
+    "no CPUs": (_rates(cpus=0), 4400, "cpus is 0"),
+    "too many CPUs": (_rates(cpus=8193), 4400, "cpus is 8193"),
+    "cells that differ": (_rates(irq_ids=b"\x00" * 8), 4400, "cells differ"),
+    "half the cells": (_rates(irq_cpus=None), 4400, "not all there"),
+    "a netdev twice": (_rates(netdevs=[NetdevCounts("a", *[1] * 8)] * 2), 4400, "named twice"),
+    "a netdev with a control character": (_rates(netdevs=[NetdevCounts("a\x00", *[1] * 8)]), 4400, "control"),
+    "a negative count": (_rates(netdevs=[NetdevCounts("a", -1, *[1] * 7)]), 4400, "less than nothing"),
+    "a duration of nothing": (_rates(duration_s=0.0), 4400, "duration_s"),
+    "a duration that is no number": (_rates(duration_s=float("nan")), 4400, "duration_s"),
+    "a time long ago": (_rates(time_ms=now_ms() - DAY_MS - 60_000), 4400, "24 hours"),
+    "a time to come": (_rates(time_ms=now_ms() + DAY_MS + 60_000), 4400, "24 hours"),
+    "a sequence number that does not grow": (_rates(seq=0), 4400, "must grow"),
+    "an answer to no ping": (encode(Clock(5, 5)), 4400, "no Ping"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FRAMES)
+async def test_a_bad_frame_closes_its_connection_with_the_reason_and_no_other(
+    quick: Backend, bystander: FakeAgent, case: str
+) -> None:
+    frame, code, reason = BAD_FRAMES[case]
+    agent = await enrolled(quick.database, quick.url, f"bad-{list(BAD_FRAMES).index(case)}")
+    async with asyncio.timeout(20), agent:
+        await agent.websocket.send(frame)
+        got_code, got_reason = await agent.closed()
+        assert (got_code, reason in got_reason) == (code, True), got_reason
+        await bystander.send_rates([rates(bystander.acked + 1)])
+        await bystander.until_acked(bystander.acked + 1)
+
+
+BAD_GREETINGS: dict[str, tuple[ToBackend, int, str]] = {
+    "an older protocol": (hello(protocol=PROTOCOL - 1), 4406, f"protocol {PROTOCOL - 1}, the backend {PROTOCOL}"),
+    "a newer protocol": (hello(protocol=PROTOCOL + 1), 4406, f"protocol {PROTOCOL + 1}, the backend {PROTOCOL}"),
+    "no hello": (RatesMessage(rates(1)), 4400, "must be hello"),
+    "a mode nobody knows": (hello(mode="root"), 4400, "mode 'root'"),
+    "no stream": (hello(stream=""), 4400, "stream"),
+    "a long host name": (hello(hostname="h" * 257), 4400, "longer than 256"),
+    "an interval of nothing": (hello(interval_s=0.0), 4400, "interval_s"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_GREETINGS)
+async def test_a_bad_greeting_is_refused_with_the_reason(quick: Backend, case: str) -> None:
+    message, code, reason = BAD_GREETINGS[case]
+    agent = await enrolled(quick.database, quick.url, f"greeting-{list(BAD_GREETINGS).index(case)}")
+    async with asyncio.timeout(20):
+        await agent.connect()
+        await agent.say(message)
+        got_code, got_reason = await agent.closed()
+    assert (got_code, reason in got_reason) == (code, True), got_reason
+
+
+async def test_an_unknown_key_is_told_so(quick: Backend) -> None:
+    agent = FakeAgent(quick.url, "csn_unknown", 0)
+    async with asyncio.timeout(20):
+        await agent.connect()
+        code, reason = await agent.closed()
+    assert code == 4401 and "enrol" in reason
+
+
+async def test_a_revoked_key_ends_its_connection_and_opens_no_other(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "revoked")
+    admin = await quick.client("admin")
+    async with asyncio.timeout(20), agent:
+        answer = await admin.post(f"/api/nodes/{agent.node_id}/revoke-key")
+        assert answer.status_code == 204
+        assert (await agent.closed())[0] == 4401
+        await agent.connect()
+        assert (await agent.closed())[0] == 4401
+
+
+async def test_a_second_connection_of_a_node_replaces_the_first(quick: Backend) -> None:
+    first = await enrolled(quick.database, quick.url, "twice")
+    second = FakeAgent(quick.url, first.key, first.node_id)
+    async with asyncio.timeout(20), first, second:
+        assert (await first.closed())[0] == 4409
+        await second.send_rates([rates(1)])
+        await second.until_acked(1)
+
+
+async def test_an_acknowledged_sample_is_stored_once_however_often_it_is_replayed(
+    quick: Backend, database_url: str
+) -> None:
+    agent = await enrolled(quick.database, quick.url, "replays")
+    stream = [rates(seq) for seq in range(1, 8)]
+    async with asyncio.timeout(30):
+        async with agent:
+            await agent.send_rates(stream[:4])
+            await agent.until_acked(4)
+        async with agent:
+            assert agent.acked == 4
+            await agent.send_rates(stream)
+            await agent.until_acked(7)
+        agent.stream = "another process"
+        async with agent:
+            assert agent.acked == 0
+            await agent.send_rates([rates(1)])
+            await agent.until_acked(1)
+    assert await stored_seqs(database_url, agent.node_id) == [1, 1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_samples_of_before_an_outage_go_where_their_time_belongs(quick: Backend, database_url: str) -> None:
+    agent = await enrolled(quick.database, quick.url, "late")
+    async with asyncio.timeout(30), agent:
+        hours_ago = [rates(1 + h, time_ms=now_ms() - (20 - h) * 3_600_000) for h in range(20)]
+        await agent.send_rates(hours_ago)
+        await agent.until_acked(20)
+    async with quick.database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT count(DISTINCT tableoid), count(*) FROM telemetry_chunk WHERE node_id = %s", (agent.node_id,)
+        )
+        assert await cursor.fetchone() == (20, 20)
+
+
+async def test_the_clock_skew_is_measured_with_half_the_round_trip(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "skewed")
+    async with asyncio.timeout(20), agent:
+        while not isinstance(ping := decode_to_agent(await agent.receive()), Ping):
+            pass
+        await agent.say(Clock(ping.ping_ms, now_ms() + 5_000))
+        await agent.send_rates([rates(1)])
+        await agent.until_acked(1)
+    viewer = await quick.client("viewer")
+    node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+    assert 4_000 < node["clock_skew_ms"] < 6_000
+
+
+async def test_an_agent_that_floods_is_slowed_down_and_harms_nobody(quick: Backend, bystander: FakeAgent) -> None:
+    agent = await enrolled(quick.database, quick.url, "floods")
+    async with asyncio.timeout(40), agent:
+        flood = asyncio.create_task(agent.send_rates([rates(seq) for seq in range(1, 1201)]))
+        await bystander.send_rates([rates(bystander.acked + 1)])
+        await bystander.until_acked(bystander.acked + 1)
+        await flood
+        assert agent.acked < 1200
+        await agent.until_acked(1200)

@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.backend.telemetry_data import machine
+
+from coresteer.telemetry import chunks
+from coresteer.telemetry.history import max_pool
+from coresteer.telemetry.rollup import merge, minutes, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+from coresteer_core.model import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
+
+_U64 = st.integers(0, 2**53 - 1)
+_OPTIONAL = st.none() | _U64
+
+
+@st.composite
+def _cells(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, bytes | None]:
+    if draw(st.booleans()):
+        return None, None, None
+    cells = draw(
+        st.dictionaries(
+            st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 8191)), st.integers(1, 2**32 - 1), max_size=6
+        )
+    )
+    keys = sorted(cells)
+    return (
+        np.array([irq for irq, _ in keys], "<u4").tobytes(),
+        np.array([cpu for _, cpu in keys], "<u2").tobytes(),
+        np.array([cells[key] for key in keys], "<u4").tobytes(),
+    )
+
+
+@st.composite
+def _streams(draw: st.DrawFn) -> list[Rates]:
+    cpus = draw(st.integers(1, 5))
+    u8 = st.none() | st.binary(min_size=cpus, max_size=cpus)
+    u32 = st.none() | st.binary(min_size=4 * cpus, max_size=4 * cpus)
+    made, seq = [], draw(st.integers(1, 2**40))
+    for _ in range(draw(st.integers(1, 6))):
+        ids, where, counts = draw(_cells())
+        names = draw(st.none() | st.lists(st.sampled_from(["eth0", "eth1", "lo", "veth9"]), unique=True))
+        made.append(
+            Rates(
+                seq=seq,
+                time_ms=draw(st.integers(0, 2**45)),
+                duration_s=draw(st.floats(1e-3, 86_400)),
+                cpus=cpus,
+                shares={name: draw(u8) for name in CPU_SHARES},
+                counts={name: draw(u32) for name in CPU_COUNTS},
+                irq_ids=ids,
+                irq_cpus=where,
+                irq_counts=counts,
+                netdevs=None
+                if names is None
+                else [NetdevCounts(name, *(draw(_U64) for _ in range(8))) for name in sorted(names)],
+                tcp=draw(st.none() | st.builds(TcpLatency, _U64, _U64, _U64, _U64)),
+                tcp_out_segments=draw(_OPTIONAL),
+                tcp_retransmits=draw(_OPTIONAL),
+                agent_cpu_s=draw(st.none() | st.floats(0, 1e6)),
+                agent_rss_bytes=draw(_OPTIONAL),
+            )
+        )
+        seq += draw(st.integers(1, 3))
+    return made
+
+
+@given(_streams())
+@settings(max_examples=150, deadline=None)
+def test_a_chunk_gives_back_exactly_what_it_was_made_of(stream: list[Rates]) -> None:
+    assert chunks.decode(chunks.encode(stream)) == stream
+
+
+def test_cells_come_back_in_order_without_zeros() -> None:
+    rates = replace(
+        machine(1, cpus=4, irqs=2)[0],
+        irq_ids=np.array([9, 7, 7], "<u4").tobytes(),
+        irq_cpus=np.array([0, 3, 1], "<u2").tobytes(),
+        irq_counts=np.array([5, 6, 0], "<u4").tobytes(),
+    )
+    (decoded,) = chunks.decode(chunks.encode([rates]))
+    assert np.frombuffer(decoded.irq_ids or b"", "<u4").tolist() == [7, 9]
+    assert np.frombuffer(decoded.irq_counts or b"", "<u4").tolist() == [6, 5]
+
+
+def test_a_minute_of_a_quiet_64_cpu_machine_takes_at_most_250_bytes_a_sample() -> None:
+    chunk = chunks.encode(machine(60, busy_cpus=12))
+    size = len(chunk.scalars) + sum(len(column or b"") for column in chunk.columns.values())
+    assert size / 60 <= 250
+
+
+def test_minutes_split_at_the_minute_and_add_up() -> None:
+    stream = machine(100, start_ms=1_800_000_030_000)
+    found = minutes(stream)
+    assert [part.samples for part in found] == [31, 60, 9]
+    assert sum(part.netdevs["eth0"][0] for part in found) == sum((r.netdevs or [])[0].rx_bytes for r in stream)
+    busy = np.array([np.frombuffer(r.shares["busy"] or b"", np.uint8) for r in stream[:31]])
+    assert (found[0].peaks[0] == busy.max(axis=0)).all()
+    assert np.abs(found[0].means[0].astype(float) - busy.mean(axis=0)).max() <= 0.5
+
+
+def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
+    stream = machine(60, start_ms=1_800_000_000_000 + 1000)
+    halves = [part for half in (stream[:20], stream[20:]) for part in minutes(half)]
+    whole, merged = merge(minutes(stream)), merge(halves)
+    assert (merged.peaks == whole.peaks).all()
+    assert np.abs(merged.means.astype(int) - whole.means).max() <= 1
+    assert (merged.netdevs, merged.interrupts, merged.samples) == (whole.netdevs, whole.interrupts, whole.samples)
+    assert (unpack_shares(pack_shares(whole), whole.cpus)[0] == whole.peaks).all()
+    assert unpack_netdevs(pack_netdevs(whole)) == whole.netdevs
+
+
+def test_what_no_sample_knows_stays_unknown_in_a_minute() -> None:
+    nothing = replace(
+        machine(1, cpus=2, irqs=1)[0], shares={}, counts={}, irq_ids=None, irq_cpus=None, irq_counts=None, tcp=None,
+        netdevs=None, tcp_retransmits=None, agent_cpu_s=None, agent_rss_bytes=None,
+    )  # fmt: skip
+    (minute,) = minutes([nothing])
+    assert (minute.peaks == ABSENT_SHARE).all() and (minute.means == ABSENT_SHARE).all()
+    unknown = (minute.interrupts, minute.dropped, minute.squeezed, minute.rtt_p99_us, minute.agent_cpu_s)
+    assert unknown == (None,) * 5 and minute.netdevs == {}
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "values", "expected"),
+    [
+        ([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [1, 2, 3], [1, 2, 3, 255]),
+        ([0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [1, 9, 255], [9, 255, 255, 255]),
+        ([0.02, 1.03, 1.99], [1.03, 1.99, 3.01], [1, 2, 3], [1, 2, 3, 255]),
+        ([0.0], [4.0], [7], [7, 7, 7, 7]),
+        ([-9.0, 8.0], [-8.0, 9.0], [1, 2], [255, 255, 255, 255]),
+        ([2.0, 0.0], [3.0, 1.0], [5, 6], [6, 255, 5, 255]),
+    ],
+    ids=[
+        "one each",
+        "maximum, unknown hides nothing",
+        "jitter leaves no gap",
+        "a long one fills",
+        "outside",
+        "unsorted",
+    ],
+)
+def test_columns_take_the_maximum_and_leave_no_gap(
+    starts: list[float], ends: list[float], values: list[int], expected: list[int]
+) -> None:
+    pooled = max_pool(np.array([values], np.uint8), np.array(starts), np.array(ends), 4)
+    assert pooled[0].tolist() == expected
