@@ -7,19 +7,20 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
-import sqlalchemy.exc
 
-from coresteer import app, server, supervisor
-from coresteer.auth import service as auth
-from coresteer.auth.enrolment import new_enrolment_token
-from coresteer.auth.schemas import EnrolmentTokenCreate, UserUpdate
+from coresteer import supervisor
 from coresteer.config import Config
-from coresteer.db import Database, UnsupportedServerError
-from coresteer.errors import Problem, is_database_away
+from coresteer.listen import PortBusyError
 from coresteer.postgres import PostgresError, running_url
+
+if TYPE_CHECKING:
+    from coresteer.db import Database
+
+# What only some commands need is imported there: `up` starts its children half a second earlier for it.
+# ruff: noqa: PLC0415
 
 T = TypeVar("T")
 
@@ -38,17 +39,26 @@ def main(argv: list[str] | None = None) -> int:
         for item in error.errors():
             name = str(item["loc"][0]) if item["loc"] else ""
             print(f"coresteer: {name.upper()} in the environment: {item['msg']}", file=sys.stderr)
-    except (CommandError, PostgresError, Problem, UnsupportedServerError, supervisor.StartError) as error:
+    except (CommandError, PostgresError, PortBusyError, supervisor.StartError, OSError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
-    except (server.PortBusyError, RuntimeError, OSError) as error:
-        print(f"coresteer: {error}", file=sys.stderr)
-    except sqlalchemy.exc.SQLAlchemyError as error:
-        if not is_database_away(error):
-            raise
-        print(f"coresteer: The database cannot be reached: {error.args[0]}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        print(f"coresteer: {sentence}", file=sys.stderr)
     return 1
+
+
+def _sentence(error: Exception) -> str | None:
+    """What a person is told of an error that is no mistake of the program; None for one that is."""
+    from coresteer.db import UnsupportedServerError
+    from coresteer.errors import Problem, is_database_away
+
+    if isinstance(error, (Problem, UnsupportedServerError)):
+        return str(error)
+    return f"The database cannot be reached: {error.args[0]}" if is_database_away(error) else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,15 +91,23 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "up":
             return asyncio.run(supervisor.up(config, _say))
         case "serve":
+            from coresteer import server
+
             server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
         case "openapi":
+            from coresteer import app
+
             print(json.dumps(app.openapi(app.create_app(config)), indent=1))
         case "migrate":
+            from coresteer.db import Database
+
             _with_database(config, Database.migrate)
         case "enrolment-token":
             print(_with_database(config, lambda database: _enrolment_token(database, simulated=arguments.simulated)))
         case "set-up-link":
-            link = _with_database(config, lambda database: server.set_up_link(config, database))
+            from coresteer.announce import set_up_link
+
+            link = _with_database(config, lambda database: set_up_link(config, database))
             if link is None:
                 raise CommandError(
                     "Coresteer is set up already; `coresteer reset-password USER` helps a user who cannot sign in."
@@ -111,7 +129,9 @@ def _database_url(config: Config) -> str:
     return url
 
 
-def _with_database(config: Config, work: Callable[[Database], Awaitable[T]]) -> T:
+def _with_database(config: Config, work: Callable[["Database"], Awaitable[T]]) -> T:
+    from coresteer.db import Database
+
     url = _database_url(config)
 
     async def run() -> T:
@@ -124,18 +144,25 @@ def _with_database(config: Config, work: Callable[[Database], Awaitable[T]]) -> 
     return asyncio.run(run())
 
 
-async def _enrolment_token(database: Database, *, simulated: bool) -> str:
+async def _enrolment_token(database: "Database", *, simulated: bool) -> str:
+    from coresteer.auth.enrolment import new_enrolment_token
+    from coresteer.auth.schemas import EnrolmentTokenCreate
+
     async with database.session() as session:
         request = EnrolmentTokenCreate(simulated=simulated)
         return (await new_enrolment_token(session, "command line", request)).token
 
 
-async def _reset_password(database: Database, username: str, password: str) -> None:
+async def _reset_password(database: "Database", username: str, password: str) -> None:
+    from coresteer.auth import service as auth
+
     async with database.session() as session:
         await auth.reset_password(session, username, password)
 
 
 def _new_password() -> str:
+    from coresteer.auth.schemas import UserUpdate
+
     password = getpass.getpass("New password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip(os.linesep)
     try:
         UserUpdate(password=password)

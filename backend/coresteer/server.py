@@ -1,57 +1,16 @@
 """Runs the application in uvicorn."""
 
-import errno
 import logging
-import socket
 from collections.abc import Callable
 
 import uvicorn
 
+from coresteer.announce import announce
 from coresteer.app import create_app
-from coresteer.auth import service as auth
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.listen import listening_socket
 from coresteer_core.protocol import MAX_FRAME_BYTES
-
-_PATIENCE_MS = 30_000
-
-
-class PortBusyError(Exception):
-    """Something else listens on the backend's address; the message names it and the option."""
-
-
-def listening_socket(config: Config) -> socket.socket:
-    """The backend's socket, bound. Raises PortBusyError, or OSError for an address that is not this machine's."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # connections inherit it: one whose peer takes nothing any more ends instead of lasting for many minutes
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PATIENCE_MS)
-    try:
-        listener.bind((config.host, config.port))
-    except OSError as error:
-        listener.close()
-        if error.errno != errno.EADDRINUSE:
-            raise
-        raise PortBusyError(
-            f"Port {config.port} on {config.host} is in use already. Is Coresteer running? "
-            "Choose another port with --port or CORESTEER_PORT."
-        ) from None
-    return listener
-
-
-async def set_up_link(config: Config, database: Database) -> str | None:
-    """A new link that makes the first administrator; None when there is a user already."""
-    async with database.session() as session:
-        token = await auth.new_set_up_token(session)
-    return f"{config.address}/setup?token={token}" if token else None
-
-
-async def announce(config: Config, database: Database, say: Callable[[str], None]) -> None:
-    """Say where the backend is, and the set-up link while nobody can sign in."""
-    say(f"Coresteer is at {config.address}")
-    if link := await set_up_link(config, database):
-        say(f"Make the first administrator with this link, which works once: {link}")
 
 
 def serve(config: Config, say: Callable[[str], None]) -> None:

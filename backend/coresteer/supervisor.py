@@ -11,17 +11,15 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from coresteer import server
-from coresteer.auth.enrolment import new_enrolment_token
-from coresteer.auth.schemas import EnrolmentTokenCreate
 from coresteer.config import Config
-from coresteer.db import Database
-from coresteer.nodes.service import hash_key
-from coresteer.nodes.tables import NodeRow
+from coresteer.listen import listening_socket
 from coresteer.postgres import EmbeddedPostgres, PostgresError
 from coresteer.process import end, spawn
+
+if TYPE_CHECKING:
+    from coresteer.db import Database
 
 _FIRST_RESTART_S = 0.5
 _SLOWEST_RESTART_S = 30.0
@@ -122,14 +120,14 @@ def _only_one(state_dir: Path) -> Iterator[None]:
 
 
 async def up(config: Config, say: Say) -> int:
-    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and server.PortBusyError."""
+    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and PortBusyError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     children: list[Child] = []
     with _only_one(config.state_dir):
-        server.listening_socket(config).close()
+        listening_socket(config).close()
         work = asyncio.create_task(_start_all(config, children, say))
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -179,7 +177,12 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
 
     backend = Child("backend", start_backend, lambda process: end(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
     children.append(backend)
-    await _until_healthy(config, await backend.start(), say)
+    process = await backend.start()
+    # half a second of imports, which run while the backend does the same
+    from coresteer.announce import announce  # noqa: PLC0415
+    from coresteer.db import Database  # noqa: PLC0415
+
+    await _until_healthy(config, process, say)
     backend.keep_alive()
 
     database = Database(url, config.migrations_dir)
@@ -197,7 +200,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     children.append(agent)
     await agent.start()
     agent.keep_alive()
-    await server.announce(config, database, say)
+    await announce(config, database, say)
     await database.close()
     say("Ctrl-C stops it.")
 
@@ -224,11 +227,16 @@ def _health(url: str) -> str | None:
         return None
 
 
-async def _enrolment_token_file(database: Database, agent_dir: Path) -> Path | None:
+async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path | None:
     """A file with a one-time token for this machine's agent; None when it has a key that this database knows.
 
     A revoked key counts as known: starting again is no way round an administrator's decision.
     """
+    from coresteer.auth.enrolment import new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
+    from coresteer.auth.schemas import EnrolmentTokenCreate  # noqa: PLC0415
+    from coresteer.nodes.service import hash_key  # noqa: PLC0415
+    from coresteer.nodes.tables import NodeRow  # noqa: PLC0415
+
     path = agent_dir / "enrolment-token"
     path.unlink(missing_ok=True)
     async with database.session() as session:

@@ -1,0 +1,32 @@
+"""Takes the backend's address, or says why it cannot be had."""
+
+import errno
+import socket
+
+from coresteer.config import Config
+
+_PATIENCE_MS = 30_000
+
+
+class PortBusyError(Exception):
+    """Something else listens on the backend's address; the message names it and the option."""
+
+
+def listening_socket(config: Config) -> socket.socket:
+    """The backend's socket, bound. Raises PortBusyError, or OSError for an address that is not this machine's."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # connections inherit it: one whose peer takes nothing any more ends instead of lasting for many minutes
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PATIENCE_MS)
+    try:
+        listener.bind((config.host, config.port))
+    except OSError as error:
+        listener.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortBusyError(
+            f"Port {config.port} on {config.host} is in use already. Is Coresteer running? "
+            "Choose another port with --port or CORESTEER_PORT."
+        ) from None
+    return listener
