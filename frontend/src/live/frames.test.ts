@@ -1,13 +1,12 @@
 import { expect, test } from "vitest";
 import { decodeFrame, FrameError, irqLabel, type RatesFrame } from "./frames";
 
-type Column = { name: string; type: string; bytes: Uint8Array; length: number };
+type Column = { name: string; type: string; bytes: Uint8Array };
 
 const column = (name: string, type: string, data: Uint8Array | Uint16Array | Uint32Array | Float32Array): Column => ({
   name,
   type,
   bytes: new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
-  length: data.length,
 });
 
 /** A frame as the backend builds it: the header padded so that the first column starts at a multiple of 8. */
@@ -20,7 +19,7 @@ function frame(header: object, columns: Column[], headerLength = 1020): ArrayBuf
   });
   const buffer = new ArrayBuffer(end);
   new DataView(buffer).setUint32(0, headerLength, true);
-  const described = placed.map(({ name, type, offset, length }) => ({ name, type, offset, length }));
+  const described = placed.map(({ name, type, offset, bytes }) => ({ name, type, offset, length: bytes.length }));
   const json = JSON.stringify({ ...header, columns: described }).padEnd(headerLength);
   new Uint8Array(buffer, 4).set(new TextEncoder().encode(json));
   for (const { offset, bytes } of placed) new Uint8Array(buffer, offset).set(bytes);
@@ -70,6 +69,7 @@ test.each([
   ["a frame shorter than its header", whole.slice(0, 500)],
   ["a frame cut in a column", whole.slice(0, whole.byteLength - 8)],
   ["an unknown column type", frame(RATES, [column("busy", "f64", new Uint8Array(8))])],
+  ["a column that ends inside a number", frame(RATES, [{ name: "dropped", type: "u32", bytes: new Uint8Array(6) }])],
   ["a column off the multiples of 8", frame(RATES, [column("busy", "u8", new Uint8Array(8))], 1022)],
   ["an unknown frame type", frame({ type: "other" }, [])],
 ])("%s is refused with a sentence", (_, buffer) => {

@@ -2,6 +2,7 @@
 
 type ColumnType = "u8" | "u16" | "u32" | "f32";
 type Column = Uint8Array | Uint16Array | Uint32Array | Float32Array;
+/** offset: from the frame's start; length: in bytes. */
 type ColumnHeader = { name: string; type: ColumnType; offset: number; length: number };
 
 export const UNKNOWN_U32 = 0xffffffff;
@@ -58,10 +59,10 @@ const ARRAYS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float3
 function columnOf(buffer: ArrayBuffer, header: ColumnHeader): Column {
   const array = ARRAYS[header.type];
   if (array === undefined) throw new FrameError(`Column ${header.name} has the unknown type ${header.type}.`);
-  const end = header.offset + header.length * array.BYTES_PER_ELEMENT;
-  if (header.offset % 8 !== 0 || end > buffer.byteLength)
+  const [end, size] = [header.offset + header.length, array.BYTES_PER_ELEMENT];
+  if (header.offset % 8 !== 0 || header.length % size !== 0 || end > buffer.byteLength)
     throw new FrameError(`Column ${header.name} (${header.offset} to ${end}) does not fit ${buffer.byteLength} bytes.`);
-  return new array(buffer, header.offset, header.length);
+  return new array(buffer, header.offset, header.length / size);
 }
 
 /** Reads one binary frame without copying its columns. Throws FrameError with what does not fit. */
