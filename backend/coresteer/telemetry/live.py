@@ -48,6 +48,9 @@ _FIGURES = (
 )
 
 
+_BYTES = {"u8": 1, "u16": 2, "u32": 4, "f32": 4}
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """All that a browser wants to be sent from now on: one node's intervals, the fleet's figures."""
 
@@ -58,7 +61,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, bytes]]) -> bytes:
     """u32 length of the JSON header, the header padded with spaces, then columns (name, type, bytes) at multiples of 8.
 
-    Offsets count from the frame's start.
+    Offsets count bytes from the frame's start, lengths count elements.
     """
 
     def described(first: int) -> tuple[bytes, list[int]]:
@@ -67,7 +70,7 @@ def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, 
             offsets.append(first)
             first += (len(data) + 7) // 8 * 8
         listed = [
-            {"name": name, "type": kind, "offset": offset, "length": len(data)}
+            {"name": name, "type": kind, "offset": offset, "length": len(data) // _BYTES[kind]}
             for (name, kind, data), offset in zip(columns, offsets, strict=True)
         ]
         return msgspec.json.encode(header | {"columns": listed}), offsets
