@@ -4,18 +4,17 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import resource
 import secrets
 import ssl
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from websockets.uri import parse_uri
 
+from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import ailment_of, kind_of, make_machine
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Many made-up nodes that speak the real protocol: to look around without a fleet, and to measure a backend."
     )
-    parser.add_argument("--backend", default="http://127.0.0.1:8420", metavar="URL", help="default: %(default)s")
+    parser.add_argument("--backend", default=DEFAULT_BACKEND, metavar="URL", help="default: %(default)s")
     parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are kept")
     parser.add_argument("--nodes", type=_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--cpus", type=_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
@@ -38,17 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=_seconds(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s")
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same fleet")
     parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S seconds and print figures")
-    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="where the nodes' keys are kept")
+    parser.add_argument("--insecure", action="store_true", help="speak without TLS to a backend on another machine")
+    parser.add_argument(
+        "--state-dir", type=Path, default=default_state_dir(), metavar="DIR", help="for the keys; default: %(default)s"
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the figures")
 
 
 def main(args: argparse.Namespace) -> int:
     """Runs until Ctrl-C or --duration. 0: ended as asked; 1: could not start, or no node was wanted."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    backend = args.backend.rstrip("/")
+    backend = check_backend(args.backend, insecure=args.insecure)
     try:
         wanted = names(args.nodes)
-        keys = keys_for(wanted, backend=backend, token=args.token, state_dir=args.state_dir or _default_state_dir())
+        keys = keys_for(wanted, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
         _allow_sockets(args.nodes)
     except SimulationError as error:
         _log.error("%s", error)
@@ -130,14 +131,6 @@ def _print(figures: dict[str, float | int | None], form: str) -> None:
         return
     for name, value in figures.items():
         print(f"{name:20} {'unknown' if value is None else value}")
-
-
-def _default_state_dir() -> Path:
-    if given := os.environ.get("CORESTEER_STATE_DIR"):
-        return Path(given) / "agent"
-    if os.geteuid() == 0:
-        return Path("/var/lib/coresteer/agent")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "coresteer" / "agent"
 
 
 def _allow_sockets(nodes: int) -> None:

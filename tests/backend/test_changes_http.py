@@ -1,0 +1,148 @@
+"""Changes over HTTP, with a simulated node on the real agent socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from requests import Response
+from websockets.uri import parse_uri
+
+from coresteer.bus import ChangeEvent, InventoryEvent
+from coresteer.nodes.service import enrol
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.member import Count, Member
+from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.protocol import ChangeState
+
+from .conftest import Backend, Client
+
+
+@dataclass
+class Live:
+    """A node whose agent is connected, and an operator."""
+
+    backend: Backend
+    operator: Client
+    node_id: int
+    node: SimulatedNode
+
+    @property
+    def key(self) -> str:
+        number = next(irq.irq for irq in self.node.inventory.irqs if irq.movable and irq.queues)
+        return f"irq/{number}/affinity"
+
+    @property
+    def path(self) -> str:
+        return f"/api/nodes/{self.node_id}"
+
+    async def previewed(self, value: str = "5") -> dict[str, object]:
+        answer = await self.operator.post(f"{self.path}/previews", {"wishes": [{"key": self.key, "value": value}]})
+        assert answer.status_code == 200, answer.text
+        plan: dict[str, object] = answer.json()["plan"]
+        return plan
+
+    async def until(self, state: ChangeState, act: Callable[[], Awaitable[Response]]) -> Response:
+        """What act answers, once a change has reached the state."""
+        with self.backend.app.state.agents.bus.subscribe() as events:
+            answer = await act()
+            async with asyncio.timeout(10):
+                async for event in events:
+                    if isinstance(event, ChangeEvent) and event.change.state is state:
+                        return answer
+        raise AssertionError
+
+
+@pytest_asyncio.fixture
+async def live(backend: Backend) -> AsyncIterator[Live]:
+    name = f"sim-{uuid4().hex[:8]}"
+    async with backend.database.session() as session:
+        (enrolled,) = await enrol(session, [name], simulated=True)
+    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
+    node = SimulatedNode(
+        name=name, key=enrolled.key, index=1, seed=0, machine=machine, made=Made(1.0), stream=uuid4().hex
+    )
+    uri = parse_uri(backend.url.replace("http", "ws") + "/api/agent")
+    member = Member(node, uri, Count(), keep_latencies=False)
+    with backend.app.state.agents.bus.subscribe() as events:
+        connecting = asyncio.create_task(member.stay_connected(asyncio.Semaphore(1), None))
+        async with asyncio.timeout(10):
+            async for event in events:
+                if event == InventoryEvent(enrolled.node_id):
+                    break
+    yield Live(backend, await backend.client("operator"), enrolled.node_id, node)
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
+    await member.leave()
+
+
+async def test_an_interrupt_is_previewed_moved_kept_and_put_back_again(live: Live) -> None:
+    plan = await live.previewed("5")
+    body = {"plan": plan, "confirm_timeout_s": 30, "reason": "a try"}
+    answer = await live.until(ChangeState.UNCONFIRMED, lambda: live.operator.post(f"{live.path}/changes", body))
+    assert answer.status_code == 201
+    change = answer.json()
+    number = int(live.key.split("/")[1])
+    moved = live.node.inventory.irq(number)
+    assert moved is not None
+    assert moved.requested == "5"
+
+    one = f"/api/changes/{change['id']}"
+    assert 25 < (await live.operator.get(one)).json()["remaining_s"] <= 30
+    extended = await live.operator.post(f"{one}/extend", {"seconds": 100})
+    assert 100 < extended.json()["remaining_s"] <= 130
+    kept = await live.operator.post(f"{one}/confirm")
+    assert (kept.status_code, kept.json()["state"]) == (200, "confirmed")
+    again = await live.operator.post(f"{one}/confirm")
+    assert again.status_code == 409
+    assert "kept already" in again.json()["detail"]
+    back = await live.operator.post(f"{one}/rollback")
+    assert (back.json()["state"], back.json()["ended_by"]) == ("rolled_back", "user")
+    listed = await live.operator.get(f"/api/changes?node_id={live.node_id}&open=false")
+    assert [entry["id"] for entry in listed.json()["changes"]] == [change["id"]]
+
+
+async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
+    viewer = await live.backend.client("viewer")
+    seen = await viewer.post(f"{live.path}/previews", {"wishes": [{"key": live.key, "value": "5"}]})
+    assert seen.json()["can_apply"] is False
+    assert "operator" in seen.json()["blocked_because"]
+    for path in (f"{live.path}/changes", *(f"/api/changes/{uuid4()}/{verb}" for verb in ("confirm", "rollback"))):
+        assert (await viewer.post(path, {"plan": seen.json()["plan"]})).status_code == 403
+    assert (await live.backend.anonymous().get("/api/changes")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("previews", {"wishes": []}, "wishes"),
+        ("previews", {"wishes": [{"key": "irq/1/affinity", "value": "0"}] * 65}, "wishes"),
+        ("previews", {"wishes": [{"key": "", "value": "0"}]}, "wishes.0.key"),
+        ("changes", {"plan": {"actions": "none"}}, "plan"),
+        ("changes", {"plan": {"actions": []}}, "plan.actions"),
+        ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 29}, "confirm_timeout_s"),
+        ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 601}, "confirm_timeout_s"),
+        (
+            "changes",
+            {"plan": {"actions": []}, "guardrails": [{"metric": "mood", "max": 1}]},
+            "guardrails.0.metric",
+        ),
+    ],
+)
+async def test_bad_input_is_refused_with_its_field(live: Live, path: str, body: object, field: str) -> None:
+    answer = await live.operator.post(f"{live.path}/{path}", body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert field in [error["field"] for error in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=501", "node_id=0", "from_time=yesterday", "from_time=2026-01-01T00:00:00", "older_than=1"],
+)
+async def test_a_bad_filter_is_refused_with_its_name(live: Live, query: str) -> None:
+    answer = await live.operator.get(f"/api/changes?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == query.split("=", maxsplit=1)[0]
