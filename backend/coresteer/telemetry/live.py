@@ -48,9 +48,6 @@ _FIGURES = (
 )
 
 
-_BYTES = {"u8": 1, "u16": 2, "u32": 4, "f32": 4}
-
-
 class Wanted(msgspec.Struct, frozen=True):
     """All that a browser wants to be sent from now on: one node's intervals, the fleet's figures."""
 
@@ -61,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, bytes]]) -> bytes:
     """u32 length of the JSON header, the header padded with spaces, then columns (name, type, bytes) at multiples of 8.
 
-    Offsets count bytes from the frame's start, lengths count elements.
+    Offsets count from the frame's start, lengths too count bytes.
     """
 
     def described(first: int) -> tuple[bytes, list[int]]:
@@ -70,7 +67,7 @@ def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, 
             offsets.append(first)
             first += (len(data) + 7) // 8 * 8
         listed = [
-            {"name": name, "type": kind, "offset": offset, "length": len(data) // _BYTES[kind]}
+            {"name": name, "type": kind, "offset": offset, "length": len(data)}
             for (name, kind, data), offset in zip(columns, offsets, strict=True)
         ]
         return msgspec.json.encode(header | {"columns": listed}), offsets
