@@ -65,7 +65,7 @@ clean:  ## what make made, but not the state of a running installation
 	@touch $@
 
 $(NODE_MODULES): frontend/package-lock.json frontend/package.json
-	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' || \
+	@node -e 'if (+process.versions.node.split(".")[0] < 20) process.exit(1)' || \
 	  { echo "Coresteer's front end needs Node.js 20 or newer."; exit 1; }
 	cd frontend && npm ci --silent
 	@touch $@
