@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -222,9 +223,7 @@ class Link:
                 proxy=None if is_loopback(backend) else True,
             )
             with connection as websocket:
-                # a peer that takes nothing any more would block a send, and with it the keepalive, for many minutes
-                patience_ms = int(self._timing.keepalive * 2000)
-                websocket.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
+                self._prepare(websocket.socket)
                 self._speak(websocket)
         except InvalidStatus as error:
             status = error.response.status_code
@@ -235,6 +234,14 @@ class Link:
             raise self._why_closed(error) from None
         except (OSError, InvalidHandshake, WebSocketException, EOFError) as error:
             raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
+
+    def _prepare(self, connected: socket.socket) -> None:
+        # already closed by a backend that wants nothing of us: its reason comes with the first message
+        with suppress(OSError):
+            self.local_address = str(connected.getsockname()[0]).partition("%")[0]
+            # a peer that takes nothing any more would block a send, and with it the keepalive, for many minutes
+            patience_ms = int(self._timing.keepalive * 2000)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
 
     def _why_closed(self, error: ConnectionClosed) -> LinkError:
         frame = error.rcvd
@@ -267,7 +274,6 @@ class Link:
                 f"{PROTOCOL}. Bring agent and backend to the same version.",
                 slow=True,
             )
-        self.local_address = str(websocket.local_address[0]).partition("%")[0]
         self._begin(welcome)
         reader = threading.Thread(target=self._read, args=(websocket,), name="link-reader", daemon=True)
         reader.start()

@@ -7,6 +7,10 @@ from coresteer_agent.apply import rooted
 from coresteer_core.settings import IrqAffinity
 
 MANAGED = "The kernel manages this interrupt's affinity itself and lets nobody change it."
+READ_ONLY = (
+    "The kernel made its affinity read-only: it spreads this interrupt itself, or its controller can deliver it "
+    "to one CPU only."
+)
 
 _ERRORS = {
     errno.EIO: ("refused", MANAGED),
@@ -39,6 +43,6 @@ def write(root: Path, setting: IrqAffinity, value: str) -> None:
 def explain(error: OSError | rooted.ReadOnlyModeError) -> tuple[str, str]:
     """A failed write's outcome, refused or failed, and a sentence for it."""
     if isinstance(error, rooted.ReadOnlyModeError):
-        return "refused", MANAGED
+        return "refused", READ_ONLY
     known = _ERRORS.get(error.errno or 0)
     return known if known is not None else ("failed", f"The kernel answered: {error.strerror}.")
