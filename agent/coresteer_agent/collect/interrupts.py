@@ -1,6 +1,8 @@
 """/proc/interrupts: how often each interrupt arrived on each CPU (kernel: kernel/irq/proc.c)."""
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -30,19 +32,27 @@ def parse_description(text: str) -> Description:
     return Description(chip, " ".join(rest))
 
 
-def parse_descriptions(text: bytes) -> dict[int, Description]:
+def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
     """What stands behind the counters of each numbered interrupt. Lines that make no sense are CounterTableReader's."""
-    start = text.find(b"\n") + 1
-    columns = len(text[:start].split())
     found = {}
-    while start < len(text):
-        # line by line, as splitting the whole text would cost a large machine's agent a MiB for good
-        end = text.find(b"\n", start)
-        label, colon, rest = text[start : end if end >= 0 else len(text)].partition(b":")
-        start = end + 1 if end >= 0 else len(text)
+    columns = -1
+    for line in lines:
+        if columns < 0:
+            columns = len(line.split())
+            continue
+        label, colon, rest = line.partition(b":")
         if colon and (number := label.strip()).isdigit():
             parts = rest.split(None, columns)
             found[int(number)] = parse_description(
                 parts[columns].decode("ascii", "replace") if len(parts) > columns else ""
             )
     return found
+
+
+def read_descriptions(root: Path) -> dict[int, Description] | None:
+    """The same from the tree below root, None without the file. Line by line: a large machine's file has a MiB."""
+    try:
+        with (root / PATH).open("rb") as lines:
+            return parse_descriptions(lines)
+    except OSError:
+        return None

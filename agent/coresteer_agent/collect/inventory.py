@@ -11,7 +11,6 @@ from typing import TypeVar
 from coresteer_agent.collect import interrupts, irq, netdev, queues
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import read_bytes
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
 
@@ -119,10 +118,8 @@ class InventoryReader:
     def _read_structure(self) -> None:
         """Everything that tells what there is; values of what is new or was kept from before stay or are read."""
         root = self._root
-        text = read_bytes(root, interrupts.PATH)
-        if text is not None:
-            descriptions = interrupts.parse_descriptions(text)
-        else:
+        descriptions = interrupts.read_descriptions(root)
+        if descriptions is None:
             descriptions = {n: interrupts.Description("", "") for n in irq.irq_numbers(root)}
         for number in [n for n in self._affinities if descriptions.get(n) != self._descriptions.get(n)]:
             # the number may have gone to another device, so nothing known of it holds

@@ -66,7 +66,7 @@ def table(text: bytes) -> CounterTable:
 PARSERS: list[tuple[Callable[[bytes], object], bytes]] = [
     (table, INTERRUPTS),
     (table, SOFTIRQS),
-    (parse_descriptions, INTERRUPTS),
+    (lambda text: parse_descriptions(text.splitlines()), INTERRUPTS),
     (parse_stat, STAT),
     (lambda text: parse_softnet(text, [0, 3]), SOFTNET),
     (parse_netdev, DEV),
@@ -139,7 +139,10 @@ def test_a_description_is_chip_and_name(text: str, chip: str, name: str) -> None
 
 
 def test_descriptions_are_of_numbered_interrupts_only() -> None:
-    assert {n: d.name for n, d in parse_descriptions(INTERRUPTS).items()} == {24: "ACPI:Ged", 38: "virtio2-input.0"}
+    assert {n: d.name for n, d in parse_descriptions(INTERRUPTS.splitlines()).items()} == {
+        24: "ACPI:Ged",
+        38: "virtio2-input.0",
+    }
 
 
 def test_cpu_times_leave_out_guest_time_which_user_time_holds() -> None:
