@@ -99,7 +99,9 @@ export function AuditPage() {
                     </td>
                     <td>{entry.actor}</td>
                     <td>{entry.action}</td>
-                    <td className="mono">{entry.target}</td>
+                    <td className={`wrap mono ${classes.target}`} title={entry.target}>
+                      <span>{entry.target}</span>
+                    </td>
                     <td>
                       {entry.node_id === null ? "" : (names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`)}
                     </td>

@@ -3,6 +3,9 @@ import { ApiProblem, sentenceOf } from "../api/client";
 import { Logo } from "../shell/icons";
 import classes from "./auth.module.css";
 
+/** What a name may consist of, for an input. */
+export const USERNAME = { pattern: "[A-Za-z0-9._@\\-]+", title: "Letters, digits and . _ @ -" };
+
 /** The frame of the pages before somebody is signed in. */
 export function AuthFrame({ title, children }: { title: string; children: ReactNode }) {
   return (

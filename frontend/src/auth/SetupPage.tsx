@@ -4,7 +4,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answer, api, sentenceOf, setCsrfToken } from "../api/client";
 import { meQuery, queryClient } from "../api/queries";
-import { AuthFrame, FormError, fieldError } from "./Form";
+import { AuthFrame, FormError, fieldError, USERNAME } from "./Form";
 
 const FIELDS = ["username", "password"];
 
@@ -72,7 +72,9 @@ function FirstAdministrator({ token }: { token: string }) {
       <form onSubmit={submit}>
         <TextInput
           label="Name"
-          description="Letters, digits and . _ @ -"
+          description={USERNAME.title}
+          pattern={USERNAME.pattern}
+          title={USERNAME.title}
           autoComplete="username"
           autoFocus
           required

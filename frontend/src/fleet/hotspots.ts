@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import { percent, perSecond, text } from "../lib/format";
+import { type Figure, percent, perSecond, text } from "../lib/format";
 import type { FleetFigures } from "./frame";
 
 const MOST = 15;
@@ -7,16 +7,18 @@ const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
 
+const written = (figure: Figure) => text(figure).replace(" ", "\u00a0");
+
 /** Why a node deserves a look, each reason a measured figure; empty when nothing stands out. */
 export function reasons(nodeId: number, figures: FleetFigures): string[] {
   const get = (column: Parameters<FleetFigures["get"]>[1]) => figures.get(nodeId, column);
   const found: string[] = [];
-  if (get("dropped_per_s") > 0) found.push(`dropped ${text(perSecond(get("dropped_per_s")))}`);
-  if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeezed ${text(perSecond(get("squeezed_per_s")))}`);
-  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${text(percent(get("softirq_percent")))}`);
+  if (get("dropped_per_s") > 0) found.push(`dropped ${written(perSecond(get("dropped_per_s")))}`);
+  if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeezed ${written(perSecond(get("squeezed_per_s")))}`);
+  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${written(percent(get("softirq_percent")))}`);
   else if (get("busiest_percent") >= BUSY_PERCENT)
-    found.push(`busy with other work, softirq at most ${text(percent(get("softirq_percent")))}`);
-  return found.map((reason) => reason.replaceAll(" ", "\u00a0")); // a line breaks between reasons, not inside
+    found.push(`busy, softirq only ${written(percent(get("softirq_percent")))}`);
+  return found;
 }
 
 /** The CPU to look at: the one with most softirq where softirq is the trouble, else the busiest. */

@@ -116,9 +116,7 @@ export function NodesSection() {
                     <td className="n">
                       <Skew ms={node.clock_skew_ms} />
                     </td>
-                    <td>
-                      <Moment at={node.last_seen_at} />
-                    </td>
+                    <td>{node.health === "live" ? "now" : <Moment at={node.last_seen_at} />}</td>
                     {may && (
                       <td>
                         <span className={classes.actions}>

@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
-import { FormError, fieldError } from "../auth/Form";
+import { FormError, fieldError, USERNAME } from "../auth/Form";
 import { useMay, useMe } from "../auth/me";
 import { Moment } from "./Moment";
 import classes from "./settings.module.css";
@@ -32,6 +32,8 @@ function NewUser() {
         label="Name"
         required
         maxLength={64}
+        pattern={USERNAME.pattern}
+        title={USERNAME.title}
         autoComplete="off"
         value={form.username}
         error={fieldError(create.error, "username")}
