@@ -12,7 +12,7 @@ export type LineOf = { key: string; name: string; colour: string };
 
 const HEIGHT = 138;
 const MARGIN = { top: 8, right: 8, bottom: 0, left: 0 };
-const AXIS = { width: 56, height: 20 };
+const AXIS = { width: 64, height: 20 };
 const TICK = { fontSize: 10, fill: "var(--muted)" };
 
 /** The least of 1, 2, 2.5, 5 × 10ⁿ that is not below a value, so that an axis ends on a round number. */
@@ -159,7 +159,11 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width }: 
         tick={TICK}
         tickLine={false}
         axisLine={false}
-        tickFormatter={(value: number) => text(format(value))}
+        tickFormatter={(value: number) =>
+          text(format(value))
+            .replace(/(\.\d*?)0+(?= )/, "$1")
+            .replace(/\.(?= )/, "")
+        }
       />
       {lines.map(({ key, colour }) => (
         <Line

@@ -90,7 +90,8 @@ export function decodeFrame(buffer: ArrayBuffer): RatesFrame | FleetFrame {
   };
 }
 
-const FIRST_LABEL = 0x21000000;
+/** Ids from here on are architecture rows such as LOC; those below are interrupt numbers. */
+export const FIRST_LABEL = 0x21000000;
 
 /** The row label of /proc/interrupts that an irq id stands for: `41`, or four ASCII bytes such as `LOC`. */
 export function irqLabel(id: number): string {

@@ -1,6 +1,6 @@
 import { memo } from "react";
 import type { Band } from "../charts/heatpainter";
-import { count } from "../lib/format";
+import { formatCpuList } from "../lib/cpulist";
 import type { Chip } from "./irqs";
 import classes from "./node.module.css";
 import type { Row } from "./rows";
@@ -32,7 +32,7 @@ export const CoreLabels = memo(
                 <button type="button" aria-expanded={!row.folded} tabIndex={-1} onClick={() => onToggle(row.key)}>
                   <span aria-hidden="true">{row.folded ? "▸" : "▾"}</span> {row.label}
                 </button>
-                {row.folded && <span className={classes.faintly}>{count(row.cpus.length, "CPU")}, max</span>}
+                {row.folded && <span className={classes.faintly}>max of {formatCpuList(row.cpus)}</span>}
               </div>
             );
           const here = chips.get(row.cpu) ?? [];

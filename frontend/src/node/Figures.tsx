@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { type HeatBlock, NO_DATA } from "../charts/heatblock";
 import type { Point } from "../charts/seriesring";
 import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../lib/format";
-import { irqLabel, type RatesFrame } from "../live/frames";
+import { FIRST_LABEL, type RatesFrame } from "../live/frames";
 import { largestShare, meanOf, packetsPerInterrupt, valuesOf } from "./figures";
 import classes from "./node.module.css";
 import { heatQuery } from "./queries";
@@ -30,7 +30,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
   if (!irqs) return "";
   let best = -1;
   for (let index = 0; index < irqs.ids.length; index++) {
-    if (!/^\d+$/.test(irqLabel(irqs.ids[index] ?? 0))) continue;
+    if ((irqs.ids[index] ?? 0) >= FIRST_LABEL) continue;
     if (best === -1 || (irqs.counts[index] ?? 0) > (irqs.counts[best] ?? 0)) best = index;
   }
   return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;

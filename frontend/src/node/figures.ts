@@ -1,5 +1,5 @@
 import type { Point } from "../charts/seriesring";
-import { type RatesFrame, UNKNOWN_SHARE, UNKNOWN_U32 } from "../live/frames";
+import { FIRST_LABEL, type RatesFrame, UNKNOWN_SHARE, UNKNOWN_U32 } from "../live/frames";
 import type { Inventory } from "./irqs";
 
 /** What the charts show, named as in /series. */
@@ -37,36 +37,38 @@ export function largestShare(column: Uint8Array | null): { cpu: number; percent:
   return best;
 }
 
-const NETDEV = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_dropped", "tx_dropped"] as const;
+const NETDEV = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"] as const;
 
-/** Adds up one counter of the physical netdevs, or of all when none is physical. */
+/** Adds up one counter of the physical netdevs, of all but lo where those are unknown; as the backend does. */
 function netdevSum(frame: RatesFrame, inventory: Inventory | null, field: (typeof NETDEV)[number]): number | null {
   if (frame.netdevs === null) return null;
-  const virtual = new Set(inventory?.netdevs.filter((netdev) => netdev.virtual).map((netdev) => netdev.name));
-  const physical = frame.netdevs.filter(([name]) => !virtual.has(name));
-  const from = physical.length > 0 ? physical : frame.netdevs;
+  const physical = inventory?.netdevs.filter((netdev) => !netdev.virtual).map((netdev) => netdev.name);
   let sum: number | null = null;
-  for (const counts of from) {
+  for (const counts of frame.netdevs) {
+    if (counts[0] === "lo" || (physical !== undefined && !physical.includes(counts[0]))) continue;
     const value = counts[NETDEV.indexOf(field) + 1];
     if (typeof value === "number") sum = (sum ?? 0) + value;
   }
   return sum;
 }
 
+/** Interrupts of devices, without architecture rows such as the timer's. */
+function numberedInterrupts({ irqs }: RatesFrame): number | null {
+  if (irqs === null) return null;
+  return irqs.counts.reduce((sum, amount, index) => ((irqs.ids[index] ?? 0) < FIRST_LABEL ? sum + amount : sum), 0);
+}
+
 /** One live frame's figures, in base units a second. */
 export function valuesOf(frame: RatesFrame, inventory: Inventory | null): Values {
   const rate = (amount: number | null) => (amount === null ? null : amount / frame.duration_s);
   const netdev = (field: (typeof NETDEV)[number]) => rate(netdevSum(frame, inventory, field));
-  const [rxDropped, txDropped] = [netdev("rx_dropped"), netdev("tx_dropped")];
-  const backlog = rate(sumKnown(frame.count("dropped")));
-  const parts = [rxDropped, txDropped, backlog].filter((part) => part !== null);
   return {
     rx_bytes_per_s: netdev("rx_bytes"),
     tx_bytes_per_s: netdev("tx_bytes"),
     rx_packets_per_s: netdev("rx_packets"),
     tx_packets_per_s: netdev("tx_packets"),
-    interrupts_per_s: rate(frame.irqs === null ? null : frame.irqs.counts.reduce((sum, value) => sum + value, 0)),
-    dropped_per_s: parts.length === 0 ? null : parts.reduce((sum, part) => sum + part, 0),
+    interrupts_per_s: rate(numberedInterrupts(frame)),
+    dropped_per_s: rate(sumKnown(frame.count("dropped"))),
     squeezed_per_s: rate(sumKnown(frame.count("time_squeeze"))),
     rtt_p50_us: frame.tcp?.[1] ?? null,
     rtt_p95_us: frame.tcp?.[2] ?? null,
