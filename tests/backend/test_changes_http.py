@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 from requests import Response
+from tests.backend.conftest import Backend, Client
 from websockets.uri import parse_uri
 
 from coresteer.bus import ChangeEvent, InventoryEvent
@@ -16,8 +17,6 @@ from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.protocol import ChangeState
-
-from .conftest import Backend, Client
 
 
 @dataclass
@@ -124,6 +123,7 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
         ("changes", {"plan": {"actions": []}}, "plan.actions"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 29}, "confirm_timeout_s"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 601}, "confirm_timeout_s"),
+        ("changes", {"plan": {"actions": []}, "reason": "a\x00b"}, "reason"),
         (
             "changes",
             {"plan": {"actions": []}, "guardrails": [{"metric": "mood", "max": 1}]},

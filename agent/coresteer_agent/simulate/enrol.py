@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from coresteer_agent.config import is_loopback
+
 _FILE = "simulated-keys.json"
 _TIMEOUT_S = 60
 
@@ -50,8 +52,10 @@ def _enrol(wanted: list[str], backend: str, token: str) -> dict[str, str]:
         data=json.dumps({"token": token, "names": wanted}).encode(),
         headers={"Content-Type": "application/json"},
     )
+    # a proxy from the environment is for the world outside, not for this machine
+    handlers = [urllib.request.ProxyHandler({})] if is_loopback(backend) else []
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
             nodes = msgspec.json.decode(answer.read(), type=_Answer).nodes
     except urllib.error.HTTPError as error:
         raise SimulationError(f"The backend refused the enrolment ({error.code}): {_detail(error)}") from None

@@ -58,7 +58,7 @@ class ChangeRequest(BaseModel):
     plan: Annotated[Plan, AsStruct()]
     confirm_timeout_s: Seconds = 120
     guardrails: list[GuardrailIn] = Field(default=[], max_length=3)
-    reason: Annotated[str, Field(max_length=500)] = ""
+    reason: Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")] = ""
 
 
 class ExtendRequest(BaseModel):

@@ -1,0 +1,177 @@
+import argparse
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.uri import parse_uri
+
+from coresteer_agent.simulate import add_arguments
+from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
+from coresteer_agent.simulate.fleet import run
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.member import Count, Member
+from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.model import Rates
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import (
+    PROTOCOL,
+    Ack,
+    Apply,
+    ChangeState,
+    Clock,
+    Close,
+    Hello,
+    Ping,
+    RatesMessage,
+    Welcome,
+    decode_to_backend,
+    encode,
+)
+
+INTERVAL_S = 0.02
+
+
+def a_node() -> SimulatedNode:
+    machine = make_machine(cpus=4, irqs=8, kind=1, seed=0)
+    return SimulatedNode(
+        name="sim-0001", key="the-key", index=9, seed=0, machine=machine, made=Made(INTERVAL_S), stream="s"
+    )
+
+
+async def with_backend(
+    serve_one: Callable[[ServerConnection], Awaitable[None]], *, duration_s: float | None
+) -> tuple[Member, Count]:
+    """One node against a backend that serves each connection like that, until the run ends by itself."""
+    count = Count()
+    async with serve(serve_one, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        member = Member(a_node(), parse_uri(f"ws://127.0.0.1:{port}/api/agent"), count, keep_latencies=True)
+        async with asyncio.timeout(20):
+            await run([member], interval_s=INTERVAL_S, duration_s=duration_s, tls=None)
+    return member, count
+
+
+async def test_what_was_not_acknowledged_is_sent_again_after_a_reconnect_in_order() -> None:
+    seqs: list[list[int]] = []
+
+    async def serve_one(link: ServerConnection) -> None:
+        hello = decode_to_backend(await link.recv(decode=False))
+        assert isinstance(hello, Hello)
+        assert hello.simulated
+        assert link.request is not None
+        assert link.request.headers["Authorization"] == "Bearer the-key"
+        acked = 2 if seqs else 0
+        await link.send(encode(Welcome(PROTOCOL, 1, acked)))
+        seqs.append([])
+        async for frame in link:
+            assert isinstance(frame, bytes)
+            message = decode_to_backend(frame)
+            if not isinstance(message, RatesMessage):
+                continue
+            seqs[-1].append(message.rates.seq)
+            if len(seqs) == 1 and len(seqs[0]) == 5:
+                await link.send(encode(Ack(2)))
+                return  # as when the backend is restarted
+            if len(seqs) == 2:
+                await link.send(encode(Ack(message.rates.seq)))
+
+    member, count = await with_backend(serve_one, duration_s=1.5)
+    first, second = seqs
+    assert second == list(range(3, member.node.seq + 1))
+    assert first[0] == 1
+    assert count.acked == count.sent == member.node.seq
+    assert len(count.latencies_ms) == count.acked
+    assert member.node.overflowed == 0
+
+
+async def test_a_node_whose_key_is_not_wanted_gives_up() -> None:
+    async def serve_one(link: ServerConnection) -> None:
+        await link.close(Close.BAD_KEY, "This key is unknown.")
+
+    member, count = await with_backend(serve_one, duration_s=None)
+    assert member.hopeless
+    assert count.sent == 0
+
+
+async def test_ping_is_answered_with_the_nodes_clock() -> None:
+    answered = asyncio.Event()
+
+    async def serve_one(link: ServerConnection) -> None:
+        await link.recv()
+        await link.send(encode(Welcome(PROTOCOL, 1, 0)))
+        await link.send(encode(Ping(41)))
+        async for frame in link:
+            assert isinstance(frame, bytes)
+            message = decode_to_backend(frame)
+            if isinstance(message, Clock):
+                assert message.ping_ms == 41
+                answered.set()
+                await link.close(Close.BAD_KEY, "Enough.")
+
+    await with_backend(serve_one, duration_s=None)
+    assert answered.is_set()
+
+
+def cpus_of(rates: Rates, irq: int) -> set[int]:
+    assert rates.irq_ids is not None
+    assert rates.irq_cpus is not None
+    cells = len(rates.irq_ids) // 4
+    ids, cpus = struct.unpack(f"<{cells}I", rates.irq_ids), struct.unpack(f"<{cells}H", rates.irq_cpus)
+    return {cpu for number, cpu in zip(ids, cpus, strict=True) if number == irq}
+
+
+def test_a_moved_interrupt_counts_on_its_new_cpu_and_returns_when_nobody_keeps_it() -> None:
+    machine = make_machine(cpus=8, irqs=20, kind=1, seed=0)
+    node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
+    changes = SimulatedChanges(node)
+    irq = next(irq for irq in node.inventory.irqs if irq.queues)
+    was = irq.requested or ""
+    plan = Plan([Action(f"irq/{irq.irq}/affinity", was, "7", "a try")])
+    noon = 43_200.0
+    assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
+    said = changes.asked(Apply("x", plan, 60), now=0.0)
+    assert said[-1].state is ChangeState.UNCONFIRMED
+    assert cpus_of(node.sample(noon), irq.irq) == {7}
+    assert changes.measured(node.sample(noon), now=61.0)[-1].state is ChangeState.ROLLED_BACK
+    assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
+
+
+def test_more_than_the_buffer_holds_is_counted_as_overflowed() -> None:
+    node = SimulatedNode(
+        name="n",
+        key="",
+        index=9,
+        seed=0,
+        machine=make_machine(cpus=2, irqs=4, kind=1, seed=0),
+        made=Made(5.0),
+        stream="s",
+    )
+    for second in range(100):
+        node.sample(5.0 * second)
+    assert len(node.unacked) == 60
+    assert node.overflowed == 40
+    assert node.hello().first_seq == 41
+
+
+def test_without_keys_and_token_the_sentence_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SimulationError, match="--token"):
+        keys_for(names(3), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
+    with pytest.raises(SimulationError, match=r"Enrolling at .* failed"):
+        keys_for(names(3), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nodes", "0"], ["--nodes", "x"], ["--cpus", "1"], ["--interval", "0"], ["--duration", "nan"]]
+)
+def test_a_number_out_of_bounds_is_refused_with_its_bounds(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(arguments)
+    assert f"argument {arguments[0]}: “{arguments[1]}” is not a number" in capsys.readouterr().err
