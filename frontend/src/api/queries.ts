@@ -60,11 +60,13 @@ export const openChangesQuery = queryOptions({
 
 const CALM_MS = 10_000;
 const TROUBLED_MS = 2_000;
+const HEALTH_TIMEOUT_MS = 5_000;
 
 /** How the backend is; asked more often while it is not well. */
 export const healthQuery = queryOptions({
   queryKey: ["health"],
-  queryFn: ({ signal }) => answer(api.GET("/api/health", { signal })),
+  queryFn: ({ signal }) =>
+    answer(api.GET("/api/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
   retry: false,
   staleTime: 0,
   refetchInterval: ({ state }) => (state.status === "success" && state.data?.database === "ok" ? CALM_MS : TROUBLED_MS),

@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answer, api, sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
+import { SimulatedTagOf } from "../fleet/NodeTags";
 import { Moment } from "../settings/Moment";
 import { PageTop } from "../shell/PageTop";
 import { Scroll } from "../shell/Scroll";
@@ -103,7 +104,12 @@ export function AuditPage() {
                       <span>{entry.target}</span>
                     </td>
                     <td>
-                      {entry.node_id === null ? "" : (names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`)}
+                      {entry.node_id !== null && (
+                        <>
+                          {names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`}{" "}
+                          <SimulatedTagOf nodeId={entry.node_id} />
+                        </>
+                      )}
                     </td>
                     <td className={entry.result === "ok" ? "ok" : "bad"}>{entry.result}</td>
                     <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>

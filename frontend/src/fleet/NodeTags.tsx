@@ -1,4 +1,6 @@
+import { useQuery } from "@tanstack/react-query";
 import type { Schemas } from "../api/client";
+import { nodesQuery } from "../api/queries";
 
 const TONES = { live: "ok", stale: "warn", away: "bad", new: "" } as const;
 
@@ -26,4 +28,13 @@ export function SimulatedTag() {
       simulated
     </span>
   );
+}
+
+/** The same where only the node's id is at hand. */
+export function SimulatedTagOf({ nodeId }: { nodeId: number }) {
+  const simulated = useQuery({
+    ...nodesQuery,
+    select: (nodes) => nodes.some((node) => node.id === nodeId && node.simulated),
+  }).data;
+  return simulated ? <SimulatedTag /> : null;
 }

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
+import { SimulatedTagOf } from "../fleet/NodeTags";
 import { countdown } from "../lib/format";
 import { takeChange } from "../live/changes";
 import { MeasuredSoFar } from "./MeasuredSoFar";
@@ -62,16 +63,19 @@ const ASKED = {
 
 function Standing({ change, remaining }: { change: Change; remaining: number | null }) {
   const node = (
-    <Link to="/nodes/$nodeId" params={{ nodeId: change.node_id }}>
-      {change.node_name}
-    </Link>
+    <>
+      <Link to="/nodes/$nodeId" params={{ nodeId: change.node_id }}>
+        {change.node_name}
+      </Link>
+      <SimulatedTagOf nodeId={change.node_id} />
+    </>
   );
-  if (change.state === "applying") return <>Being applied on {node} and read back.</>;
+  if (change.state === "applying") return <>Being applied on {node}, then read back.</>;
   if (remaining === null) return <>Applied on {node}; it waits to be kept.</>;
   if (remaining === 0) return <>Time is up on {node}; it is being put back.</>;
   return (
     <>
-      Applied on {node}. It returns in <span className={classes.remaining}>{countdown(remaining)}</span> unless kept.
+      Applied on {node}; it returns in <span className={classes.remaining}>{countdown(remaining)}</span> unless kept.
     </>
   );
 }
@@ -143,6 +147,7 @@ export function EndedBanner({ change }: { change: Change }) {
         <b>{change.sentence}</b> <span className={tone}>{endOf(change)}</span>{" "}
         <span className="muted">
           {change.node_name}
+          <SimulatedTagOf nodeId={change.node_id} />
           {last ? `: ${last}` : ""}
         </span>
       </div>

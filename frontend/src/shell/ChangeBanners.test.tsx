@@ -4,7 +4,7 @@ import { createMemoryHistory, createRootRoute, createRouter, RouterProvider } fr
 import { act, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Schemas } from "../api/client";
-import { meQuery, openChangesQuery, queryClient } from "../api/queries";
+import { meQuery, nodesQuery, openChangesQuery, queryClient } from "../api/queries";
 import { takeChange } from "../live/changes";
 import { ChangeBanners } from "./ChangeBanners";
 
@@ -46,6 +46,7 @@ const backend = vi.hoisted(() => {
 
 async function show(role: Schemas["Role"], ...changes: Change[]) {
   queryClient.setQueryData(meQuery.queryKey, { username: "ann", role, csrf_token: "token" });
+  queryClient.setQueryData(nodesQuery.queryKey, []);
   queryClient.setQueryData(openChangesQuery.queryKey, { changes, older: null });
   const router = createRouter({
     routeTree: createRootRoute({ component: ChangeBanners }),
