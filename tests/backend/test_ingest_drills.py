@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest_asyncio
@@ -31,7 +31,7 @@ class Stream:
     agent: FakeAgent
     produced: int = 0
     acked: int = 0
-    answers: int = 0
+    heard: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def run(self) -> None:
         while True:
@@ -41,7 +41,7 @@ class Stream:
                     await self.agent.greet(first_seq=self.acked + 1)
                 # what was acknowledged must never be asked for again
                 assert self.agent.acked >= self.acked
-                self.heard(self.agent.acked)
+                await self.hear(self.agent.acked)
                 await self._stream(self.agent.acked)
             await asyncio.sleep(0.05)
 
@@ -55,16 +55,17 @@ class Stream:
                 async with asyncio.timeout(0.05):
                     message = decode_to_agent(await self.agent.receive())
                     if isinstance(message, Ack):
-                        self.heard(message.seq)
+                        await self.hear(message.seq)
 
-    def heard(self, acked: int) -> None:
-        self.acked = max(self.acked, acked)
-        self.answers += 1
+    async def hear(self, acked: int) -> None:
+        async with self.heard:
+            self.acked = max(self.acked, acked)
+            self.heard.notify_all()
 
     async def until_acked(self, seq: int) -> None:
         async with asyncio.timeout(60):
-            while self.acked < seq:
-                await asyncio.sleep(0.05)
+            async with self.heard:
+                await self.heard.wait_for(lambda: self.acked >= seq)
 
 
 @dataclass
@@ -87,9 +88,7 @@ class World:
             "CORESTEER_CHUNK_SECONDS": "1",
             "CORESTEER_SUPERVISED": "1",
         }
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "coresteer", "serve", env=environment, stderr=asyncio.subprocess.DEVNULL
-        )
+        self.process = await asyncio.create_subprocess_exec(sys.executable, "-m", "coresteer", "serve", env=environment)
 
     async def kill_backend(self) -> None:
         assert self.process is not None

@@ -115,7 +115,7 @@ async def _read_rollups(source: Source, span: Range) -> list[Rollup]:
 
 
 async def heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:
-    """A block as docs/ARCHITECTURE describes: header of 40 bytes, then CPUs × columns, the maximum of each column."""
+    """The block that the endpoint describes: a header of 32 bytes, then CPUs × columns, the maximum of each column."""
     if span.resolution is Resolution.SAMPLE:
         starts, ends, values = await _share_of_samples(source, share, span)
     else:

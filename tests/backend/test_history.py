@@ -1,0 +1,195 @@
+"""What history answers, from what is stored and what is still on its way."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+from tests.backend.conftest import Backend, Client, running_backend
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
+from tests.backend.telemetry_data import machine
+
+from coresteer.telemetry.hours import Upkeep
+from coresteer.telemetry.partitions import HOUR_MS
+from coresteer_core.model import Inventory, Netdev, NetdevCounts, Rates
+from coresteer_core.protocol import InventoryMessage
+
+CPUS = 8
+SECONDS = 300
+
+
+def _time(milliseconds: float) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _netdev(name: str, *, virtual: bool) -> Netdev:
+    return Netdev(name, None, None, None, None, True, virtual, False, [])
+
+
+class Past:
+    """A node with five minutes of samples, half of them stored and half of them not yet."""
+
+    def __init__(self, agent: FakeAgent, samples: list[Rates]) -> None:
+        self.agent = agent
+        self.samples = samples
+        self.start = samples[0].time_ms - 1000
+        self.end = samples[-1].time_ms + 1
+
+    def path(self, what: str, start: float | None = None, end: float | None = None) -> str:
+        start, end = self.start if start is None else start, self.end if end is None else end
+        return f"/api/nodes/{self.agent.node_id}/{what}from_time={_time(start)}&to_time={_time(end)}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def slow(database_url: str) -> AsyncIterator[Backend]:
+    async with running_backend(database_url, chunk_seconds=60) as backend:
+        yield backend
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def viewer(slow: Backend) -> Client:
+    return await slow.client("viewer")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def past(slow: Backend) -> AsyncIterator[Past]:
+    agent = await enrolled(slow.database, slow.url, "past")
+    first = now_ms() - SECONDS * 1000
+    samples = []
+    for position, rates in enumerate(machine(SECONDS, cpus=CPUS, irqs=10)):
+        eth0 = rates.netdevs or []
+        veth = [NetdevCounts("veth1", 10, 10, 1, 1, 0, 0, 0, 0), NetdevCounts("lo", 7, 7, 1, 1, 0, 0, 0, 0)]
+        time_ms = first + position * 1000
+        samples.append(replace(rates, time_ms=time_ms, duration_s=1.0, netdevs=eth0 + veth))
+    async with asyncio.timeout(60), agent:
+        inventory = Inventory([_netdev("eth0", virtual=False), _netdev("veth1", virtual=True)], [])
+        await agent.say(InventoryMessage(inventory))
+        await agent.send_rates(samples)
+        await agent.until_acked(200)
+        yield Past(agent, samples)
+
+
+async def _heatmap(viewer: Client, path: str) -> tuple[tuple[int, int, int, float, float], np.ndarray]:
+    answer = await viewer.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/octet-stream"), answer.text
+    assert answer.content[:4] == b"CSH1"
+    rows, columns, resolution, start, width = struct.unpack_from("<IIIdd", answer.content, 4)
+    cells = np.frombuffer(answer.content, np.uint8, offset=32).reshape(rows, columns)
+    return (rows, columns, resolution, start, width), cells
+
+
+async def test_a_heatmap_shows_every_sample_stored_or_not(past: Past, viewer: Client) -> None:
+    header, cells = await _heatmap(viewer, past.path("heatmap?share=busy&columns=900&"))
+    busy = np.array([np.frombuffer(rates.shares["busy"] or b"", np.uint8) for rates in past.samples]).T
+    assert list(header) == [CPUS, SECONDS, 0, past.start, (past.end - past.start) / SECONDS]
+    assert (cells == busy).all()
+
+
+async def test_fewer_columns_keep_the_maximum(past: Past, viewer: Client) -> None:
+    _, fine = await _heatmap(viewer, past.path("heatmap?share=softirq&"))
+    header, coarse = await _heatmap(viewer, past.path("heatmap?share=softirq&columns=10&"))
+    assert header[1] == 10
+    assert (coarse == fine.reshape(CPUS, 10, -1).max(axis=2)).all()
+
+
+async def test_longer_ranges_are_read_from_minutes_and_hours(past: Past, viewer: Client) -> None:
+    softirq = np.array([np.frombuffer(rates.shares["softirq"] or b"", np.uint8) for rates in past.samples])
+    for hours, resolution in ((10, 1), (24 * 10, 2)):
+        path = past.path("heatmap?share=softirq&columns=2000&", start=past.end - hours * HOUR_MS)
+        header, cells = await _heatmap(viewer, path)
+        assert header[2] == resolution
+        assert (np.where(cells == 255, 0, cells).max(axis=1) == softirq.max(axis=0)).all()
+
+
+async def test_a_range_without_data_is_all_unknown(past: Past, viewer: Client) -> None:
+    header, cells = await _heatmap(
+        viewer, past.path("heatmap?share=busy&", start=past.start - 2 * HOUR_MS, end=past.start - HOUR_MS)
+    )
+    assert (cells == 255).all() and header[0] in (0, CPUS)
+
+
+@pytest.mark.parametrize(("netdev", "extra"), [("", 0), ("&netdev=veth1", None), ("&netdev=eth0", 0)])
+async def test_traffic_counts_physical_netdevs_once(past: Past, viewer: Client, netdev: str, extra: int | None) -> None:
+    path = past.path("series?metric=rx_bytes_per_s&points=10&")
+    series = (await viewer.get(path + netdev)).json()
+    step_s = series["step_ms"] / 1000
+    expected = sum((rates.netdevs or [])[0].rx_bytes for rates in past.samples) if extra == 0 else 10 * SECONDS
+    assert series["resolution"] == "sample" and len(series["times_ms"]) == 10
+    assert sum(series["values"]["rx_bytes_per_s"]) * step_s == pytest.approx(expected, rel=0.01)
+
+
+async def test_lines_have_gaps_where_nothing_is_known(past: Past, viewer: Client) -> None:
+    metrics = "&".join(f"metric={name}" for name in ("interrupts_per_s", "rtt_p99_us", "agent_cpu_percent"))
+    path = past.path(f"series?{metrics}&points=20&", start=past.start - SECONDS * 1000)
+    values = (await viewer.get(path)).json()["values"]
+    for line in values.values():
+        assert line[:9] == [None] * 9 and None not in line[11:]
+    assert max(value for value in values["rtt_p99_us"] if value) == max(r.tcp.rtt_p99_us for r in past.samples if r.tcp)
+    assert all(0.3 < value < 0.7 for value in values["agent_cpu_percent"] if value)
+
+
+async def test_series_of_minutes_add_up_to_those_of_samples(past: Past, viewer: Client) -> None:
+    path = past.path("series?metric=interrupts_per_s&points=600&", start=past.end - 10 * HOUR_MS)
+    answer = (await viewer.get(path)).json()
+    exact = (await viewer.get(past.path("series?metric=interrupts_per_s&points=2&"))).json()
+    known = [value for value in answer["values"]["interrupts_per_s"] if value is not None]
+    assert answer["resolution"] == "minute"
+    assert np.mean(known) == pytest.approx(np.mean(exact["values"]["interrupts_per_s"]), rel=0.1)
+
+
+async def test_the_matrix_counts_every_cell(past: Past, viewer: Client) -> None:
+    matrix = (await viewer.get(past.path("matrix?"))).json()
+    expected = 0
+    for rates in past.samples:
+        labels = np.frombuffer(rates.irq_ids or b"", "<u4")
+        expected += int(np.frombuffer(rates.irq_counts or b"", "<u4")[labels == 24].sum())
+    row = next(row for row in matrix["rows"] if row["label"] == "24")
+    assert sum(row["per_s"].values()) * matrix["covered_s"] == pytest.approx(expected)
+    assert matrix["covered_s"] == pytest.approx(SECONDS)
+    assert {row["label"] for row in matrix["rows"]} >= {"LOC", "RES"}
+
+
+async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) -> None:
+    async def hours() -> list[object]:
+        async with slow.database.pool.connection() as connection:
+            cursor = await connection.execute("SELECT * FROM telemetry_hour ORDER BY node_id, t0")
+            return [*(await cursor.fetchall())]
+
+    upkeep = Upkeep(slow.database)
+    await upkeep.roll_up(now_ms() + HOUR_MS)
+    first = await hours()
+    upkeep.touched([past.start])
+    await upkeep.roll_up(now_ms() + HOUR_MS)
+    assert first and await hours() == first
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("heatmap?share=busy&from_time=2026-01-02T00:00:00Z&to_time=2026-01-01T00:00:00Z", "to_time"),
+        ("heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T00:00:00Z", "to_time"),
+        ("heatmap?share=busy&from_time=2020-01-01T00:00:00Z&to_time=2026-01-01T00:00:00Z", "to_time"),
+        ("heatmap?share=busy&from_time=yesterday&to_time=2026-01-01T00:00:00Z", "from_time"),
+        ("heatmap?share=idle&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "share"),
+        ("heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z&columns=2001", "columns"),
+        ("series?metric=cpu&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "metric.0"),
+        ("series?from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "metric"),
+        ("series?metric=rtt_p99_us&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z&points=1", "points"),
+        ("matrix?from_time=2026-01-01T00:00:00Z&to_time=2026-01-09T00:00:00Z", "to_time"),
+    ],
+)
+async def test_a_wrong_range_is_refused_naming_the_field(past: Past, viewer: Client, query: str, field: str) -> None:
+    answer = await viewer.get(f"/api/nodes/{past.agent.node_id}/{query}")
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+async def test_an_unknown_node_is_not_found(viewer: Client) -> None:
+    answer = await viewer.get(
+        "/api/nodes/999999/heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
+    )
+    assert answer.status_code == 404

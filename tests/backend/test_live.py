@@ -1,0 +1,173 @@
+"""What browsers are sent as it happens."""
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.backend.conftest import Backend, running_backend
+from tests.backend.fake_agent import FakeAgent, enrolled, rates
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from coresteer.auth.secrets import SESSION_COOKIE
+from coresteer.telemetry.live import Live, columnar_frame
+from coresteer_core.model import TcpLatency
+
+DTYPE = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
+Frame = tuple[dict[str, Any], dict[str, np.ndarray]]  # Any: JSON
+
+
+def parse(frame: bytes) -> Frame:
+    (length,) = struct.unpack_from("<I", frame)
+    assert (4 + length) % 8 == 0
+    header = json.loads(frame[4 : 4 + length])
+    columns = {}
+    for column in header["columns"]:
+        assert column["offset"] % 8 == 0
+        data = frame[column["offset"] : column["offset"] + column["length"]]
+        columns[column["name"]] = np.frombuffer(data, DTYPE[column["type"]])
+    return header, columns
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.just("u8"), st.binary(max_size=40)), max_size=8))
+def test_every_column_of_a_frame_is_aligned_and_whole(columns: list[tuple[str, str, bytes]]) -> None:
+    header, _ = parse(frame := columnar_frame({"type": "x"}, columns))
+    found = [(c["name"], c["type"], frame[c["offset"] : c["offset"] + c["length"]]) for c in header["columns"]]
+    assert found == columns
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def quick(database_url: str) -> AsyncIterator[Backend]:
+    async with running_backend(database_url, chunk_seconds=1) as backend:
+        yield backend
+
+
+@contextlib.asynccontextmanager
+async def browser(backend: Backend, origin: str | None = None) -> AsyncIterator[ClientConnection]:
+    client = await backend.client("viewer")
+    cookie = client.session.cookies.get(SESSION_COOKIE)
+    async with connect(
+        backend.url.replace("http", "ws", 1) + "/api/live",
+        additional_headers={"Cookie": f"{SESSION_COOKIE}={cookie}", "Origin": origin or backend.url},
+        proxy=None,
+    ) as websocket:
+        yield websocket
+
+
+async def until(websocket: ClientConnection, wanted: Callable[[Frame], bool]) -> Frame:
+    """The first frame of that kind."""
+    async with asyncio.timeout(20):
+        while True:
+            frame = await websocket.recv()
+            parsed = parse(frame) if isinstance(frame, bytes) else (json.loads(frame), {})
+            if wanted(parsed):
+                return parsed
+
+
+async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "watched")
+    async with asyncio.timeout(30), agent, browser(quick) as page:
+        await page.send(json.dumps({"node": agent.node_id, "fleet": False}))
+        sample = rates(1)
+        sending = asyncio.create_task(_keep_sending(agent))
+        header, columns = await until(page, lambda frame: frame[0]["type"] == "rates")
+        sending.cancel()
+    assert (header["node_id"], header["cpus"]) == (agent.node_id, sample.cpus)
+    assert TcpLatency(*header["tcp"]) == sample.tcp
+    assert columns["busy"].tobytes() == sample.shares["busy"]
+    assert columns["irq_cpus"].tobytes() == sample.irq_cpus
+    assert header["netdevs"][0][0] == "eth0"
+
+
+async def _keep_sending(agent: FakeAgent) -> None:
+    """A sample every tenth of a second, for the page may not have been heard when the first one comes."""
+    seq = 0
+    while True:
+        seq += 1
+        await agent.send_rates([rates(seq)])
+        await asyncio.sleep(0.1)
+
+
+async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Backend) -> None:
+    live = await enrolled(quick.database, quick.url, "in-the-fleet")
+    never = await enrolled(quick.database, quick.url, "never-seen")
+    async with asyncio.timeout(40), live, browser(quick) as page:
+        await page.send(json.dumps({"fleet": True}))
+        sending = asyncio.create_task(_keep_sending(live))
+
+        def shows_both(frame: Frame) -> bool:
+            ids = frame[1].get("node_id")
+            return ids is not None and never.node_id in ids and frame[1]["health"][ids == live.node_id] == [0]
+
+        header, columns = await until(page, shows_both)
+        sending.cancel()
+    at = columns["node_id"].tolist().index(live.node_id)
+    assert header["type"] == "fleet" and columns["health"][at] == 0
+    busy = np.frombuffer(rates(1).shares["busy"] or b"", np.uint8)
+    assert columns["busiest_percent"][at] == busy.max() / 2 and columns["busiest_cpu"][at] == busy.argmax()
+    away = columns["node_id"].tolist().index(never.node_id)
+    assert columns["health"][away] == 3
+    assert np.isnan(columns["busiest_percent"][away]) and columns["busiest_cpu"][away] == 0xFFFFFFFF
+
+
+async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "comes-and-goes")
+
+    def is_now(health: str) -> Callable[[Frame], bool]:
+        return lambda frame: (
+            frame[0]["type"] == "node"
+            and frame[0]["node"]["name"] == "comes-and-goes"
+            and frame[0]["node"]["health"] == health
+        )
+
+    async with asyncio.timeout(40), browser(quick) as page:
+        async with agent:
+            await agent.send_rates([rates(1)])
+            header, _ = await until(page, is_now("live"))
+            assert header["node"]["mode"] == "observe" and header["node"]["figures"]["busiest_cpu"] is not None
+            await until(page, is_now("stale"))
+        await until(page, is_now("away"))
+
+
+async def test_a_page_of_another_origin_is_refused(quick: Backend) -> None:
+    async with asyncio.timeout(20), browser(quick, origin="http://evil.example") as page:
+        with pytest.raises(ConnectionClosed):
+            await page.recv()
+        assert page.close_code == 1008 and "origin" in (page.close_reason or "")
+
+
+async def test_a_page_that_says_nonsense_is_told_so(quick: Backend) -> None:
+    async with asyncio.timeout(20), browser(quick) as page:
+        await page.send('{"node": "one"}')
+        with pytest.raises(ConnectionClosed):
+            while True:
+                await page.recv()
+        assert page.close_code == 1008 and "int" in (page.close_reason or "")
+
+
+async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "unread")
+    live: Live = quick.app.state.live
+    async with asyncio.timeout(40), agent, browser(quick) as page:
+        await page.send(json.dumps({"node": agent.node_id}))
+        await agent.send_rates([rates(1)])
+        await until(page, lambda frame: frame[0]["type"] == "rates" and frame[0]["seq"] == 1)
+        page.transport.pause_reading()
+        for seq in range(2, 5000):  # far more than sockets and the page's queue hold
+            live.show(agent.node_id, rates(seq))
+            if seq % 100 == 0:
+                await asyncio.sleep(0)
+        page.transport.resume_reading()
+        seqs = [1]
+        while seqs[-1] < 4999:
+            header, _ = await until(page, lambda frame: frame[0]["type"] == "rates")
+            seqs.append(header["seq"])
+    assert len(seqs) < 4999 and seqs == sorted(set(seqs))
