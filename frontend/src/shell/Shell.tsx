@@ -1,7 +1,7 @@
 import { Link, Outlet } from "@tanstack/react-router";
 import { useLiveCache } from "../live/cache";
 import { useLiveState } from "../live/socket";
-import { BackendBar } from "./BackendBar";
+import { BackendBar, useTrouble } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
 import { AuditIcon, FleetIcon, Logo, SettingsIcon } from "./icons";
 import { Keys } from "./Keys";
@@ -17,10 +17,13 @@ const PAGES = [
 
 function LiveTag() {
   const { status } = useLiveState();
+  // A connection may stand while nothing comes through it any more.
+  const silent = useTrouble()?.kind === "backend";
+  const word = status === "connecting" ? "connecting" : status === "retrying" || silent ? "retrying" : "live";
   return (
     <span className={classes.live} role="status">
-      <span className={status === "connected" ? "dot ok" : "dot warn"} />
-      {status === "connected" ? "live" : status === "connecting" ? "connecting" : "retrying"}
+      <span className={word === "live" ? "dot ok" : "dot warn"} />
+      {word}
     </span>
   );
 }
