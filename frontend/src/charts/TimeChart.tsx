@@ -35,8 +35,11 @@ export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
   return gaps.filter((gap) => gap.to > range.from && gap.from < range.to);
 }
 
+/** A value older than this many steps is not the present one. */
+const LATEST = 3;
+
 function valueAt(points: Point[], key: string, timeMs: number | null): number | null {
-  if (timeMs === null) return points.findLast((point) => typeof point[key] === "number")?.[key] ?? null;
+  if (timeMs === null) return points.slice(-LATEST).findLast((point) => typeof point[key] === "number")?.[key] ?? null;
   const after = points.findIndex((point) => point.t > timeMs);
   const at = after === -1 ? points.length - 1 : after - 1;
   return points[at]?.[key] ?? null;

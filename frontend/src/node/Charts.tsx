@@ -1,9 +1,10 @@
-import { useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { Point } from "../charts/seriesring";
 import { type LineOf, TimeChart } from "../charts/TimeChart";
 import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
 import classes from "./node.module.css";
-import { type NodeView, useFrames } from "./view";
+import type { NodeView } from "./view";
+import type { LiveWindow } from "./window";
 
 type ChartOf = { title: string; lines: LineOf[]; format: (value: number | null) => Figure; absent: string };
 
@@ -60,21 +61,48 @@ const CHARTS: ChartOf[] = [
   },
 ];
 
+/** Time between two charts' redrawing, so that each is a short task of its own and the page stays smooth. */
+const APART_MS = 40;
+
+/** Renders anew with every step of the live window, each chart in its turn. */
+function useSteps(window: LiveWindow, turn: number): number {
+  const [step, setStep] = useState(window.steps);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = window.on(() => {
+      clearTimeout(timer);
+      timer = setTimeout(() => setStep(window.steps()), turn * APART_MS);
+    });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, [window, turn]);
+  return step;
+}
+
+type Props = { view: NodeView; pastPoints: Point[] };
+
 /** The lines over time, all on the page's one time axis. pastPoints: a past range's, empty while they are fetched. */
-export function Charts({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
-  const version = useFrames(view.window);
-  const { window, past, marks, cursor, zoom, hold } = view;
-  const points = past === null ? window.points() : pastPoints;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; version tells when.
-  const axis = useMemo(
-    () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
-    [past, window, marks, cursor, zoom, hold, version],
-  );
+export function Charts({ view, pastPoints }: Props) {
   return (
     <div className={classes.charts}>
-      {CHARTS.map((chart) => (
-        <TimeChart key={chart.title} {...chart} points={points} axis={axis} />
+      {CHARTS.map((chart, turn) => (
+        <One key={chart.title} chart={chart} turn={turn} view={view} pastPoints={pastPoints} />
       ))}
     </div>
   );
+}
+
+function One({ chart, turn, view, pastPoints }: Props & { chart: ChartOf; turn: number }) {
+  const { window, past, marks, cursor, zoom, hold } = view;
+  const step = useSteps(window, turn);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  const points = useMemo(() => (past === null ? window.points() : pastPoints), [past, pastPoints, window, step]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  const axis = useMemo(
+    () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
+    [past, window, marks, cursor, zoom, hold, step],
+  );
+  return <TimeChart {...chart} points={points} axis={axis} />;
 }

@@ -33,7 +33,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
     if ((irqs.ids[index] ?? 0) >= FIRST_LABEL) continue;
     if (best === -1 || (irqs.counts[index] ?? 0) > (irqs.counts[best] ?? 0)) best = index;
   }
-  return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
+  return best === -1 ? "" : `${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
 }
 
 /** Seven figures that answer “is anything wrong”: of the last interval, or over the past range. */

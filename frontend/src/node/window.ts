@@ -25,6 +25,8 @@ export class LiveWindow {
   private share: HeatShare = "busy";
   private skewMs: number;
   private count = 0;
+  private stepped = { last: 0, fills: 0, count: 0 };
+  private fills = 0;
   private cached: { version: number; points: Point[] } = { version: -1, points: [] };
   /** While somebody draws a range nothing moves under the pointer. */
   private held = false;
@@ -75,11 +77,13 @@ export class LiveWindow {
 
   fillHeat(block: HeatBlock): void {
     this.heat.fill(block);
+    this.fills += 1;
     this.changed();
   }
 
   fillSeries(answer: SeriesAnswer): void {
     this.series.fill(answer);
+    this.fills += 1;
     this.changed();
   }
 
@@ -110,9 +114,15 @@ export class LiveWindow {
   };
   readonly version = (): number => this.count;
 
+  /** Grows with every column and with history: often enough for lines, which cost more than pixels. */
+  readonly steps = (): number => this.stepped.count;
+
   private changed(): void {
     if (this.held) return;
     this.count += 1;
+    const { last, fills, count } = this.stepped;
+    if (last !== this.heat.last || fills !== this.fills)
+      this.stepped = { last: this.heat.last, fills: this.fills, count: count + 1 };
     for (const listener of this.listeners) listener();
   }
 }

@@ -41,7 +41,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
             "effective",
             <span key="effective" title="The kernel tells the new value only after the next interrupt on this vector">
               <code>{irq.effective || "not told"}</code>{" "}
-              {irq.effective && <span className="muted">until the next interrupt this may be old</span>}
+              {irq.effective && <span className="muted">(may lag until the next interrupt)</span>}
             </span>,
           ],
           netdev
