@@ -36,7 +36,7 @@ bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a larg
 	$(BIN)/python tests/bench/bench_agent.py
 
 bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one backend
-	$(BIN)/python tests/bench/bench_ingest.py
+	$(BIN)/python -m tests.bench.bench_ingest
 
 types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, from the backend's OpenAPI
 	@mkdir -p build && $(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
