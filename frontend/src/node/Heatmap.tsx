@@ -3,6 +3,7 @@ import { coloursOf, hatch, prepare, useColourScheme, useWidth } from "../charts/
 import { NO_DATA } from "../charts/heatblock";
 import { type Band, HeatPainter, pooled } from "../charts/heatpainter";
 import { TimeOverlay } from "../charts/TimeOverlay";
+import { formatCpuList } from "../lib/cpulist";
 import { percent, text } from "../lib/format";
 import { clock, dateTime } from "../lib/time";
 import { CoreLabels } from "./CoreLabels";
@@ -91,7 +92,8 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
     return past === null ? window.on(draw) : undefined;
   }, [window, past, block, bands, heatWidth, width, shownHeight, scheme]);
 
-  const nameOf = (row: Row) => (row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, highest`);
+  const nameOf = (row: Row) =>
+    row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, highest of CPUs ${formatCpuList(row.cpus)}`;
   const told = ({ row, timeMs }: Cell) => {
     const [cells, at] = [heatOf(view), rows[row]];
     if (cells === null || at === undefined) return "no data";

@@ -15,6 +15,9 @@ const MAX_HEIGHT = 400;
 /** Rows do not change places more often than this, and never under the pointer or while somebody walks. */
 const RESORT_MS = 15_000;
 
+/** Before that many frames have come, the order is not worth keeping. */
+const SETTLED = 3;
+
 /** Which interrupt is served by which CPU, and how often. */
 export function Matrix({ view }: { view: NodeView }) {
   const answer = useQuery(matrixQuery(view.node.id, view.past));
@@ -41,7 +44,15 @@ export function Matrix({ view }: { view: NodeView }) {
         </button>
       </h2>
       {view.past !== null && answer.isError && <p className={classes.note}>{sentenceOf(answer.error)}</p>}
-      {table ? <MatrixTable view={view} rows={rows} /> : <MatrixPicture view={view} rows={rows} />}
+      {rows.length === 0 ? (
+        <p className={`${classes.note} ${classes.matrixNote}`} aria-busy={answer.isFetching}>
+          {answer.isFetching ? "Reading the interrupts of this range…" : "No interrupts are known of this time."}
+        </p>
+      ) : table ? (
+        <MatrixTable view={view} rows={rows} />
+      ) : (
+        <MatrixPicture view={view} rows={rows} />
+      )}
     </section>
   );
 }
@@ -64,7 +75,10 @@ function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
     const rows = matrixRows(view.inventory, averageRates(view.window.recent));
     const still = document.querySelector(`.${classes.matrix}:hover, .${classes.matrix}:focus-within`) !== null;
     if (order.current.labels.length === 0 || (!still && Date.now() - order.current.at > RESORT_MS))
-      order.current = { at: view.window.recent.length === 0 ? 0 : Date.now(), labels: rows.map(({ label }) => label) };
+      order.current = {
+        at: view.window.recent.length < SETTLED ? 0 : Date.now(),
+        labels: rows.map(({ label }) => label),
+      };
     return inOrder(rows, order.current.labels);
   }, [view.past, view.inventory, view.window, past, version]);
 }
@@ -134,7 +148,6 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
       box.current.scrollTop = Math.max(Math.min(box.current.scrollTop, first), last);
     }
   };
-  if (rows.length === 0) return <p className={classes.note}>No interrupts are known of this node yet.</p>;
   return (
     <div className="body">
       <p id={help} className="visually-hidden">

@@ -124,7 +124,8 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
 
   const heat = useQuery(heatQuery(node.id, share, past ?? behind));
   const series = useQuery(seriesQuery(node.id, past ?? behind));
-  const changes = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
+  const changes = useQuery(changesQuery(node.id, null)).data?.changes ?? NO_CHANGES;
+  const inSight = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
   useEffect(() => {
     if (past === null && heat.data !== undefined && !heat.isPlaceholderData) window.fillHeat(heat.data);
   }, [past, heat.data, heat.isPlaceholderData, window]);
@@ -133,7 +134,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
   }, [past, series.data, series.isPlaceholderData, window]);
 
   const skewMs = node.clock_skew_ms ?? 0;
-  const marks = useMemo(() => marksOf(changes, skewMs), [changes, skewMs]);
+  const marks = useMemo(() => marksOf(inSight, skewMs), [inSight, skewMs]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
   const hold = useCallback((held: boolean) => window.hold(held), [window]);
   const pause = useCallback(() => {

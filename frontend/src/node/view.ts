@@ -20,6 +20,7 @@ export type NodeView = {
   past: Range | null;
   /** A past range's cells, null until they are there. */
   pastHeat: HeatBlock | null;
+  /** The node's newest changes, also while a past range is in sight. */
   changes: Change[];
   marks: Mark[];
   cursor: Cursor;
