@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -13,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest_asyncio
-from tests.backend.conftest import MIGRATIONS
+from tests.backend.conftest import MIGRATIONS, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, rates, stored_seqs
 from websockets.exceptions import WebSocketException
 
 from coresteer.db import Database
 from coresteer.postgres import EmbeddedPostgres
+from coresteer.telemetry.live import Browser, Live, Wanted
 from coresteer_core.protocol import Ack, RatesMessage, decode_to_agent
 
 KILLS = 10
@@ -96,6 +99,19 @@ class World:
         await self.process.wait()
 
 
+class Page(Browser):
+    """A browser's place in the backend, from which the test reads the sequence numbers it is shown."""
+
+    def __init__(self, shown: asyncio.Queue[int]) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def send(self, frame: bytes | str) -> None:
+        if isinstance(frame, bytes):
+            (length,) = struct.unpack_from("<I", frame)
+            self.shown.put_nowait(json.loads(frame[4 : 4 + length])["seq"])
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world() -> AsyncIterator[World]:
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-drill-"))
@@ -153,3 +169,25 @@ async def test_killing_postgresql_loses_and_doubles_nothing_and_the_backend_reco
             await world.postgres.process.wait()
             await world.postgres.start()
     assert world.process is not None and world.process.returncode is None
+
+
+async def test_what_is_live_goes_on_without_a_database_and_is_stored_when_it_is_back(world: World) -> None:
+    async with running_backend(world.postgres.url, chunk_seconds=1) as backend:
+        agent = await enrolled(backend.database, backend.url, "live-without-database")
+        live: Live = backend.app.state.live
+        shown: asyncio.Queue[int] = asyncio.Queue()
+        page = Page(shown)
+        page.wanted = Wanted(node=agent.node_id)
+        live.join(page)
+        async with asyncio.timeout(60), agent:
+            world.postgres.process.send_signal(signal.SIGKILL)
+            await world.postgres.process.wait()
+            for seq in range(1, 31):
+                await agent.send_rates([rates(seq)])
+                assert await shown.get() == seq
+                await asyncio.sleep(0.1)  # three seconds in all: several attempts to store
+            assert agent.acked == 0
+            await world.postgres.start()
+            await agent.until_acked(30)
+        live.leave(page)
+    assert await stored_seqs(world.postgres.url, agent.node_id) == list(range(1, 31))

@@ -105,7 +105,7 @@ def rates_frame(node_id: int, rates: Rates) -> bytes:
     return columnar_frame(header, [(name, kind, data) for name, kind, data in columns if data is not None])
 
 
-class _Browser:
+class Browser:
     """One open page."""
 
     def __init__(self) -> None:
@@ -130,8 +130,8 @@ class Live:
         self._database = database
         self._bus = bus
         self._registry = registry
-        self._browsers: set[_Browser] = set()
-        self._watched: dict[int, list[_Browser]] = {}
+        self._browsers: set[Browser] = set()
+        self._watched: dict[int, list[Browser]] = {}
         self._changed_nodes: set[int] = set()
         self._seen_before: dict[int, bool] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,12 +153,12 @@ class Live:
             for browser in browsers:
                 browser.send(frame)
 
-    def join(self, browser: _Browser) -> None:
+    def join(self, browser: Browser) -> None:
         """A page was opened, or wants something else."""
         self._browsers.add(browser)
         self._index()
 
-    def leave(self, browser: _Browser) -> None:
+    def leave(self, browser: Browser) -> None:
         """A page was closed."""
         self._browsers.discard(browser)
         self._index()
@@ -264,7 +264,7 @@ async def live(websocket: WebSocket) -> None:
         return
     await websocket.accept()
     hub: Live = websocket.app.state.live
-    browser = _Browser()
+    browser = Browser()
     hub.join(browser)
     tasks = [
         asyncio.create_task(part)
@@ -285,7 +285,7 @@ async def live(websocket: WebSocket) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _listen(websocket: WebSocket, hub: Live, browser: _Browser) -> None:
+async def _listen(websocket: WebSocket, hub: Live, browser: Browser) -> None:
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
@@ -297,7 +297,7 @@ async def _listen(websocket: WebSocket, hub: Live, browser: _Browser) -> None:
         hub.join(browser)
 
 
-async def _talk(websocket: WebSocket, browser: _Browser) -> None:
+async def _talk(websocket: WebSocket, browser: Browser) -> None:
     while True:
         await browser.wake.wait()
         browser.wake.clear()

@@ -1,0 +1,130 @@
+"""Nodes as the API tells of them."""
+
+import asyncio
+
+import pytest
+from tests.backend.conftest import Backend
+from tests.backend.fake_agent import FakeAgent, enrolled, hello, rates
+
+from coresteer.bus import Bus, InventoryEvent, NodeEvent
+from coresteer.errors import Conflict, Invalid
+from coresteer.nodes.service import enrol
+from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Task, Topology
+from coresteer_core.protocol import InventoryMessage, TasksMessage, TopologyMessage
+
+TOPOLOGY = Topology(
+    [Cpu(0, 0, 0, 0, True, "0-1"), Cpu(1, 0, 0, 0, True, "0-1"), Cpu(2, None, None, None, False)],
+    [NumaNode(0, "0-2", 2**30, [10])],
+    [],
+)
+INVENTORY = Inventory(
+    [
+        Netdev("eth0", "ixgbe", 10**10, 1500, 0, True, False, True, []),
+        Netdev("br0", "bridge", None, 1500, None, True, True, False, []),
+    ],
+    [Irq(41, "eth0-rx-0", "PCI-MSI", "0-1", "0", 0, True)],
+)
+
+
+async def _told(backend: Backend, agent: FakeAgent) -> None:
+    """Send what an agent tells of its node, and wait until it is kept."""
+    bus: Bus = backend.app.state.bus
+    with bus.subscribe() as events:
+        for message in (
+            TopologyMessage(TOPOLOGY),
+            InventoryMessage(INVENTORY),
+            TasksMessage(1, [Task(7, "x", 0, 0.5)]),
+        ):
+            await agent.say(message)
+        await agent.send_rates([rates(1)])
+        kept = 0
+        async for event in events:
+            kept += event == InventoryEvent(agent.node_id)
+            if kept >= 2:  # the tasks, and what was kept in one go or in two
+                break
+
+
+async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
+    agent = await enrolled(backend.database, backend.url, "told")
+    viewer = await backend.client("viewer")
+    assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"] == "new"
+    async with asyncio.timeout(20), agent:
+        await _told(backend, agent)
+        node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+        while node["inventory"] is None or node["topology"] is None:
+            node = (await viewer.get(f"/api/nodes/{agent.node_id}")).json()
+    assert (node["name"], node["health"], node["mode"], node["observe_reason"]) == ("told", "live", "observe", "a test")
+    assert (node["cpus"], node["packages"], node["numa_nodes"], node["drivers"]) == (2, 1, 1, ["ixgbe"])
+    assert node["topology"]["cpus"][2] == {
+        "cpu": 2, "core": None, "package": None, "numa_node": None, "online": False, "siblings": "", "capacity": None,
+    }  # fmt: skip
+    assert node["inventory"]["irqs"][0]["requested"] == "0-1"
+    assert node["tasks"] == [{"pid": 7, "name": "x", "cpu": 0, "cpu_share": 0.5}]
+    assert node["figures"]["rx_bytes_per_s"] > 0 and node["figures"]["interrupts_per_s"] > 0
+
+
+async def test_a_real_node_is_not_labelled_simulated_by_its_agents_word_nor_the_other_way_round(
+    backend: Backend,
+) -> None:
+    async with backend.database.session() as session:
+        (made_up,) = await enrol(session, ["made-up"], simulated=True)
+    agent = FakeAgent(backend.url, made_up.key, made_up.node_id)
+    await agent.connect()
+    await agent.say(hello(simulated=False))
+    await agent.receive()
+    viewer = await backend.client("viewer")
+    assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["simulated"] is True
+    await agent.websocket.close()
+
+
+async def test_labels_of_people_replace_each_other_and_are_audited(backend: Backend) -> None:
+    agent = await enrolled(backend.database, backend.url, "labelled")
+    operator, path = await backend.client("operator"), f"/api/nodes/{agent.node_id}"
+    assert (await operator.patch(path, json={"labels": {"rack": "r1", "role": "web"}})).status_code == 200
+    bus: Bus = backend.app.state.bus
+    with bus.subscribe() as events:
+        answer = await operator.patch(path, json={"labels": {"rack": "r2"}})
+        assert answer.json()["labels"] == {"rack": "r2"}
+        assert await anext(aiter(events)) == NodeEvent(agent.node_id)
+    entries = (await operator.get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
+    assert [entry["action"] for entry in entries] == ["node.labels", "node.labels"]
+
+
+@pytest.mark.parametrize("labels", [{"Rack": "r1"}, {"": "x"}, {"rack": "r" * 64}, {str(n): "" for n in range(33)}])
+async def test_a_label_that_is_none_is_refused(backend: Backend, labels: dict[str, str]) -> None:
+    operator = await backend.client("operator")
+    answer = await operator.patch("/api/nodes/1", json={"labels": labels})
+    assert answer.status_code == 422 and answer.json()["errors"][0]["field"].startswith("labels")
+
+
+async def test_a_deleted_node_is_gone_and_its_agent_told(backend: Backend) -> None:
+    agent = await enrolled(backend.database, backend.url, "deleted")
+    operator, admin = await backend.client("operator"), await backend.client("admin")
+    path = f"/api/nodes/{agent.node_id}"
+    assert (await operator.delete(path)).status_code == 403
+    async with asyncio.timeout(20), agent:
+        assert (await admin.delete(path)).status_code == 204
+        assert (await agent.closed())[0] == 4401
+    assert (await admin.get(path)).status_code == 404
+    assert (await admin.delete(path)).status_code == 404
+
+
+async def test_enrolling_a_name_again_gives_a_new_key_and_keeps_the_node(backend: Backend) -> None:
+    first = await enrolled(backend.database, backend.url, "again")
+    second = await enrolled(backend.database, backend.url, "again")
+    assert (first.node_id, first.key == second.key) == (second.node_id, False)
+    async with asyncio.timeout(20):
+        await first.connect()
+        assert (await first.closed())[0] == 4401
+        async with second:
+            pass
+
+
+async def test_names_that_clash_are_refused(backend: Backend) -> None:
+    await enrolled(backend.database, backend.url, "real")
+    with pytest.raises(Conflict, match="real"):
+        async with backend.database.session() as session:
+            await enrol(session, ["real"], simulated=True)
+    with pytest.raises(Invalid, match="twice"):
+        async with backend.database.session() as session:
+            await enrol(session, ["a", "a"], simulated=True)
