@@ -19,7 +19,8 @@ from websockets.exceptions import ConnectionClosed
 
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.telemetry.live import Live, columnar_frame
-from coresteer_core.model import TcpLatency
+from coresteer_core.model import Inventory, TcpLatency
+from coresteer_core.protocol import InventoryMessage
 
 DTYPE = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
 Frame = tuple[dict[str, Any], dict[str, np.ndarray]]  # Any: JSON
@@ -135,6 +136,18 @@ async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) 
             assert header["node"]["mode"] == "observe" and header["node"]["figures"]["busiest_cpu"] is not None
             await until(page, is_now("stale"))
         await until(page, is_now("away"))
+
+
+async def test_a_page_is_told_to_fetch_the_inventory_of_the_node_it_looks_at(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "inventory")
+    other = await enrolled(quick.database, quick.url, "another-inventory")
+    async with asyncio.timeout(40), agent, other, browser(quick) as page:
+        await page.send(json.dumps({"node": agent.node_id, "fleet": True}))
+        await until(page, lambda frame: frame[0]["type"] == "fleet")  # it was heard
+        await other.say(InventoryMessage(Inventory([], [])))
+        await agent.say(InventoryMessage(Inventory([], [])))
+        header, _ = await until(page, lambda frame: frame[0]["type"] == "inventory")
+    assert header["node_id"] == agent.node_id
 
 
 async def test_a_page_of_another_origin_is_refused(quick: Backend) -> None:

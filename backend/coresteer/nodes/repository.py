@@ -36,6 +36,12 @@ async def every(session: AsyncSession, node_ids: Sequence[int] | None = None) ->
     return (await session.scalars(query)).all()
 
 
+async def seen_before(session: AsyncSession) -> dict[int, bool]:
+    """Every node's id, and whether its agent was ever heard of."""
+    rows = await session.execute(select(NodeRow.id, NodeRow.last_seen_at.is_not(None)))
+    return dict(rows.tuples().all())
+
+
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
     """One node with everything."""
     return await session.get(NodeRow, node_id, options=[undefer(NodeRow.topology), undefer(NodeRow.inventory)])

@@ -67,7 +67,7 @@ def told(row: NodeRow) -> Told:
 
 async def seen_before(session: AsyncSession) -> dict[int, bool]:
     """Every node's id, and whether its agent was ever heard of."""
-    return {row.id: row.last_seen_at is not None for row in await repository.every(session)}
+    return await repository.seen_before(session)
 
 
 async def summaries(

@@ -182,7 +182,10 @@ class Live:
                         self._changed_nodes.add(change.node_id)
                         self._tell_all({"type": "change", "change": change.model_dump(mode="json")})
                     case InventoryEvent(node_id):
-                        self._tell_all({"type": "inventory", "node_id": node_id})
+                        # only to those who look at the node: a fleet's tasks change a thousand times a second
+                        text = msgspec.json.encode({"type": "inventory", "node_id": node_id}).decode()
+                        for browser in self._watched.get(node_id, ()):
+                            browser.send(text)
                     case NodeEvent(node_id):
                         self._changed_nodes.add(node_id)
 
