@@ -1,6 +1,8 @@
 # Two commands matter: `make up` and `make test`. Each does all of its own set-up.
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Starts take ten times as long when Python may not keep its compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 UV_VERSION = 0.13.8
 BIN = .venv/bin

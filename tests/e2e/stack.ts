@@ -1,5 +1,6 @@
 // Starts the whole of Coresteer as `make up` does, in a private state directory on a free port, and stops it again.
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -7,78 +8,77 @@ import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 export const repository = new URL("../../", import.meta.url).pathname;
-const bin = (name: string) => join(repository, ".venv/bin", name);
+export const bin = (name: string) => join(repository, ".venv/bin", name);
 
 export const admin = { username: "ada", password: "correct horse battery" };
 
 async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      const port = typeof address === "object" && address !== null ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (address === null || typeof address === "string") throw new Error("The port's number is not known.");
+  return address.port;
 }
 
-/** A child process whose output can be awaited. */
+/** A process of ours whose output can be awaited and that is ended by its own number. */
 export class Child {
   output = "";
-  readonly exited: Promise<number | null>;
+  private exitCode: number | null | undefined;
+  private readonly process: ChildProcess;
+  private readonly ended: Promise<unknown>;
 
-  constructor(readonly process: ChildProcess) {
-    const collect = (chunk: Buffer) => {
-      this.output += chunk.toString();
-    };
-    process.stdout?.on("data", collect);
-    process.stderr?.on("data", collect);
-    this.exited = new Promise((resolve) => process.on("exit", (code) => resolve(code)));
+  constructor(command: string, args: string[], env: NodeJS.ProcessEnv) {
+    this.process = spawn(command, args, { env, cwd: repository, stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [this.process.stdout, this.process.stderr])
+      stream?.on("data", (chunk: Buffer) => {
+        this.output += chunk.toString();
+      });
+    this.ended = once(this.process, "close").then(([code]) => {
+      this.exitCode = code;
+    });
   }
 
-  async until(pattern: RegExp): Promise<RegExpMatchArray> {
-    const ended = { code: undefined as number | null | undefined };
-    void this.exited.then((code) => {
-      ended.code = code;
-    });
+  /** Waits for a line of output. */
+  async until(pattern: RegExp): Promise<string> {
     for (;;) {
       const match = this.output.match(pattern);
-      if (match) return match;
-      if (ended.code !== undefined) throw new Error(`It ended with ${ended.code} before ${pattern}:\n${this.output}`);
-      await new Promise((resolve) => this.process.stdout?.once("data", resolve) && this.process.once("exit", resolve));
+      if (match !== null) return match[0];
+      if (this.exitCode !== undefined)
+        throw new Error(`It ended with ${this.exitCode} before ${pattern}:\n${this.output}`);
+      const more = [this.process.stdout, this.process.stderr].map((stream) => stream && once(stream, "data"));
+      await Promise.race([...more, this.ended]);
     }
   }
 
   async stop(): Promise<void> {
     this.process.kill("SIGINT");
-    await this.exited;
+    await this.ended;
   }
 }
 
-export interface Stack {
-  url: string;
-  setupLink: string;
-  env: NodeJS.ProcessEnv;
-  child: Child;
-  stop(): Promise<void>;
-}
+export type Stack = { url: string; setUpLink: string; env: NodeJS.ProcessEnv; stop: () => Promise<void> };
 
-/** `agentRoot` lets the local agent work on a captured tree instead of this machine. */
-export async function startStack(options: { agentRoot?: string } = {}): Promise<Stack> {
+/** `root` lets the local agent work on a captured tree instead of this machine. */
+export async function startStack({ root = "/" } = {}): Promise<Stack> {
   const stateDir = await mkdtemp(join(tmpdir(), "coresteer-e2e-"));
   const port = await freePort();
-  const env: NodeJS.ProcessEnv = { ...process.env, CORESTEER_STATE_DIR: stateDir, CORESTEER_PORT: String(port) };
-  delete env.DATABASE_URL;
-  if (options.agentRoot) env.CORESTEER_AGENT_ROOT = options.agentRoot;
-  const child = new Child(spawn(bin("coresteer"), ["up"], { env, stdio: ["ignore", "pipe", "pipe"] }));
-  const link = await child.until(/(http:\/\/\S+\/setup\?token=\S+)/);
+  const env = {
+    ...process.env,
+    DATABASE_URL: "",
+    CORESTEER_STATE_DIR: stateDir,
+    CORESTEER_PORT: String(port),
+    CORESTEER_NODE_NAME: "here",
+    CORESTEER_AGENT_ROOT: root,
+  };
+  const child = new Child(bin("coresteer"), ["up"], env);
+  const setUpLink = await child.until(/http:\S+\/setup\?token=\S+/);
   return {
     url: `http://127.0.0.1:${port}`,
-    setupLink: link[1] ?? "",
+    setUpLink,
     env,
-    child,
-    async stop() {
+    stop: async () => {
       await child.stop();
       await rm(stateDir, { recursive: true, force: true });
     },
@@ -86,36 +86,31 @@ export async function startStack(options: { agentRoot?: string } = {}): Promise<
 }
 
 /** Simulated nodes that join a stack. */
-export function startSimulation(stack: Stack, args: string[]): Child {
-  const script = `exec "$0" simulate --backend "$1" --token "$("$2" enrolment-token --simulated)" "\${@:3}"`;
-  return new Child(
-    spawn("bash", ["-c", script, bin("coresteer-agent"), stack.url, bin("coresteer"), ...args], {
-      env: stack.env,
-      stdio: ["ignore", "pipe", "pipe"],
-    }),
-  );
+export function startSimulation({ url, env }: Stack, args: string[]): Child {
+  const script = '"$0" simulate --backend "$1" --token "$("$2" enrolment-token --simulated)"';
+  return new Child("bash", ["-c", `exec ${script} "\${@:3}"`, bin("coresteer-agent"), url, bin("coresteer"), ...args], env);
 }
 
 export async function launchBrowser(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM,
-    args: [
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
+  const quiet = ["quic", "background-networking", "component-update", "sync", "gpu"].map((part) => `--disable-${part}`);
+  return chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--no-first-run", ...quiet] });
 }
 
 /** Makes the first administrator through the set-up link, as a person would, and leaves them signed in. */
-export async function setUp(page: Page, stack: Stack): Promise<void> {
-  await page.goto(stack.setupLink);
-  await page.getByLabel("User name").fill(admin.username);
-  await page.getByLabel(/^Password/).first().fill(admin.password);
-  await page.getByRole("button", { name: /create|make|set up/i }).click();
-  await page.waitForURL(/\/(fleet|nodes)/);
+export async function setUp(page: Page, { setUpLink }: Stack): Promise<void> {
+  await page.goto(setUpLink);
+  await page.getByLabel("Name").fill(admin.username);
+  await page.getByLabel("Password").first().fill(admin.password);
+  await page.getByRole("button", { name: "Make administrator and sign in" }).click();
+  await page.waitForURL(/\/fleet/);
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+}
+
+/** Opens a node's page by its name, as one does: through the go-anywhere list. */
+export async function openNode(page: Page, name: string): Promise<void> {
+  await page.keyboard.press("ControlOrMeta+k");
+  await page.getByRole("combobox", { name: "Node or page" }).fill(name);
+  await page.getByRole("option", { name }).first().waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/nodes\/\d+/);
 }

@@ -1,0 +1,138 @@
+import { spawnSync } from "node:child_process";
+import { setTimeout } from "node:timers/promises";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { affinity, generatedMachine, type Machine, someMachine } from "./machine";
+import { bin, Child, launchBrowser, openNode, type Stack, setUp, startStack } from "./stack";
+
+let machine: Machine;
+let before: string;
+let stack: Stack;
+let browser: Browser;
+let page: Page;
+
+beforeAll(async () => {
+  machine = await someMachine();
+  before = await affinity(machine, machine.movable);
+  stack = await startStack({ root: machine.root });
+  browser = await launchBrowser();
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  await setUp(page, stack);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await stack?.stop();
+  await machine?.stop();
+});
+
+/** What the kernel says, once it says it. */
+async function kernelSays(irq: number, cpus: string): Promise<void> {
+  const end = Date.now() + 60_000;
+  while ((await affinity(machine, irq)) !== cpus) {
+    if (Date.now() > end) throw new Error(`IRQ ${irq} is on ${await affinity(machine, irq)}, not on ${cpus}.`);
+    await setTimeout(50); // procfs tells nobody when an affinity changes
+  }
+}
+
+async function openIrq(irq: number): Promise<void> {
+  await openNode(page, "here");
+  await page.goto(`${page.url().split("?")[0]}?sel=irq%3A${irq}`);
+  await page.getByRole("heading", { name: `IRQ ${irq}` }).waitFor();
+}
+
+async function apply(cpus: string, seconds: string): Promise<void> {
+  await page.getByLabel("Move to CPUs").fill(cpus);
+  await page.getByLabel("Returns unless kept within").selectOption(seconds);
+  await page.getByRole("region", { name: "Preview" }).getByText(`irq/${machine.movable}/affinity`).waitFor();
+  await page.getByRole("button", { name: /^Apply for/ }).click();
+  await page.getByRole("button", { name: "Keep" }).waitFor();
+}
+
+test("an interrupt moved from the browser returns when nobody keeps it", async () => {
+  await openIrq(machine.movable);
+  await apply("1", "30");
+  expect(await affinity(machine, machine.movable)).toBe("1");
+  await page.getByText(/It returns in/).waitFor();
+  await page.goto(`${stack.url}/audit`);
+  await page.getByText(/It returns in/).waitFor(); // the countdown stands on every page
+  await kernelSays(machine.movable, before);
+  await page.getByText("Nobody kept it in time, so it returned by itself.").waitFor();
+});
+
+test("a kept change stays, also when the agent's time is over, and can be rolled back afterwards", async () => {
+  await openIrq(machine.movable);
+  await apply("0", "30");
+  await page.getByRole("button", { name: "Keep" }).click();
+  await page.getByRole("status").getByText("Kept.").first().waitFor();
+  const changes = await page.request.get(`${stack.url}/api/changes?limit=1`);
+  const [kept] = (await changes.json()).changes;
+  expect(kept.state).toBe("confirmed");
+  expect(kept.deadline_at).toBeNull();
+  expect(await affinity(machine, machine.movable)).toBe("0");
+
+  await page.reload();
+  await page.getByRole("button", { name: /^as before/ }).click();
+  await page.getByRole("region", { name: "Preview" }).waitFor();
+  await page.getByRole("button", { name: /^Apply for/ }).click();
+  await page.getByRole("button", { name: "Keep" }).click();
+  await kernelSays(machine.movable, before);
+});
+
+test("a change is rolled back at once when a person says so", async () => {
+  await openIrq(machine.movable);
+  await apply("1", "600");
+  await page.getByRole("button", { name: "Roll back now" }).click();
+  await page.getByText("It was rolled back by a person.").waitFor();
+  expect(await affinity(machine, machine.movable)).toBe(before);
+});
+
+test.each([
+  ["4095", /CPU 4095 is not online on this node/],
+  ["9999", /CPU 9999 is beyond the largest number/],
+  ["3-1", /The range 3-1 runs backwards/],
+  ["a", /“a” is not a CPU or a range of CPUs/],
+  ["", /An interrupt needs at least one CPU/],
+])("the CPU list “%s” is refused with the reason before the kernel sees it", async (cpus, reason) => {
+  await openIrq(machine.movable);
+  await page.getByLabel("Move to CPUs").fill(cpus);
+  await page.getByText(reason).first().waitFor();
+  expect(await page.getByRole("button", { name: /^Apply for/ }).isDisabled()).toBe(true);
+  expect(await affinity(machine, machine.movable)).toBe(before);
+});
+
+test("a managed interrupt is locked, in the page and for whoever asks the API", async () => {
+  const tree = machine.managed === null ? await generatedMachine() : machine;
+  const { managed } = tree;
+  if (managed === null) throw new Error("The generated machine has managed interrupts.");
+  let captured: Child | null = null;
+  if (tree !== machine) {
+    const join = '"$0" run --backend "$1" --root "$2" --name captured --state-dir "$3" --token-file <("$4" enrolment-token)';
+    const state = `${stack.env.CORESTEER_STATE_DIR}/captured`;
+    const args = [bin("coresteer-agent"), stack.url, tree.root, state, bin("coresteer")];
+    captured = new Child("bash", ["-c", join, ...args], stack.env);
+    await captured.until(/Connected/);
+  }
+  await openNode(page, captured === null ? "here" : "captured");
+  const node = page.url().match(/nodes\/(\d+)/)?.[1];
+  await page.goto(`${stack.url}/nodes/${node}?sel=irq%3A${managed}`);
+  await page.getByText("This interrupt cannot be moved.").waitFor();
+  expect(await page.getByLabel("Move to CPUs").count()).toBe(0);
+
+  const me = await (await page.request.get(`${stack.url}/api/auth/me`)).json();
+  const answer = await page.request.post(`${stack.url}/api/nodes/${node}/previews`, {
+    headers: { "X-CSRF-Token": me.csrf_token },
+    data: { wishes: [{ key: `irq/${managed}/affinity`, value: "0" }] },
+  });
+  const { can_apply, refused } = await answer.json();
+  expect(can_apply).toBe(false);
+  expect(refused[0].code).toBe("managed");
+  await captured?.stop();
+  if (tree !== machine) await tree.stop();
+});
+
+test("afterwards coresteer-agent restore finds nothing left to put back", () => {
+  const { stdout, status } = spawnSync(bin("coresteer-agent"), ["restore", "-o", "json"], { env: stack.env });
+  expect(status).toBe(0);
+  expect(JSON.parse(stdout.toString()).flat()).toEqual([]);
+});
