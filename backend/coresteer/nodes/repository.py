@@ -39,7 +39,7 @@ async def every(session: AsyncSession, node_ids: Sequence[int] | None = None) ->
 async def seen_before(session: AsyncSession) -> dict[int, bool]:
     """Every node's id, and whether its agent was ever heard of."""
     rows = await session.execute(select(NodeRow.id, NodeRow.last_seen_at.is_not(None)))
-    return dict(rows.tuples().all())
+    return {row[0]: row[1] for row in rows}
 
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
