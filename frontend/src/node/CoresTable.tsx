@@ -38,14 +38,14 @@ export function CoresTable({
         <thead>
           <tr>
             <th>CPU</th>
-            <th>place</th>
-            <th>interrupts of</th>
             {KINDS.map((kind) => (
               <th key={kind} className="n">
                 {kind} now
               </th>
             ))}
             <th className="n">highest {view.search.share ?? "busy"}</th>
+            <th>place</th>
+            <th>interrupts of</th>
           </tr>
         </thead>
         <tbody>
@@ -56,6 +56,12 @@ export function CoresTable({
                   CPU {cpu}
                 </button>
               </td>
+              {KINDS.map((kind) => (
+                <td key={kind} className="n">
+                  {now(kind, cpu)}
+                </td>
+              ))}
+              <td className="n">{highest(cpu)}</td>
               <td>
                 {placeOf(view.topology, cpu)}
                 {isolated.has(cpu) && " · isolated"}
@@ -66,12 +72,6 @@ export function CoresTable({
                   ?.map((chip) => chip.label)
                   .join(", ") ?? ""}
               </td>
-              {KINDS.map((kind) => (
-                <td key={kind} className="n">
-                  {now(kind, cpu)}
-                </td>
-              ))}
-              <td className="n">{highest(cpu)}</td>
             </tr>
           ))}
         </tbody>

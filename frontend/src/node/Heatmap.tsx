@@ -76,7 +76,8 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
       context.fillStyle = colours.get("--panel");
       for (const { top: y, height: tall } of bands)
         if (tall >= 12) context.fillRect(0, y + tall - 1 - top, heatWidth, 1);
-      drawNow(context, colours, bands, heatWidth, top, past === null ? window.last : undefined, cells);
+      const now = past === null ? window.last : undefined;
+      drawNow(context, colours, bands, heatWidth, top, now, past === null ? null : cells);
       const at = cell.current;
       const band = at === null ? undefined : bands[at.row];
       if (at !== null && band !== undefined && cells !== null) {

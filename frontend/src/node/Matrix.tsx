@@ -109,7 +109,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const describe = (row: MatrixRow | undefined, column: number) => {
     if (row === undefined) return "";
     const cpu = columns[column]?.cpu;
-    const rate = cpu === undefined ? row.total : (row.perS.get(cpu) ?? 0);
+    const rate = cpu === undefined || row.total === null ? row.total : (row.perS.get(cpu) ?? 0);
     const name = `${row.irq === null ? "" : "IRQ "}${row.label} ${row.name}`.trim();
     return `${name}${cpu === undefined ? "" : ` on CPU ${cpu}`}: ${text(perSecond(rate))}`;
   };

@@ -7,7 +7,7 @@ export type Irq = Inventory["irqs"][number];
 export type Netdev = Inventory["netdevs"][number];
 export type Change = Schemas["Change"];
 
-/** A row of the IRQ × CPU matrix. irq: its number, null for architecture rows such as LOC. perS: by CPU number. */
+/** A row of the IRQ × CPU matrix. irq: its number, null for architecture rows such as LOC. perS: by CPU number; total: null unknown. */
 export type MatrixRow = {
   label: string;
   irq: number | null;
@@ -15,14 +15,17 @@ export type MatrixRow = {
   netdev: string | null;
   locked: string | null;
   perS: Map<number, number>;
-  total: number;
+  total: number | null;
 };
 
-/** Interrupts per second by row label and CPU number, over some frames. */
-export function averageRates(frames: RatesFrame[]): Map<string, Map<number, number>> {
-  const byLabel = new Map<string, Map<number, number>>();
-  const seconds = frames.reduce((sum, frame) => sum + frame.duration_s, 0);
-  if (seconds <= 0) return byLabel;
+/** Interrupts per second by row label and CPU number. */
+export type Rates = Map<string, Map<number, number>>;
+
+/** The mean rates over the frames that tell of interrupts, null when none does. */
+export function averageRates(frames: RatesFrame[]): Rates | null {
+  const byLabel: Rates = new Map();
+  const seconds = frames.reduce((sum, frame) => (frame.irqs === null ? sum : sum + frame.duration_s), 0);
+  if (seconds <= 0) return null;
   const labels = new Map<number, string>();
   for (const { irqs } of frames) {
     if (irqs === null) continue;
@@ -43,20 +46,21 @@ export function averageRates(frames: RatesFrame[]): Map<string, Map<number, numb
 }
 
 /** The rates of a /matrix answer in the same form. */
-export function answeredRates(matrix: Schemas["Matrix"]): Map<string, Map<number, number>> {
+export function answeredRates(matrix: Schemas["Matrix"]): Rates | null {
+  if (matrix.covered_s <= 0) return null;
   return new Map(
     matrix.rows.map((row) => [row.label, new Map(Object.entries(row.per_s).map(([cpu, rate]) => [Number(cpu), rate]))]),
   );
 }
 
 /** Every interrupt the node has and every row that moved: interrupts before architecture rows, busiest first. */
-export function matrixRows(inventory: Inventory | null, rates: Map<string, Map<number, number>>): MatrixRow[] {
+export function matrixRows(inventory: Inventory | null, rates: Rates | null): MatrixRow[] {
   const known = new Map((inventory?.irqs ?? []).map((irq) => [String(irq.irq), irq]));
-  const labels = new Set([...known.keys(), ...rates.keys()]);
+  const labels = new Set([...known.keys(), ...(rates?.keys() ?? [])]);
   return [...labels]
     .map((label): MatrixRow => {
       const irq = known.get(label);
-      const perS = rates.get(label) ?? new Map<number, number>();
+      const perS = rates?.get(label) ?? new Map<number, number>();
       return {
         label,
         irq: /^\d+$/.test(label) ? Number(label) : null,
@@ -64,7 +68,7 @@ export function matrixRows(inventory: Inventory | null, rates: Map<string, Map<n
         netdev: irq?.netdev ?? null,
         locked: irq?.movable === false ? (irq.locked_reason ?? "The kernel keeps its affinity to itself.") : null,
         perS,
-        total: [...perS.values()].reduce((sum, rate) => sum + rate, 0),
+        total: rates === null ? null : [...perS.values()].reduce((sum, rate) => sum + rate, 0),
       };
     })
     .sort(byRate);
@@ -72,7 +76,7 @@ export function matrixRows(inventory: Inventory | null, rates: Map<string, Map<n
 
 function byRate(a: MatrixRow, b: MatrixRow): number {
   if ((a.irq === null) !== (b.irq === null)) return a.irq === null ? 1 : -1;
-  return b.total - a.total || a.label.localeCompare(b.label, "en", { numeric: true });
+  return (b.total ?? 0) - (a.total ?? 0) || a.label.localeCompare(b.label, "en", { numeric: true });
 }
 
 /** Rows in a kept order, so that a live matrix does not jump; rows the order does not know follow it. */

@@ -1,4 +1,4 @@
-import type { Colours } from "../charts/canvas";
+import { type Colours, hatch } from "../charts/canvas";
 import { perSecond, text } from "../lib/format";
 import { cividis } from "../lib/scale";
 import type { MatrixRow } from "./irqs";
@@ -49,6 +49,7 @@ export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours,
   const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);
   const end = scaleEnd(rows);
   const font = colours.get("--font");
+  const unknown = hatch(context, colours.get("--line-strong"));
   context.textBaseline = "middle";
   const first = Math.max(0, Math.floor(scrollTop / ROW_HEIGHT));
   const last = Math.min(rows.length - 1, Math.ceil((scrollTop + height) / ROW_HEIGHT));
@@ -61,7 +62,7 @@ export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours,
       context.fillRect(0, y, LABEL_WIDTH - 4, ROW_HEIGHT);
     }
     label(context, colours, font, row, y + ROW_HEIGHT / 2);
-    context.fillStyle = `rgb(${cividis(0).join(" ")})`;
+    context.fillStyle = row.total === null ? unknown : `rgb(${cividis(0).join(" ")})`;
     context.fillRect(LABEL_WIDTH, y, width - LABEL_WIDTH, ROW_HEIGHT - 1);
     columns.forEach(({ cpu }, column) => {
       const rate = row.perS.get(cpu) ?? 0;
@@ -100,7 +101,7 @@ function label(context: CanvasRenderingContext2D, colours: Colours, font: string
   context.restore();
   context.textAlign = "right";
   context.font = `12px ${font}`;
-  context.fillStyle = colours.get(row.total > 0 ? "--text" : "--muted");
+  context.fillStyle = colours.get(row.total ? "--text" : "--muted");
   context.fillText(text(perSecond(row.total)), LABEL_WIDTH - 10, y);
 }
 

@@ -26,7 +26,7 @@ export function nowOf(band: Band, frame: RatesFrame): { busy: number; softirq: n
   return { busy: busy[best] ?? 0, softirq: of("softirq"), irq: of("irq") };
 }
 
-/** Draws, right of the cells, each band's bar of now, or the maximum of a past range where there is no now. */
+/** Draws, right of the cells, each band's bar of now, or its maximum in a past block; without either a dash. */
 export function drawNow(
   context: CanvasRenderingContext2D,
   colours: Colours,

@@ -81,7 +81,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   const frame = view.window.last;
   const rates = averageRates(view.window.recent);
   const here = (view.inventory?.irqs ?? [])
-    .map((irq) => ({ irq, rate: rates.get(String(irq.irq))?.get(cpu) ?? 0 }))
+    .map((irq) => ({ irq, rate: rates?.get(String(irq.irq))?.get(cpu) ?? 0 }))
     .filter(
       ({ irq, rate }) => rate > 0 || (irq.netdev !== null && landsOn(irq).length === 1 && landsOn(irq)[0] === cpu),
     )
@@ -120,7 +120,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
                 </td>
                 <td className={classes.ellipsis}>{irq.name}</td>
                 <td>{irq.queues.join(" ")}</td>
-                <td className="n">{text(perSecond(rate))}</td>
+                <td className="n">{text(perSecond(rates === null ? null : rate))}</td>
               </tr>
             ))}
           </tbody>

@@ -110,8 +110,9 @@ function ownerDetail(detail: string): string {
 function Rate({ view, irq }: { view: NodeView; irq: Irq }) {
   useFrames(view.window);
   if (view.past !== null) return <span className="muted">go live to see it</span>;
-  if (view.window.recent.length === 0) return <span className="muted">no samples arrive</span>;
-  const rates = [...(averageRates(view.window.recent).get(String(irq.irq)) ?? [])].sort((a, b) => b[1] - a[1]);
+  const known = averageRates(view.window.recent);
+  if (known === null) return <span className="muted">no samples arrive</span>;
+  const rates = [...(known.get(String(irq.irq)) ?? [])].sort((a, b) => b[1] - a[1]);
   const total = rates.reduce((sum, [, rate]) => sum + rate, 0);
   const asked = parseCpuList(irq.requested ?? "");
   return (
