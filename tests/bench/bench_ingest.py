@@ -182,9 +182,8 @@ async def run(nodes: int, seconds: int) -> bool:
         twice = stored - different
         print(f"  samples sent {sent}, acknowledged {figures['acked']}, stored {stored}, stored twice {twice}")
         print(f"  backend CPU {share * 100:.0f} % of a core on average, waiting for the last chunks included;")
-        print(
-            f"  {cpu_s / stored * 1e6:.0f} µs a sample, connecting included; {_peak_mib(backend.pid):.0f} MiB at its peak"
-        )
+        peak_mib = _peak_mib(backend.pid)
+        print(f"  {cpu_s / stored * 1e6:.0f} µs a sample, connecting included; {peak_mib:.0f} MiB at its peak")
         for table, size in sizes.items():
             print(f"  {table}: {size / stored:.0f} bytes a sample on disk")
         p50, p99 = figures["send_to_ack_p50_ms"], figures["send_to_ack_p99_ms"]
