@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from "react";
 import type { Point } from "../charts/seriesring";
 import { type LineOf, TimeChart } from "../charts/TimeChart";
 import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
+import { METRICS } from "./figures";
 import classes from "./node.module.css";
 import type { NodeView } from "./view";
 import type { LiveWindow } from "./window";
@@ -104,5 +105,11 @@ function One({ chart, turn, view, pastPoints }: Props & { chart: ChartOf; turn: 
     () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
     [past, window, marks, cursor, zoom, hold, step],
   );
-  return <TimeChart {...chart} points={points} axis={axis} />;
+  const sampled = useMemo(
+    () => points.some((point) => METRICS.some((name) => typeof point[name] === "number")),
+    [points],
+  );
+  return (
+    <TimeChart {...chart} absent={sampled ? chart.absent : "No samples in this time."} points={points} axis={axis} />
+  );
 }

@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
 import { type HeatBlock, NO_DATA } from "../charts/heatblock";
 import type { Point } from "../charts/seriesring";
 import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../lib/format";
@@ -55,7 +54,7 @@ export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Poin
       <One
         label="Packets / interrupt"
         figure={ratio(perInterrupt)}
-        note={live ? "received, NICs only" : "known live only"}
+        note={!live ? "known live only" : perInterrupt === null ? "" : "received, NICs only"}
       />
       <One
         label={live ? "Busiest CPU" : "Busiest CPU, highest"}
@@ -72,19 +71,25 @@ export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Poin
       <One
         label="RTT p99"
         figure={micros(values.rtt_p99_us)}
-        note={values.rtt_p99_us === null ? "no active TCP" : `p50 ${text(micros(values.rtt_p50_us))}`}
+        note={
+          values.rtt_p99_us === null
+            ? frame === undefined
+              ? ""
+              : "no active TCP"
+            : `p50 ${text(micros(values.rtt_p50_us))}`
+        }
       />
       <One
         label="Dropped · squeezed"
         figure={perSecond(values.dropped_per_s)}
-        note={<>· {text(perSecond(values.squeezed_per_s))}</>}
+        note={`· ${text(perSecond(values.squeezed_per_s))}`}
         bad={(values.dropped_per_s ?? 0) > 0}
       />
     </section>
   );
 }
 
-type OneProps = { label: string; figure: Figure; note: ReactNode; bad?: boolean };
+type OneProps = { label: string; figure: Figure; note: string; bad?: boolean };
 
 function One({ label, figure, note, bad }: OneProps) {
   return (

@@ -166,7 +166,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
       )}
       <Figures view={view} pastPoints={pastPoints} />
       <div className={search.sel === undefined ? classes.one : classes.two}>
-        <div className={classes.stack} aria-busy={heat.isFetching || series.isFetching}>
+        <div className={classes.stack} aria-busy={heat.isPending || series.isPending}>
           <Cores view={view} />
           <Matrix view={view} />
           <Charts view={view} pastPoints={pastPoints} />

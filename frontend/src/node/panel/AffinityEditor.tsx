@@ -14,7 +14,7 @@ import { CpuPicker } from "./CpuPicker";
 import { PreviewOf } from "./PreviewOf";
 
 const CONFIRM_S = [30, 60, 120, 300, 600];
-const NOTHING_S = 250;
+const TYPING_MS = 250;
 
 /** The CPUs of a text, or the sentence why it is none. */
 export function readCpus(text: string): { cpus: number[]; wrong: string | null } {
@@ -46,7 +46,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const isolated = useMemo(() => isolatedCpus(topology), [topology]);
   const key = `irq/${irq.irq}/affinity`;
   const value = wrong === null ? formatCpuList(cpus) : null;
-  const [asked] = useDebouncedValue(value, NOTHING_S);
+  const [asked] = useDebouncedValue(value, TYPING_MS);
   const changed = value !== null && value !== formatCpuList(was);
 
   const preview = useQuery({
