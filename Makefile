@@ -35,7 +35,7 @@ test-browser: .venv/.installed frontend/dist/.built
 	@tests/e2e/run
 
 bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a large captured tree
-	$(BIN)/python tests/bench/bench_agent.py
+	$(BIN)/python -m tests.bench.bench_agent
 
 bench-ingest: .venv/.installed  ## 1,000 and 5,000 simulated nodes into one backend
 	$(BIN)/python -m tests.bench.bench_ingest

@@ -96,8 +96,6 @@ def _sentence(view: View, plan: Plan) -> str:
         setting = parse_setting(action.key)
         irq = view.inventory.irq(setting.irq)
         name = f" ({irq.name})" if irq is not None and irq.name else ""
-        many = len(setting.cpus(action.becomes)) > 1
-        parts.append(
-            f"IRQ {setting.irq}{name} goes from CPU {action.was} to {'CPUs' if many else 'CPU'} {action.becomes}"
-        )
+        was, becomes = (f"CPU{'s' if len(setting.cpus(v)) > 1 else ''} {v}" for v in (action.was, action.becomes))
+        parts.append(f"IRQ {setting.irq}{name} goes from {was} to {becomes}")
     return "; ".join(parts) + "."

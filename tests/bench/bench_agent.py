@@ -1,6 +1,6 @@
 """What the agent costs: CPU per sample and resident memory at 1 Hz, beside prometheus-node-exporter.
 
-    python -m tests.bench.bench_agent [--seconds 30]
+    python -m tests.bench.bench_agent [--seconds 60]
 
 Runs each process for that long at its real pace, one after the other, on this machine and on a generated
 tree of 128 CPUs and 600 interrupts whose counters another process moves each second. Other work on the
@@ -21,11 +21,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coresteer_core.protocol import Ack, encode
+from tests.agent.fake_backend import Backend
+
 CPU_BUDGET_MS = 12.0
 RSS_BUDGET_MIB = 32.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _WARM_UP = 3
+_CHUNK = 60
 
 
 class Figures(Struct):
@@ -45,15 +49,31 @@ def _rss_mib(pid: int) -> float:
 
 
 def measure_agent(root: Path, seconds: int) -> Figures:
-    """In a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.agent_like", str(root), str(seconds)],
-        check=True,
-        capture_output=True,
-        timeout=seconds + 60,
-    )
-    figures = json.loads(done.stdout)
-    return Figures(figures["cpu_ms"], figures["rss_mib"])
+    """The real agent, streaming to a backend that acknowledges a minute at a time, as the real one does."""
+    backend = Backend()
+    with tempfile.TemporaryDirectory() as state_dir:
+        key = {"backend": backend.address, "node_id": 1, "name": "bench", "key": "csk_bench"}
+        key_path = Path(state_dir, "agent/key.json")
+        key_path.parent.mkdir()
+        key_path.write_text(json.dumps(key))
+        options = ["--backend", backend.address, "--root", str(root), "--state-dir", state_dir]
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "coresteer_agent", "run", *options], stderr=subprocess.DEVNULL
+        )
+        try:
+            connection = backend.next_connection()
+            connection.hello()
+            connection.welcome()
+            connection.seqs(_WARM_UP)
+            begin_s = _cpu_s(agent.pid)
+            for sample in connection.seqs(seconds):
+                if sample % _CHUNK == 0:
+                    connection.websocket.send(encode(Ack(sample)))
+            return Figures((_cpu_s(agent.pid) - begin_s) * 1000 / seconds, _rss_mib(agent.pid))
+        finally:
+            agent.terminate()
+            agent.wait(10)
+            backend.close()
 
 
 def measure_node_exporter(program: str, options: list[str], seconds: int) -> Figures:
@@ -83,7 +103,7 @@ def measure_node_exporter(program: str, options: list[str], seconds: int) -> Fig
 def main() -> int:
     """Everything, as one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=30, help="how long each process is measured")
+    parser.add_argument("--seconds", type=int, default=60, help="how long each process is measured")
     options = parser.parse_args()
     rows: list[tuple[str, str, Figures]] = []
     exporter = shutil.which("prometheus-node-exporter") or shutil.which("node_exporter")

@@ -53,9 +53,9 @@ test("an interrupt moved from the browser returns when nobody keeps it", async (
   await openIrq(machine.movable);
   await apply("1", "30");
   expect(await affinity(machine, machine.movable)).toBe("1");
-  await page.getByText(/It returns in/).waitFor();
+  await page.getByText(/it returns in/i).waitFor();
   await page.goto(`${stack.url}/audit`);
-  await page.getByText(/It returns in/).waitFor(); // the countdown stands on every page
+  await page.getByText(/it returns in/i).waitFor(); // the countdown stands on every page
   await kernelSays(machine.movable, before);
   await page.getByText("Nobody kept it in time, so it returned by itself.").waitFor();
 });
