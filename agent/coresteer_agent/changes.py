@@ -74,7 +74,7 @@ class ChangeKeeper:
             case Extend():
                 return self.feed(ExtendRequested(message.change_id, message.seconds))
             case Seen():
-                return self.feed(SeenByBackend(message.change_id))
+                return self.feed(SeenByBackend(message.change_id, message.state))
 
     def tick(self) -> frozenset[str]:
         """Once a second: timers, and what somebody restored beside us."""

@@ -107,7 +107,7 @@ def _about_one(  # noqa: PLR0911 - one return an event
         case ExtendRequested():
             return _extend(state, change, event.seconds, now)
         case SeenByBackend():
-            if change.open or change.seen:
+            if change.open or change.seen or change.state is not event.state:
                 return state, []
             change = replace(change, seen=True)
             return _keep(state, change), [Note(change)]

@@ -95,9 +95,10 @@ class ExtendRequested(Struct, frozen=True):
 
 
 class SeenByBackend(Struct, frozen=True):
-    """The backend has stored how it stands."""
+    """The backend has stored that it stood so."""
 
     change_id: str
+    state: ChangeState
 
 
 class Measured(Struct, frozen=True):

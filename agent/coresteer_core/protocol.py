@@ -185,9 +185,10 @@ class Ping(Struct, frozen=True, tag="ping"):
 
 
 class Seen(Struct, frozen=True, tag="seen"):
-    """The end of a change is stored; the agent need not tell it again."""
+    """That a change stands so is stored; the agent need not tell it again unless it has gone on since."""
 
     change_id: str
+    state: ChangeState
 
 
 ToBackend: TypeAlias = Hello | TopologyMessage | InventoryMessage | RatesMessage | TasksMessage | ChangeMessage | Clock

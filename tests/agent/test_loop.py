@@ -195,7 +195,7 @@ def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it
     connection.close()
     connection = greet(backend)
     assert next_change(connection) == told
-    connection.websocket.send(encode(Seen("c")))
+    connection.websocket.send(encode(Seen("c", told.state)))
 
 
 def test_a_confirmed_change_stays_when_the_agent_ends(backend: Backend, start: Start, root: Path) -> None:

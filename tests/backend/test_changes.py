@@ -232,7 +232,7 @@ async def test_an_applied_change_waits_with_a_deadline_and_confirm_keeps_it(worl
     assert kept.remaining_s is None
     assert kept.ended_at is not None
     await world.settle()
-    assert world.got[-1] == Seen(change.id)
+    assert world.got[-1] == Seen(change.id, ChangeState.CONFIRMED)
     await world.wait(1000)
     assert world.requested(world.movable) == "5"
 

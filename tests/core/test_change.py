@@ -256,11 +256,11 @@ def test_a_backend_that_comes_back_within_the_grace_finds_the_change_waiting(mac
 
 def test_the_end_of_a_change_is_told_after_each_welcome_until_it_was_seen(machine: Machine) -> None:
     machine.apply("x", "a")
-    machine.feed(SeenByBackend("x"))
+    machine.feed(SeenByBackend("x", CONFIRMED))
     machine.feed(ConfirmRequested("x"))
     for _ in range(2):
         assert [message.state for message in machine.feed(BackendBack())] == [CONFIRMED]
-    machine.feed(SeenByBackend("x"))
+    machine.feed(SeenByBackend("x", CONFIRMED))
     assert machine.feed(BackendBack()) == []
     machine.feed(RollbackRequested("x"))
     assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
@@ -308,7 +308,7 @@ def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine
 def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine) -> None:
     machine.apply("seen", "a")
     machine.feed(ConfirmRequested("seen"))
-    machine.feed(SeenByBackend("seen"))
+    machine.feed(SeenByBackend("seen", CONFIRMED))
     machine.apply("kept", "b")
     machine.feed(ConfirmRequested("kept"))
     machine.apply("open", "c")
@@ -371,8 +371,16 @@ def test_a_change_that_is_not_known_is_answered_as_failed(machine: Machine, even
     assert "does not know" in answer.sentence
 
 
+def test_seen_of_an_earlier_state_leaves_the_later_one_to_be_told(machine: Machine) -> None:
+    machine.apply("x", "a")
+    machine.feed(ConfirmRequested("x"))
+    machine.feed(RollbackRequested("x"))
+    machine.feed(SeenByBackend("x", CONFIRMED))
+    assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
+
+
 def test_seen_of_a_change_that_is_not_known_ends_the_conversation(machine: Machine) -> None:
-    assert machine.feed(SeenByBackend("?")) == []
+    assert machine.feed(SeenByBackend("?", FAILED)) == []
 
 
 def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> None:
@@ -420,9 +428,9 @@ class Lives(RuleBasedStateMachine):
     def extend(self, pick: int, seconds: float) -> None:
         self.machine.feed(ExtendRequested(self.some_id(pick), seconds))
 
-    @rule(pick=st.integers(0, 1000))
-    def seen(self, pick: int) -> None:
-        self.machine.feed(SeenByBackend(self.some_id(pick)))
+    @rule(pick=st.integers(0, 1000), state=st.sampled_from(ChangeState))
+    def seen(self, pick: int, state: ChangeState) -> None:
+        self.machine.feed(SeenByBackend(self.some_id(pick), state))
 
     @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0})]))
     def happens(self, event: Event) -> None:

@@ -50,7 +50,7 @@ class SimulatedChanges:
             case Extend():
                 event = ExtendRequested(message.change_id, message.seconds)
             case Seen():
-                event = SeenByBackend(message.change_id)
+                event = SeenByBackend(message.change_id, message.state)
         return self._feed(event, now)
 
     def connected(self, now: float) -> list[ChangeMessage]:

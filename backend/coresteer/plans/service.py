@@ -231,7 +231,7 @@ async def on_change_message(
     if change is not None:
         _publish(bus, change)
     if message.state in _ENDED:
-        await _try_to_send(connections, node_id, Seen(message.change_id))
+        await _try_to_send(connections, node_id, Seen(message.change_id, message.state))
 
 
 async def on_agent_connected(database: Database, connections: Connections, node_id: int) -> None:
