@@ -1,8 +1,6 @@
 """How an agent gets its own key for a one-time token, and where it keeps it."""
 
 import os
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import msgspec
@@ -11,7 +9,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.config import Config, is_loopback
 
-TIMEOUT_S = 10
+_TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 
 
 class EnrolError(Exception):
@@ -31,14 +29,16 @@ class NodeKey(Struct, frozen=True):
     key: str
 
 
-class _EnrolledNode(Struct):
+class EnrolledNode(Struct):
+    """One name's key, as the backend gives it."""
+
     node_id: int
     name: str
     key: str
 
 
 class _Answer(Struct):
-    nodes: list[_EnrolledNode]
+    nodes: list[EnrolledNode]
 
 
 class _Problem(Struct):
@@ -61,26 +61,10 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
 
     Raises EnrolError.
     """
-    body = msgspec.json.encode({"token": token, "names": [name]})
-    request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
-        f"{backend}/api/enrol", data=body, headers={"Content-Type": "application/json"}
-    )
-    # a proxy from the environment is for the world outside, not for this machine
-    handlers = [urllib.request.ProxyHandler({})] if is_loopback(backend) else []
-    try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as response:
-            answer = msgspec.json.decode(response.read(65536), type=_Answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            said = _said(error.read(65536))
-        sentence = f"{backend} did not enrol this node: {said or f'it answered {error.code} {error.reason}'}"
-        raise EnrolError(sentence, transient=error.code >= 500) from None
-    except (OSError, msgspec.MsgspecError) as error:
-        why = getattr(error, "reason", None) or error
-        raise EnrolError(f"{backend} cannot be reached to enrol this node: {why}.", transient=True) from None
-    if len(answer.nodes) != 1:
-        raise EnrolError(f"{backend} answered with {len(answer.nodes)} keys instead of one; is it a Coresteer backend?")
-    node = answer.nodes[0]
+    nodes = request_keys(backend, token, [name])
+    if len(nodes) != 1:
+        raise EnrolError(f"{backend} answered with {len(nodes)} keys instead of one; is it a Coresteer backend?")
+    node = nodes[0]
     key = NodeKey(backend, node.node_id, node.name, node.key)
     try:
         _keep(path, key)
@@ -90,6 +74,32 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
             "Put that right and enrol again with a new token."
         ) from None
     return key
+
+
+def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
+    """What the backend gives for a one-time token. Raises EnrolError."""
+    # memory that an agent with a key need not spend
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
+        f"{backend}/api/enrol",
+        data=msgspec.json.encode({"token": token, "names": names}),
+        headers={"Content-Type": "application/json"},
+    )
+    # an agent speaks to its backend without a proxy, so a way that only a proxy knows would be of no use to it
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=_TIMEOUT_S) as response:
+            return msgspec.json.decode(response.read(), type=_Answer).nodes
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error.read(65536))
+        sentence = f"{backend} did not enrol {names[0]}: {said or f'it answered {error.code} {error.reason}'}"
+        raise EnrolError(sentence, transient=error.code >= 500) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "reason", None) or error
+        raise EnrolError(f"{backend} cannot be reached to enrol {names[0]}: {why}.", transient=True) from None
 
 
 def _said(body: bytes) -> str:

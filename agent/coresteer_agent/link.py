@@ -1,23 +1,23 @@
-"""The connection to the backend, kept up from threads of its own so that sampling never waits for a network."""
+"""The connection to the backend, kept up from a thread of its own so that sampling never waits for a network."""
 
 import logging
 import random
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
-from websockets.sync.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.frames import Close as CloseFrame
+from websockets.uri import parse_uri
 
-from coresteer_agent.config import is_loopback
 from coresteer_agent.enrol import EnrolError, NodeKey
 from coresteer_agent.replay import ReplayBuffer
+from coresteer_agent.websocket import Alarm, ClosedError, WebSocket, connect
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
 from coresteer_core.protocol import (
@@ -85,7 +85,7 @@ _CLOSED = {
 class Link:
     """Sends what the loop hands it and hands the loop what the backend asks. Every method may be called at any time.
 
-    deliver is called from the link's threads and must not block. renew_key: asked for another key when the
+    deliver is called from the link's thread and must not block. renew_key: asked for another key when the
     backend does not accept the present one; raises EnrolError.
     """
 
@@ -108,14 +108,13 @@ class Link:
         self._deliver = deliver
         self._renew_key = renew_key
         self._timing = timing or Timing()
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
+        self._alarm = Alarm()
         self._replay = ReplayBuffer(max_count, max_bytes)
         self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
         self._urgent: deque[bytes] = deque()
-        self._websocket: ClientConnection | None = None
         self._welcomed = False
-        self._ended: LinkError | None = None
         self._stopping = threading.Event()
         self._overflowed = False
         self._complaints: set[str] = set()
@@ -127,25 +126,21 @@ class Link:
 
     def stop(self, timeout_s: float = 3.0) -> None:
         """Send what is waiting, say goodbye, end. Gives up after timeout_s."""
-        with self._wake:
-            self._stopping.set()
-            self._wake.notify_all()
-            unwelcome = None if self._welcomed else self._websocket
-        if unwelcome is not None:
-            unwelcome.close()
+        self._stopping.set()
+        self._alarm.ring()
         self._thread.join(timeout_s)
 
     def send_rates(self, rates: Rates) -> None:
         """Keep one interval until it is acknowledged. rates.seq follows the one before by one."""
         frame = encode(RatesMessage(rates))
-        with self._wake:
+        with self._lock:
             if self._replay.append(rates.seq, frame) and not self._overflowed:
                 self._overflowed = True
                 log.warning(
                     "The backend has been away for so long that the oldest samples are dropped; %d are kept.",
                     len(self._replay),
                 )
-            self._wake.notify_all()
+        self._alarm.ring()
 
     def send_state(self, state: Topology | Inventory) -> None:
         """Tell what the node is now, and again after each reconnect; only the latest counts."""
@@ -154,19 +149,19 @@ class Link:
         if len(frame) > MAX_FRAME_BYTES:
             log.error("This node's %s does not fit into a message.", type(state).__name__.lower())
             return
-        with self._wake:
+        with self._lock:
             self._latest[type(message)] = frame
             if type(message) not in self._unsent:
                 self._unsent.append(type(message))
-            self._wake.notify_all()
+        self._alarm.ring()
 
     def send_now(self, message: TasksMessage | ChangeMessage) -> None:
         """Send to a backend that is there, else drop it. (The change machine tells again after BackendBack.)"""
         frame = encode(message)
-        with self._wake:
+        with self._lock:
             if self._welcomed:
                 self._urgent.append(frame)
-                self._wake.notify_all()
+        self._alarm.ring()
 
     def _run(self) -> None:
         failures = 0
@@ -186,9 +181,8 @@ class Link:
                 self._complain(str(error))
                 if error.bad_key and self._renew():
                     delay = self._timing.first_retry
-                with self._wake:
-                    # spread out, so that a fleet does not come back all at once
-                    self._wake.wait_for(self._stopping.is_set, delay * random.uniform(0.5, 1.0))  # noqa: S311
+                # spread out, so that a fleet does not come back all at once
+                self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311
 
     def _renew(self) -> bool:
         if self._renew_key is None:
@@ -210,41 +204,26 @@ class Link:
     def _connect_once(self) -> None:
         """One connection, from the handshake to its end. Returns when stopping, else raises LinkError."""
         backend = self._key.backend
+        timing = self._timing
         try:
-            connection = connect(
-                self._url,
-                additional_headers={"Authorization": f"Bearer {self._key.key}"},
-                compression=None,
-                max_size=MAX_FRAME_BYTES,
-                open_timeout=self._timing.welcome,
-                ping_interval=self._timing.keepalive,
-                ping_timeout=self._timing.keepalive,
-                close_timeout=1,
-                proxy=None if is_loopback(backend) else True,
-            )
-            with connection as websocket:
-                self._prepare(websocket.socket)
+            uri = parse_uri(self._url)
+            connected = connect(uri, timing.welcome)
+            made = WebSocket(connected, uri, self._key.key, self._alarm, keepalive_s=timing.keepalive)
+            with closing(made) as websocket:
+                self.local_address = websocket.local_address
+                websocket.shake_hands(timing.welcome)
                 self._speak(websocket)
         except InvalidStatus as error:
             status = error.response.status_code
             if status in (401, 403):
                 raise LinkError(f"{backend}: {_CLOSED[Close.BAD_KEY]}", slow=True, bad_key=True) from None
             raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
-        except ConnectionClosed as error:
-            raise self._why_closed(error) from None
-        except (OSError, InvalidHandshake, WebSocketException, EOFError) as error:
+        except ClosedError as error:
+            raise self._why_closed(error.close) from None
+        except (OSError, UnicodeError, WebSocketException) as error:
             raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
 
-    def _prepare(self, connected: socket.socket) -> None:
-        # already closed by a backend that wants nothing of us: its reason comes with the first message
-        with suppress(OSError):
-            self.local_address = str(connected.getsockname()[0]).partition("%")[0]
-            # a peer that takes nothing any more would block a send, and with it the keepalive, for many minutes
-            patience_ms = int(self._timing.keepalive * 2000)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience_ms)
-
-    def _why_closed(self, error: ConnectionClosed) -> LinkError:
-        frame = error.rcvd
+    def _why_closed(self, frame: CloseFrame | None) -> LinkError:
         backend = self._key.backend
         if frame is None:
             return LinkError(f"The connection to the backend {backend} was lost.")
@@ -254,17 +233,19 @@ class Link:
             return LinkError(f"The backend {backend} closed the connection. {known}{said}", slow=True, bad_key=bad_key)
         return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{said}")
 
-    def _speak(self, websocket: ClientConnection) -> None:
-        with self._wake:
-            if self._stopping.is_set():
-                raise LinkError("The agent is stopping.")
-            self._websocket = websocket
+    def _speak(self, websocket: WebSocket) -> None:
+        with self._lock:
             hello = replace(self._hello, first_seq=self._replay.first_seq)
         websocket.send(encode(hello))
-        try:
-            welcome = self._receive(websocket, self._timing.welcome)
-        except TimeoutError:
-            raise LinkError(f"{self._key.backend} took the connection but said nothing; is it overloaded?") from None
+        until = time.monotonic() + self._timing.welcome
+        frames: list[bytes | str] = []
+        while not frames:
+            if self._stopping.is_set():
+                return
+            if time.monotonic() >= until:
+                raise LinkError(f"{self._key.backend} took the connection but said nothing; is it overloaded?")
+            frames = websocket.receive(until)
+        welcome = self._understand(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
             raise self._nonsense(websocket, f"a {type(welcome).__name__} came before Welcome")
         if welcome.protocol != PROTOCOL:
@@ -275,28 +256,21 @@ class Link:
                 slow=True,
             )
         self._begin(welcome)
-        reader = threading.Thread(target=self._read, args=(websocket,), name="link-reader", daemon=True)
-        reader.start()
         try:
-            self._write(websocket)
+            self._converse(websocket, frames)
         finally:
-            with self._wake:
+            with self._lock:
                 self._welcomed = False
                 self._urgent.clear()
             self._deliver(BackendLost())
-            websocket.close()
-            reader.join()
-        if self._ended is not None and not self._stopping.is_set():
-            raise self._ended
 
     def _begin(self, welcome: Welcome) -> None:
-        with self._wake:
+        with self._lock:
             kept_from = self._replay.first_seq
             lost = kept_from - welcome.acked_seq - 1
             self._replay.acknowledge(welcome.acked_seq)
             self._replay.rewind()
             self._unsent = list(self._latest)
-            self._ended = None
             self._welcomed = True
             self._overflowed = False
             again = len(self._replay)
@@ -308,39 +282,27 @@ class Link:
             log.warning("%d samples were lost while the backend was away.", lost)
         self._deliver(BackendBack())
 
-    def _write(self, websocket: ClientConnection) -> None:
-        while (frame := self._next_frame()) is not None:
-            websocket.send(frame)
+    def _converse(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
+        """Until everything is sent when stopping, or the connection ends. frames: what came together with Welcome."""
+        while True:
+            for frame in frames:
+                self._hear(self._understand(websocket, frame))
+            while websocket.idle and (waiting := self._next_frame()) is not None:
+                websocket.send(waiting)
+            if websocket.idle and self._stopping.is_set():
+                return
+            frames = websocket.receive()
 
     def _next_frame(self) -> bytes | None:
-        """The most important waiting frame; waits for one. None when the connection is to end."""
-        with self._wake:
-            while self._ended is None:
-                if self._urgent:
-                    return self._urgent.popleft()
-                if self._unsent:
-                    return self._latest[self._unsent.pop(0)]
-                if (frame := self._replay.next_frame()) is not None:
-                    return frame
-                if self._stopping.is_set():
-                    return None
-                self._wake.wait()
-            return None
+        """The most important waiting frame."""
+        with self._lock:
+            if self._urgent:
+                return self._urgent.popleft()
+            if self._unsent:
+                return self._latest[self._unsent.pop(0)]
+            return self._replay.next_frame()
 
-    def _read(self, websocket: ClientConnection) -> None:
-        try:
-            while True:
-                self._hear(self._receive(websocket, None))
-        except ConnectionClosed as error:
-            ended = self._why_closed(error)
-        except LinkError as error:
-            ended = error
-        with self._wake:
-            self._ended = ended
-            self._wake.notify_all()
-
-    def _receive(self, websocket: ClientConnection, timeout_s: float | None) -> Welcome | Ack | Ping | Request:
-        frame = websocket.recv(timeout_s)
+    def _understand(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:
         if isinstance(frame, str):
             raise self._nonsense(websocket, "a text frame came where only binary ones belong")
         try:
@@ -348,20 +310,19 @@ class Link:
         except ProtocolError as error:
             raise self._nonsense(websocket, str(error)) from None
 
-    def _nonsense(self, websocket: ClientConnection, what: str) -> LinkError:
+    def _nonsense(self, websocket: WebSocket, what: str) -> LinkError:
         websocket.close(Close.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
         return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
 
     def _hear(self, message: Welcome | Ack | Ping | Request) -> None:
         match message:
             case Ack():
-                with self._wake:
+                with self._lock:
                     self._replay.acknowledge(message.seq)
             case Ping():
                 frame = encode(Clock(message.ping_ms, time.time_ns() // 1_000_000))
-                with self._wake:
+                with self._lock:
                     self._urgent.append(frame)
-                    self._wake.notify_all()
             case Welcome():
                 log.warning("%s said Welcome twice.", self._key.backend)
             case _:

@@ -1,5 +1,6 @@
 """A backend of the tests' own on a real socket."""
 
+import ssl
 import threading
 from queue import SimpleQueue
 
@@ -22,10 +23,12 @@ PATIENCE_S = 10
 class Backend:
     """Hands every connection and everything said on it to the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.connections: SimpleQueue[Connection] = SimpleQueue()
-        self._server: Server = serve(self._serve, "127.0.0.1", 0, compression=None, max_size=None, close_timeout=1)
-        self.address = f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
+        self._server: Server = serve(
+            self._serve, "127.0.0.1", 0, ssl=tls, compression=None, max_size=None, close_timeout=1
+        )
+        self.address = f"http{'s' if tls else ''}://127.0.0.1:{self._server.socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
 

@@ -1,8 +1,13 @@
 """The link against a backend of the test's own, on a real socket."""
 
+import logging
+import re
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from logging.handlers import QueueHandler
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -10,6 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.fake_backend import PATIENCE_S, Backend
+from websockets.frames import Close as CloseFrame
+from websockets.frames import Frame, Opcode
+from websockets.utils import accept_key
 
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
@@ -18,7 +26,7 @@ from coresteer_agent.link import Heard, Link, Timing
 from coresteer_agent.replay import ReplayBuffer
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
-from coresteer_core.plan import Plan
+from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
@@ -45,11 +53,11 @@ def backend() -> Iterator[Backend]:
 
 
 class Node:
-    def __init__(self, address: str, **options: object) -> None:
+    def __init__(self, address: str, timing: Timing = QUICK, **options: object) -> None:
         self.heard: SimpleQueue[Heard] = SimpleQueue()
         hello = make_hello(Path("/nonexistent"), 1.0, None)
         key = NodeKey(address, 7, "n", "secret")
-        self.link = Link(key, hello, self.heard.put, timing=QUICK, **options)  # type: ignore[arg-type]  # by name
+        self.link = Link(key, hello, self.heard.put, timing=timing, **options)  # type: ignore[arg-type]  # by name
         self.link.start()
 
     def next(self) -> Heard:
@@ -266,6 +274,155 @@ def test_stopping_sends_what_is_waiting_and_says_goodbye(backend: Backend, node:
     assert connection.websocket.close_code == 1000
 
 
+class RawPeer:
+    """A backend that says exactly these bytes."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._server.close()
+
+    def accept(self, *frames: Frame) -> socket.socket:
+        """Agrees to a WebSocket and says the frames in the same segment."""
+        taken, _ = self._server.accept()
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += taken.recv(4096)
+        key = re.search(rb"(?i)sec-websocket-key: (\S+)", request)
+        assert key is not None
+        answer = (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {accept_key(key[1].decode())}\r\n\r\n"
+        ).encode()
+        taken.sendall(answer + b"".join(frame.serialize(mask=False) for frame in frames))
+        return taken
+
+
+@pytest.fixture
+def raw_peer() -> Iterator[RawPeer]:
+    peer = RawPeer()
+    yield peer
+    peer.close()
+
+
+WELCOME = encode(Welcome(PROTOCOL, 7, 0))
+
+
+@pytest.fixture
+def said() -> Iterator[SimpleQueue[logging.LogRecord]]:
+    """What the link says, as it says it."""
+    records: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    handler = QueueHandler(records)
+    logging.getLogger("coresteer.link").addHandler(handler)
+    yield records
+    logging.getLogger("coresteer.link").removeHandler(handler)
+
+
+def test_a_message_in_pieces_with_a_ping_between_them_is_understood(raw_peer: RawPeer) -> None:
+    node = Node(raw_peer.address)
+    pieces = Frame(Opcode.BINARY, WELCOME[:3], fin=False), Frame(Opcode.PING, b"x"), Frame(Opcode.CONT, WELCOME[3:])
+    taken = raw_peer.accept(*pieces)
+    assert node.next() == BackendBack()
+    taken.close()
+    assert node.next() == BackendLost()
+    node.link.stop()
+
+
+def test_a_reason_that_comes_together_with_the_handshake_and_the_end_is_told(
+    raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]
+) -> None:
+    node = Node(raw_peer.address)
+    closing = Frame(Opcode.CLOSE, CloseFrame(Close.REPLACED, "because I say so").serialize())
+    raw_peer.accept(closing).close()
+    assert "because I say so" in said.get(timeout=PATIENCE_S).getMessage()
+    node.link.stop()
+
+
+def test_messages_that_come_together_with_the_end_are_heard(raw_peer: RawPeer) -> None:
+    node = Node(raw_peer.address)
+    asked = Apply("c", Plan([]), 60)
+    raw_peer.accept(Frame(Opcode.BINARY, WELCOME), Frame(Opcode.BINARY, encode(asked))).close()
+    assert [node.next(), node.next(), node.next()] == [BackendBack(), asked, BackendLost()]
+    node.link.stop()
+
+
+def test_a_connection_on_which_no_ping_is_answered_is_given_up_and_made_anew(
+    raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]
+) -> None:
+    node = Node(raw_peer.address, Timing(first_retry=0.01, longest_retry=0.02, welcome=5, keepalive=0.05))
+    with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
+        assert [node.next(), node.next()] == [BackendBack(), BackendLost()]
+        with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
+            assert node.next() == BackendBack()
+    sentences = [said.get(timeout=PATIENCE_S).getMessage() for _ in range(2)]
+    assert "was lost" in sentences[1]
+    node.link.stop()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(401, "Enrol this node again"), (403, "Enrol this node again"), (503, "HTTP status 503 instead of a WebSocket")],
+)
+def test_a_refused_handshake_says_why(
+    answer: Callable[[int, bytes], str], said: SimpleQueue[logging.LogRecord], status: int, says: str
+) -> None:
+    node = Node(answer(status, b"no"))
+    assert says in said.get(timeout=PATIENCE_S).getMessage()
+    node.link.stop()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1, signed by itself, with its key in one file."""
+    path = tmp_path_factory.mktemp("tls") / "backend.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(path), "-out", str(path.with_suffix(".crt")), "-days", "2", "-subj", "/CN=backend"]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
+    return path
+
+
+@pytest.fixture
+def tls_backend(certificate: Path) -> Iterator[Backend]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    backend = Backend(context)
+    yield backend
+    backend.close()
+
+
+def test_messages_of_any_size_pass_through_tls_both_ways(
+    tls_backend: Backend, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_suffix(".crt")))
+    node = Node(tls_backend.address)
+    topology = Topology([], [], [], isolated="1" * 900_000)
+    node.link.send_state(topology)
+    connection = tls_backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert connection.hear() == TopologyMessage(topology)
+    asked = Apply("c", Plan([Action("irq/41/affinity", "0", "1", "why " * 50_000)]), 60)
+    connection.websocket.send(encode(asked))
+    assert [node.next(), node.next()] == [BackendBack(), asked]
+    node.link.send_rates(rates(1))
+    node.link.stop()
+    assert connection.seqs(1) == [1]
+    assert connection.closed.wait(PATIENCE_S)
+    assert connection.websocket.close_code == 1000
+
+
+def test_a_certificate_that_this_machine_does_not_trust_is_refused(
+    tls_backend: Backend, said: SimpleQueue[logging.LogRecord]
+) -> None:
+    node = Node(tls_backend.address)
+    assert "CERTIFICATE_VERIFY_FAILED" in said.get(timeout=PATIENCE_S).getMessage()
+    assert tls_backend.connections.empty()
+    node.link.stop()
+
+
 @given(
     st.integers(1, 8),
     st.integers(1, 60),
@@ -325,9 +482,16 @@ def answer() -> Iterator[Callable[[int, bytes], str]]:
 
     def start(status: int, body: bytes) -> str:
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
+
+            def do_GET(self) -> None:
                 self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Connection", "close")
                 self.end_headers()
                 self.wfile.write(body)
 

@@ -1,30 +1,16 @@
 """Keys of simulated nodes: asked for once with a one-time token, then kept."""
 
-import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import msgspec
 
-from coresteer_agent.config import is_loopback
+from coresteer_agent.enrol import EnrolError, request_keys
 
 _FILE = "simulated-keys.json"
-_TIMEOUT_S = 60
 
 
 class SimulationError(Exception):
     """The simulation cannot start; the message says what to do."""
-
-
-class _Enrolled(msgspec.Struct):
-    node_id: int
-    name: str
-    key: str
-
-
-class _Answer(msgspec.Struct):
-    nodes: list[_Enrolled]
 
 
 def names(nodes: int) -> list[str]:
@@ -47,29 +33,10 @@ def keys_for(wanted: list[str], *, backend: str, token: str | None, state_dir: P
 
 
 def _enrol(wanted: list[str], backend: str, token: str) -> dict[str, str]:
-    request = urllib.request.Request(  # noqa: S310 - config.check_backend allows http and https only
-        f"{backend}/api/enrol",
-        data=json.dumps({"token": token, "names": wanted}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    # a proxy from the environment is for the world outside, not for this machine
-    handlers = [urllib.request.ProxyHandler({})] if is_loopback(backend) else []
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
-            nodes = msgspec.json.decode(answer.read(), type=_Answer).nodes
-    except urllib.error.HTTPError as error:
-        raise SimulationError(f"The backend refused the enrolment ({error.code}): {_detail(error)}") from None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise SimulationError(f"Enrolling at {backend} failed: {error}") from None
-    return {node.name: node.key for node in nodes}
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
-    try:
-        problem = json.loads(error.read())
-        return str(problem.get("detail") or problem.get("title") or error.reason)
-    except (OSError, ValueError, AttributeError):
-        return str(error.reason)
+        return {node.name: node.key for node in request_keys(backend, token, wanted)}
+    except EnrolError as error:
+        raise SimulationError(str(error)) from None
 
 
 def _kept(state_dir: Path) -> dict[str, dict[str, str]]:
