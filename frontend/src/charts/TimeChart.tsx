@@ -100,7 +100,7 @@ export function TimeChart({ title, lines, points, format, axis, absent }: ChartP
               points={points}
               format={format}
               range={axis.range}
-              top={roundAbove(largest)}
+              top={known ? roundAbove(largest) : null}
               width={width}
             />
           )}
@@ -126,7 +126,8 @@ type LinesProps = {
   points: Point[];
   format: (value: number | null) => Figure;
   range: Range;
-  top: number;
+  /** Where the values' axis ends; null without any value, and then it has no numbers. */
+  top: number | null;
   width: number;
 };
 
@@ -137,8 +138,8 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width }: 
     () => Array.from({ length: 6 }, (_, index) => range.from + ((range.to - range.from) * index) / 5),
     [range.from, range.to],
   );
-  const y = useMemo<[number, number]>(() => [0, top], [top]);
-  const yTicks = useMemo(() => [0, top / 2, top], [top]);
+  const y = useMemo<[number, number]>(() => [0, top ?? 1], [top]);
+  const yTicks = useMemo(() => (top === null ? [] : [0, top / 2, top]), [top]);
   return (
     <LineChart width={width} height={HEIGHT} data={points} margin={MARGIN} accessibilityLayer={false}>
       <CartesianGrid vertical={false} stroke="var(--line)" />

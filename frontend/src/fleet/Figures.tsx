@@ -44,7 +44,12 @@ export function Figures({ nodes, changes }: { nodes: Schemas["NodeSummary"][]; c
       <Kpi label="Receive" figure={bitRate(sum("rx_bytes_per_s"))} />
       <Kpi label="Transmit" figure={bitRate(sum("tx_bytes_per_s"))} />
       <Kpi label="Interrupts" figure={perSecond(sum("interrupts_per_s"))} />
-      <Kpi label={`Nodes over ${HOT_PERCENT} % softirq`} figure={plain(hot)} tone={hot > 0 ? "bad" : undefined} />
+      <Kpi
+        label={`Softirq over ${HOT_PERCENT} %`}
+        figure={plain(hot)}
+        tone={hot > 0 ? "bad" : undefined}
+        more={hot === 1 ? "node" : "nodes"}
+      />
       <Kpi label="Dropped" figure={perSecond(drops)} tone={drops ? "warn" : undefined} />
       <Kpi
         label="Unconfirmed changes"

@@ -34,20 +34,24 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
   const figures = useFigures();
   return (
     <>
-      <b>{node.name}</b>
-      {node.simulated && <span className="tag simulated">simulated</span>}
-      <span>{figures.health(node.id)}</span>
-      <span>
-        {colouring.label} {figureOf(node, figures, colouring)}
-      </span>
-      <span className="muted">
+      <div className={classes.tipName}>
+        <b>{node.name}</b>
+        {node.simulated && <span className="tag simulated">simulated</span>}
+        <span className="muted">{figures.health(node.id)}</span>
+      </div>
+      <div>
+        {colouring.label} <b>{figureOf(node, figures, colouring)}</b>
+      </div>
+      <div className="muted">
         receive {text(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
         {text(perSecond(figures.get(node.id, "interrupts_per_s")))} · dropped{" "}
         {text(perSecond(figures.get(node.id, "dropped_per_s")))}
-      </span>
+      </div>
     </>
   );
 }
+
+const TIP_WIDTH = 300;
 
 /** One cell a node, coloured by a figure once a second on a canvas; React draws only what is pointed at. */
 export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; group?: string; colouring: Colouring }) {
@@ -123,14 +127,25 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
             style={{ transform: `translate(${rect.x - 1}px, ${rect.y - 1}px)`, width: rect.width, height: rect.height }}
           />
         )}
+        {/* It stays in the page while nothing is pointed at, so that a screen reader hears what changes in it. */}
+        <div
+          className={classes.tip}
+          hidden={node === undefined}
+          aria-live={pointed === null ? "polite" : "off"}
+          style={
+            rect === null
+              ? undefined
+              : {
+                  left: Math.max(0, Math.min(rect.x, width - TIP_WIDTH)),
+                  top: rect.y + rect.height + 4,
+                  width: TIP_WIDTH,
+                }
+          }
+        >
+          {node !== undefined && <Hover node={node} colouring={colouring} />}
+        </div>
       </div>
-      <div className={classes.pointed} aria-live={pointed === null ? "polite" : "off"}>
-        {node === undefined ? (
-          <span className="muted">Point at a cell for its numbers; click or press Enter to open the node.</span>
-        ) : (
-          <Hover node={node} colouring={colouring} />
-        )}
-      </div>
+      <p className={classes.hint}>Point at a cell for its numbers; click or press Enter to open the node.</p>
     </>
   );
 }

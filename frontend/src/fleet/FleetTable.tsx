@@ -3,10 +3,10 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Schemas } from "../api/client";
 import { bitRate, type Figure, micros, percent, perSecond, text } from "../lib/format";
+import { HealthDot, SimulatedTag } from "../shell/NodeTags";
 import { Scroll } from "../shell/Scroll";
 import classes from "./fleet.module.css";
 import { type FleetFigures, useFigures, useSettledFigures } from "./frame";
-import { HealthDot, SimulatedTag } from "./NodeTags";
 import type { FigureColumn, SortBy } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];

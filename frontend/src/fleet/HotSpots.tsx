@@ -2,9 +2,9 @@ import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Schemas } from "../api/client";
 import { percent, text } from "../lib/format";
+import { SimulatedTag } from "../shell/NodeTags";
 import { useFigures, useSettledFigures } from "./frame";
 import { hotSpots, hottest, reasons } from "./hotspots";
-import { SimulatedTag } from "./NodeTags";
 
 const BAD_PERCENT = 90;
 

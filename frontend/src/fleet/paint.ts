@@ -104,7 +104,8 @@ export function paintMap(
         context.fillText(fitted(context, cell.name, w - 14), x + 7, y + 14);
         context.font = `11px ${inks.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
-        const figure = known ? text(colouring.format(value)) : figures.health(cell.id);
+        const health = figures.health(cell.id);
+        const figure = known ? text(colouring.format(value)) : health === "live" ? "no data" : health;
         const words = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
         context.fillText(fitted(context, words.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { Point } from "../charts/seriesring";
 import { type LineOf, TimeChart } from "../charts/TimeChart";
-import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
+import { bitRate, type Figure, micros, packetRate, perSecond, significant } from "../lib/format";
 import { METRICS } from "./figures";
 import classes from "./node.module.css";
 import type { NodeView } from "./view";
@@ -40,7 +40,7 @@ const CHARTS: ChartOf[] = [
   },
   {
     title: "Interrupts",
-    lines: [{ key: "interrupts_per_s", name: "all", colour: "var(--rx)" }],
+    lines: [{ key: "interrupts_per_s", name: "of all devices", colour: "var(--rx)" }],
     format: perSecond,
     absent: "/proc/interrupts was not read.",
   },
@@ -57,7 +57,7 @@ const CHARTS: ChartOf[] = [
   {
     title: "The agent itself",
     lines: [{ key: "agent_cpu_percent", name: "of one CPU", colour: "var(--user)" }],
-    format: (value) => ({ value: value === null ? "–" : value.toFixed(1), unit: value === null ? "" : "%" }),
+    format: (value) => ({ value: value === null ? "–" : significant(value), unit: value === null ? "" : "%" }),
     absent: "The agent did not tell.",
   },
 ];

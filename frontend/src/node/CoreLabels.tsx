@@ -1,12 +1,21 @@
 import { memo } from "react";
 import type { Band } from "../charts/heatpainter";
 import { formatCpuList } from "../lib/cpulist";
+import { count } from "../lib/format";
 import type { Chip } from "./irqs";
 import classes from "./node.module.css";
 import type { Row } from "./rows";
 
 /** More chips than this do not fit beside a CPU's name. */
 const CHIPS = 3;
+
+/** A longer list of CPUs does not fit beside a group's name. */
+const LIST = 16;
+
+function briefly(cpus: number[]): string {
+  const list = formatCpuList(cpus);
+  return list.length <= LIST ? list : count(cpus.length, "CPU");
+}
 
 type Props = {
   rows: Row[];
@@ -32,7 +41,11 @@ export const CoreLabels = memo(
                 <button type="button" aria-expanded={!row.folded} tabIndex={-1} onClick={() => onToggle(row.key)}>
                   <span aria-hidden="true">{row.folded ? "▸" : "▾"}</span> {row.label}
                 </button>
-                {row.folded && <span className={classes.faintly}>max of {formatCpuList(row.cpus)}</span>}
+                {row.folded && (
+                  <span className={classes.faintly} title={`The highest of CPUs ${formatCpuList(row.cpus)}`}>
+                    {briefly(row.cpus)}
+                  </span>
+                )}
               </div>
             );
           const here = chips.get(row.cpu) ?? [];

@@ -1,12 +1,11 @@
 import { useMemo, useState } from "react";
-import { count } from "../lib/format";
 import { CIVIDIS_GRADIENT } from "../lib/scale";
+import { Segments } from "../shell/Segments";
 import { CoresTable } from "./CoresTable";
 import { Heatmap } from "./Heatmap";
 import { chipsByCpu, isolatedCpus } from "./irqs";
 import classes from "./node.module.css";
 import { initiallyFolded, innermostGroups, type Row, rowsByStructure } from "./rows";
-import { Segments } from "./Segments";
 import { HEAT_SHARES, type HeatShare } from "./shares";
 import { useLoadOrder } from "./useLoadOrder";
 import type { NodeView } from "./view";
@@ -64,7 +63,7 @@ export function Cores({ view }: { view: NodeView }) {
             className={classes.link}
             onClick={() => setFolded(folded.size > 0 ? new Set() : new Set(innermost))}
           >
-            {folded.size > 0 ? "unfold all" : `fold into ${count(innermost.length, "group")}`}
+            {folded.size > 0 ? "unfold all" : "fold all"}
           </button>
         )}
         <small className={classes.legend}>

@@ -1,8 +1,8 @@
 import { Link } from "@tanstack/react-router";
 import type { Schemas } from "../api/client";
-import { HealthDot, SimulatedTag } from "../fleet/NodeTags";
 import { bytes, count, duration, linkSpeed, text } from "../lib/format";
 import { ago } from "../lib/time";
+import { HealthDot, SimulatedTag } from "../shell/NodeTags";
 import { PageTop } from "../shell/PageTop";
 import { type NodeView, useFrames } from "./view";
 
@@ -25,12 +25,22 @@ export function driversOf(inventory: Node["inventory"]): string[] {
 
 /** What the node is, in the top bar. */
 export function Facts({ node }: { node: Node }) {
-  const rack = Object.entries(node.labels)[0];
+  const { rack } = node.labels;
+  const offline = node.topology?.cpus.filter((cpu) => !cpu.online).length ?? 0;
   const skew = node.clock_skew_ms;
   return (
     <PageTop title={node.name}>
       <nav aria-label="Breadcrumb">
-        <Link to="/fleet">Fleet</Link> <span className="muted">/ {rack ? `${rack[1]} / ` : ""}</span>
+        <Link to="/fleet">Fleet</Link> <span className="muted">/</span>
+        {rack !== undefined && (
+          <>
+            {" "}
+            <Link to="/fleet" search={{ q: `label:rack=${rack}` }}>
+              {rack}
+            </Link>{" "}
+            <span className="muted">/</span>
+          </>
+        )}
       </nav>
       <h1>
         <HealthDot health={node.health} />
@@ -45,13 +55,14 @@ export function Facts({ node }: { node: Node }) {
       )}
       {node.mode === "observe" && (
         <span className="tag warn" title={node.observe_reason ?? undefined}>
-          observe only{node.observe_reason ? `: ${node.observe_reason}` : ""}
+          observe only
         </span>
       )}
       {node.cpus !== null && (
         <span className="tag">
           {[
             count(node.cpus, "CPU"),
+            offline === 0 ? "" : `${offline} offline`,
             node.packages === null ? "" : count(node.packages, "package"),
             node.numa_nodes === null ? "" : count(node.numa_nodes, "NUMA node"),
           ]

@@ -23,7 +23,7 @@ function peakOf(block: HeatBlock | undefined): Peak {
   return peak;
 }
 
-/** The interrupt and CPU with the highest rate of a frame, `41 on CPU 2`; architecture rows do not count. */
+/** The interrupt and CPU with the highest rate of a frame, `IRQ 41 on CPU 2`; architecture rows do not count. */
 function busiestCell(frame: RatesFrame | undefined): string {
   const irqs = frame?.irqs;
   if (!irqs) return "";
@@ -32,7 +32,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
     if ((irqs.ids[index] ?? 0) >= FIRST_LABEL) continue;
     if (best === -1 || (irqs.counts[index] ?? 0) > (irqs.counts[best] ?? 0)) best = index;
   }
-  return best === -1 ? "" : `${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
+  return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
 }
 
 /** Seven figures that answer “is anything wrong”: of the last interval, or over the past range. */
@@ -54,7 +54,7 @@ export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Poin
       <One
         label="Packets / interrupt"
         figure={ratio(perInterrupt)}
-        note={!live ? "known live only" : perInterrupt === null ? "" : "received, NICs only"}
+        note={!live ? "known live only" : perInterrupt === null ? "" : "received, of NICs"}
       />
       <One
         label={live ? "Busiest CPU" : "Busiest CPU, highest"}
@@ -75,14 +75,16 @@ export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Poin
           values.rtt_p99_us === null
             ? frame === undefined
               ? ""
-              : "no active TCP"
+              : frame.tcp_retransmits === null
+                ? "TCP was not read"
+                : "no active TCP"
             : `p50 ${text(micros(values.rtt_p50_us))}`
         }
       />
       <One
-        label="Dropped · squeezed"
+        label="Dropped"
         figure={perSecond(values.dropped_per_s)}
-        note={`· ${text(perSecond(values.squeezed_per_s))}`}
+        note={`squeezed ${text(perSecond(values.squeezed_per_s))}`}
         bad={(values.dropped_per_s ?? 0) > 0}
       />
     </section>
@@ -98,7 +100,7 @@ function One({ label, figure, note, bad }: OneProps) {
       <b className={bad ? "bad" : undefined}>
         {figure.value}
         <u>{figure.unit}</u>
-      </b>{" "}
+      </b>
       <em>{note}</em>
     </div>
   );

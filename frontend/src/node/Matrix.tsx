@@ -27,13 +27,14 @@ export function Matrix({ view }: { view: NodeView }) {
     [answer.data, view.inventory],
   );
   const rows = useLiveRows(view, past);
+  const none = !view.inventory?.irqs.length;
   return (
     <section className="card" aria-labelledby="matrix-heading">
       <h2 className={classes.wrap}>
         <span id="matrix-heading">IRQ × CPU</span>
         <small>interrupts per second, {view.past === null ? "mean of the last 5 s" : "mean of the range"}</small>
         <span className="grow" />
-        <Legend rows={rows} />
+        {rows.length > 0 && <Legend rows={rows} />}
         <button
           type="button"
           className={classes.link}
@@ -45,8 +46,12 @@ export function Matrix({ view }: { view: NodeView }) {
       </h2>
       {view.past !== null && answer.isError && <p className={classes.note}>{sentenceOf(answer.error)}</p>}
       {rows.length === 0 ? (
-        <p className={`${classes.note} ${classes.matrixNote}`} aria-busy={answer.isFetching}>
-          {answer.isFetching ? "Reading the interrupts of this range…" : "No interrupts are known of this time."}
+        <p className={`${classes.note} ${none ? "" : classes.matrixNote}`} aria-busy={answer.isFetching}>
+          {answer.isFetching
+            ? "Reading the interrupts of this range…"
+            : none
+              ? "This node tells of no interrupts."
+              : "No interrupts are known of this time."}
         </p>
       ) : table ? (
         <MatrixTable view={view} rows={rows} />

@@ -159,6 +159,11 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
       <Facts node={node} />
       <TimeBar view={view} onPause={pause} />
       <Silence node={node} past={past} />
+      {node.mode === "observe" && (
+        <p className={classes.warnbox}>
+          <b>This node is observe-only:</b> it can be watched, not changed. {node.observe_reason}
+        </p>
+      )}
       {failed !== null && (
         <p className={classes.warnbox} role="alert">
           <b>History could not be read.</b> {sentenceOf(failed)}

@@ -1,8 +1,9 @@
 import { Button, Popover, TextInput } from "@mantine/core";
-import { useState } from "react";
+import { useEffect, useState } from "react";
+import type { Range } from "../charts/TimeOverlay";
 import { dateTime, localInput } from "../lib/time";
+import { Segments } from "../shell/Segments";
 import classes from "./node.module.css";
-import { Segments } from "./Segments";
 import { SPANS } from "./search";
 import { type NodeView, useFrames } from "./view";
 
@@ -33,7 +34,44 @@ export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void
       />
       <RangePicker view={view} />
       <Lane view={view} />
+      <CopyLink view={view} />
     </div>
+  );
+}
+
+const SAID_MS = 2000;
+
+/** This page's address with the time in sight held fast: a live window becomes the range that it shows now. */
+export function frozen(href: string, { from, to }: Range): string {
+  const url = new URL(href);
+  url.searchParams.delete("span");
+  url.searchParams.set("from", String(Math.round(from)));
+  url.searchParams.set("to", String(Math.round(to)));
+  return url.href;
+}
+
+/** Without access to the clipboard, as over plain http, it holds the page: then the address bar has the link. */
+function CopyLink({ view }: { view: NodeView }) {
+  const [said, setSaid] = useState<string | null>(null);
+  useEffect(() => {
+    if (said === null) return;
+    const timer = setTimeout(() => setSaid(null), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [said]);
+  const copy = async () => {
+    const range = view.past ?? view.window.range();
+    try {
+      await navigator.clipboard.writeText(frozen(location.href, range));
+      setSaid("Copied");
+    } catch {
+      view.zoom({ from: Math.round(range.from), to: Math.round(range.to) });
+      setSaid("See address");
+    }
+  };
+  return (
+    <Button onClick={() => void copy()} miw={92} title="Copies this page's address with the time that is in sight now">
+      <span aria-live="polite">{said ?? "Copy link"}</span>
+    </Button>
   );
 }
 

@@ -14,6 +14,8 @@ type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => stri
 
 /** Above this many CPUs the innermost groups start folded, so that the whole machine is in sight. */
 export const FOLD_ABOVE = 64;
+/** Into fewer groups than this nothing is folded: two lines of maxima tell less than CPUs one must scroll to. */
+const FEWEST_GROUPS = 4;
 
 /** The cache of the highest level above 1 that covers a CPU. */
 export function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
@@ -123,7 +125,8 @@ export function innermostGroups(rows: Row[]): string[] {
 /** What is folded before anybody has folded anything: on large machines, the innermost groups. */
 export function initiallyFolded(topology: Topology): ReadonlySet<string> {
   if (topology.cpus.length <= FOLD_ABOVE) return new Set();
-  return new Set(innermostGroups(rowsByStructure(topology, new Set())));
+  const groups = innermostGroups(rowsByStructure(topology, new Set()));
+  return new Set(groups.length < FEWEST_GROUPS ? [] : groups);
 }
 
 /** One line a CPU, the busiest first. level: how busy a CPU is, any unit. */

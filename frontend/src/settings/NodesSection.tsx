@@ -5,16 +5,17 @@ import { useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery, queryClient, signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
-import { HealthDot, SimulatedTag } from "../fleet/NodeTags";
 import { duration } from "../lib/format";
+import { HealthDot, SimulatedTag } from "../shell/NodeTags";
 import { Scroll } from "../shell/Scroll";
 import { Confirm } from "./Confirm";
+import { EditLabels } from "./EditLabels";
 import { EnrolNode } from "./EnrolNode";
 import { Moment } from "./Moment";
 import classes from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
-type Wish = { what: "revoke" | "delete"; node: NodeSummary };
+type Wish = { what: "revoke" | "delete" | "labels"; node: NodeSummary };
 
 const PAGE = 50;
 const SKEW_WARN_MS = 1_000;
@@ -30,8 +31,7 @@ function Skew({ ms }: { ms: number | null }) {
   );
 }
 
-function Ask({ wish, onClose }: { wish: Wish; onClose: () => void }) {
-  const { node, what } = wish;
+function Ask({ node, what, onClose }: { node: NodeSummary; what: "revoke" | "delete"; onClose: () => void }) {
   const params = { path: { node_id: node.id } };
   const act = useMutation({
     mutationFn: () =>
@@ -62,6 +62,7 @@ function Ask({ wish, onClose }: { wish: Wish; onClose: () => void }) {
 export function NodesSection() {
   const nodes = useQuery(nodesQuery);
   const may = useMay("admin");
+  const mayLabel = useMay("operator");
   const [wish, setWish] = useState<Wish | null>(null);
   const [shown, setShown] = useState(PAGE);
   const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
@@ -94,6 +95,7 @@ export function NodesSection() {
                   <th>mode</th>
                   <th className="n">clock</th>
                   <th>last seen</th>
+                  <th>labels</th>
                   {may && <th>key</th>}
                 </tr>
               </thead>
@@ -117,6 +119,22 @@ export function NodesSection() {
                       <Skew ms={node.clock_skew_ms} />
                     </td>
                     <td>{node.health === "live" ? "now" : <Moment at={node.last_seen_at} />}</td>
+                    <td className={classes.labels}>
+                      {Object.entries(node.labels).map(([key, value]) => (
+                        <span key={key} className="tag">
+                          {key}={value}
+                        </span>
+                      ))}
+                      {mayLabel && (
+                        <Button
+                          variant="subtle"
+                          onClick={() => setWish({ what: "labels", node })}
+                          aria-label={`Edit labels of ${node.name}`}
+                        >
+                          Edit
+                        </Button>
+                      )}
+                    </td>
                     {may && (
                       <td>
                         <span className={classes.actions}>
@@ -145,7 +163,10 @@ export function NodesSection() {
         )}
         {!may && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
       </section>
-      {wish !== null && <Ask wish={wish} onClose={() => setWish(null)} />}
+      {wish?.what === "labels" && <EditLabels node={wish.node} onClose={() => setWish(null)} />}
+      {wish !== null && wish.what !== "labels" && (
+        <Ask node={wish.node} what={wish.what} onClose={() => setWish(null)} />
+      )}
     </>
   );
 }

@@ -1,4 +1,4 @@
-import { Link, Outlet } from "@tanstack/react-router";
+import { Link, Outlet, useMatchRoute } from "@tanstack/react-router";
 import { PageTop } from "../shell/PageTop";
 import classes from "./settings.module.css";
 
@@ -11,9 +11,11 @@ const SECTIONS = [
 
 /** Settings: the list of sections and the one that is open. */
 export function SettingsPage() {
+  const matches = useMatchRoute();
+  const section = SECTIONS.find(([to]) => matches({ to }))?.[1];
   return (
     <>
-      <PageTop title="Settings">
+      <PageTop title={section === undefined ? "Settings" : `${section} · Settings`}>
         <h1>Settings</h1>
       </PageTop>
       <div className={classes.page}>

@@ -115,7 +115,9 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       />
       <div className={classes.quick}>
         {home !== null && topology.numa_nodes.length > 1 && (
-          <Button onClick={() => pick(parseCpuList(home))}>NIC's node</Button>
+          <Button onClick={() => pick(parseCpuList(home))}>
+            {irq.netdev === null ? "its own node" : "NIC's node"}
+          </Button>
         )}
         {was.size > 1 && lands.length === 1 && <Button onClick={() => pick(lands)}>only CPU {lands[0]}</Button>}
         {before !== null && <Button onClick={() => pick(parseCpuList(before))}>as before ({before})</Button>}

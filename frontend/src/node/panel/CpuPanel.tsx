@@ -45,23 +45,27 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
       <Facts
         of={[
           ["place", placeOf(topology, cpu)],
-          [
-            "caches",
-            cachesOf(topology, cpu)
-              .filter((cache) => cache.type !== "Instruction")
-              .map(
-                (cache) =>
-                  `L${cache.level} ${cache.size_bytes === null ? "" : text(bytes(cache.size_bytes))} (${cache.cpus})`,
-              )
-              .join(", ") || "not told",
-          ],
+          !found.online
+            ? null
+            : [
+                "caches",
+                cachesOf(topology, cpu)
+                  .filter((cache) => cache.type !== "Instruction")
+                  .map(
+                    (cache) =>
+                      `L${cache.level} ${cache.size_bytes === null ? "" : text(bytes(cache.size_bytes))} (${cache.cpus})`,
+                  )
+                  .join(", ") || "not told",
+              ],
           isolated.has(cpu) ? ["kept free", "by isolcpus or nohz_full"] : null,
           found.capacity === null ? null : ["capacity", String(found.capacity)],
         ]}
       />
       {found.online && <Now view={view} cpu={cpu} />}
-      <h3>Tasks last seen here</h3>
-      {tasks.length === 0 ? (
+      {found.online && <h3>Tasks last seen here</h3>}
+      {!found.online ? (
+        <p className="muted">Nothing runs and no interrupt lands here until it is brought online.</p>
+      ) : tasks.length === 0 ? (
         <p className="muted">None of the busiest processes.</p>
       ) : (
         <ul className={classes.plain}>

@@ -54,7 +54,10 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
             : null,
           home === null || home === undefined
             ? null
-            : ["NIC's NUMA node", `${home}${homeCpus === undefined ? "" : ` (CPUs ${homeCpus})`}`],
+            : [
+                netdev ? "NIC's NUMA node" : "NUMA node",
+                `${home}${homeCpus === undefined ? "" : ` (CPUs ${homeCpus})`}`,
+              ],
           queues.length > 0
             ? [
                 "queues",
@@ -82,7 +85,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
                 yes
               </span>
             ) : irq.movable === false ? (
-              <span key="movable">locked. {irq.locked_reason ?? "The kernel keeps its affinity to itself."}</span>
+              <span key="movable">no, locked</span>
             ) : (
               "could not be found out"
             ),
@@ -91,7 +94,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
       />
       {irq.movable === false ? (
         <p className={classes.warnbox}>
-          <b>This interrupt cannot be moved.</b> The driver gave its affinity to the kernel, which refuses every write.
+          <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel keeps its affinity to itself."}
         </p>
       ) : (
         <AffinityEditor key={irq.requested} view={view} irq={irq} home={homeCpus ?? null} latest={latest} />

@@ -6,12 +6,13 @@ import { CpuPanel } from "./CpuPanel";
 import { IrqPanel } from "./IrqPanel";
 import { NetdevPanel } from "./NetdevPanel";
 
-/** What is selected in the URL: `irq:41`, `cpu:3`, `nic:eth0`. Beside the page, never over it; Esc closes. */
+/** What is selected in the URL: `irq:41`, `cpu:3`, `nic:eth0`. Beside the page, never over it; Esc closes it unless it closes something above. */
 export function Panel({ view, sel }: { view: NodeView; sel: string }) {
   const { navigate } = view;
   useEffect(() => {
     const close = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && !event.defaultPrevented) navigate({ sel: undefined });
+      const above = event.target instanceof Element && event.target.closest("[role=dialog], [role=menu]") !== null;
+      if (event.key === "Escape" && !event.defaultPrevented && !above) navigate({ sel: undefined });
     };
     document.addEventListener("keydown", close);
     return () => document.removeEventListener("keydown", close);

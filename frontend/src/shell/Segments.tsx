@@ -1,4 +1,4 @@
-import classes from "./node.module.css";
+import classes from "./shell.module.css";
 
 type Option<T> = { value: T; label: string; title?: string };
 type Props<T> = { label: string; value: T | null; options: readonly Option<T>[]; onChange: (value: T) => void };

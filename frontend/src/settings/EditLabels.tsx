@@ -1,0 +1,70 @@
+import { Button, Modal, TextInput } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { answer, api, type Schemas } from "../api/client";
+import { nodeQuery, nodesQuery, queryClient, signedOut } from "../api/queries";
+import { FormError } from "../auth/Form";
+import classes from "./settings.module.css";
+
+type NodeSummary = Schemas["NodeSummary"];
+
+/** The labels in a line such as `rack=r01 role=db`, or the sentence why it is none. */
+export function readLabels(line: string): Record<string, string> | string {
+  const labels: Record<string, string> = {};
+  for (const word of line.split(/[\s,]+/).filter(Boolean)) {
+    const [key = "", value] = word.split(/=(.*)/s);
+    if (value === undefined) return `“${word}” has no value; write it as name=value.`;
+    if (!/^[a-z0-9][a-z0-9._/-]*$/.test(key))
+      return `“${key}” is not a label's name: it takes small letters, digits and . _ / - and starts with one of the first two.`;
+    if (Object.hasOwn(labels, key)) return `“${key}” is given twice.`;
+    labels[key] = value;
+  }
+  return labels;
+}
+
+/** Labels group and filter nodes; an operator gives them here. */
+export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
+  const [line, setLine] = useState(() =>
+    Object.entries(node.labels)
+      .map(([key, value]) => `${key}=${value}`)
+      .join(" "),
+  );
+  const labels = readLabels(line);
+  const save = useMutation({
+    mutationFn: (wanted: Record<string, string>) =>
+      answer(api.PATCH("/api/nodes/{node_id}", { params: { path: { node_id: node.id } }, body: { labels: wanted } })),
+    onError: signedOut,
+    onSuccess: () => {
+      onClose();
+      void queryClient.invalidateQueries({ queryKey: nodeQuery(node.id).queryKey });
+      return queryClient.invalidateQueries({ queryKey: nodesQuery.queryKey });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (typeof labels !== "string") save.mutate(labels);
+  };
+  return (
+    <Modal opened onClose={onClose} title={`Labels of ${node.name}`} closeButtonProps={{ "aria-label": "Close" }}>
+      <form className={classes.dialog} onSubmit={submit}>
+        <TextInput
+          label="Labels"
+          description="For example rack=r01 role=db. Those that the agent itself tells come back."
+          data-autofocus
+          autoComplete="off"
+          spellCheck={false}
+          value={line}
+          error={typeof labels === "string" ? labels : undefined}
+          onChange={(event) => setLine(event.currentTarget.value)}
+        />
+        <FormError error={save.error} fields={[]} />
+        <div className={classes.buttons}>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" variant="filled" disabled={typeof labels === "string"} loading={save.isPending}>
+            Save
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  );
+}
