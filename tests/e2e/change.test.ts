@@ -107,7 +107,8 @@ test("a managed interrupt is locked, in the page and for whoever asks the API", 
   if (managed === null) throw new Error("The generated machine has managed interrupts.");
   let captured: Child | null = null;
   if (tree !== machine) {
-    const join = '"$0" run --backend "$1" --root "$2" --name captured --state-dir "$3" --token-file <("$4" enrolment-token)';
+    const join =
+      '"$0" run --backend "$1" --root "$2" --name captured --state-dir "$3" --token-file <("$4" enrolment-token)';
     const state = `${stack.env.CORESTEER_STATE_DIR}/captured`;
     const args = [bin("coresteer-agent"), stack.url, tree.root, state, bin("coresteer")];
     captured = new Child("bash", ["-c", join, ...args], stack.env);

@@ -23,7 +23,10 @@ async function interrupts(root: string): Promise<Found[]> {
     .filter(([, irq]) => irq !== undefined && kept.has(irq))
     .map(async ([, irq, counts]) => {
       const { mode } = await stat(affinityPath(root, Number(irq)));
-      const count = (counts ?? "").trim().split(/ +/).reduce((sum, cell) => sum + Number(cell), 0);
+      const count = (counts ?? "")
+        .trim()
+        .split(/ +/)
+        .reduce((sum, cell) => sum + Number(cell), 0);
       return { irq: Number(irq), count, writable: (mode & 0o200) !== 0 };
     });
   return (await Promise.all(found)).sort((a, b) => a.count - b.count);

@@ -88,7 +88,11 @@ export async function startStack({ root = "/" } = {}): Promise<Stack> {
 /** Simulated nodes that join a stack. */
 export function startSimulation({ url, env }: Stack, args: string[]): Child {
   const script = '"$0" simulate --backend "$1" --token "$("$2" enrolment-token --simulated)"';
-  return new Child("bash", ["-c", `exec ${script} "\${@:3}"`, bin("coresteer-agent"), url, bin("coresteer"), ...args], env);
+  return new Child(
+    "bash",
+    ["-c", `exec ${script} "\${@:3}"`, bin("coresteer-agent"), url, bin("coresteer"), ...args],
+    env,
+  );
 }
 
 export async function launchBrowser(): Promise<Browser> {
@@ -110,7 +114,7 @@ export async function setUp(page: Page, { setUpLink }: Stack): Promise<void> {
 export async function openNode(page: Page, name: string): Promise<void> {
   await page.keyboard.press("ControlOrMeta+k");
   await page.getByRole("combobox", { name: "Node or page" }).fill(name);
-  await page.getByRole("option", { name }).first().waitFor();
+  await page.getByRole("listbox").getByRole("option", { name }).first().waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/nodes\/\d+/);
 }

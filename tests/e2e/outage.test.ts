@@ -1,0 +1,55 @@
+import { readdir, readFile } from "node:fs/promises";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, test } from "vitest";
+import { launchBrowser, openNode, type Stack, setUp, startStack } from "./stack";
+
+let stack: Stack;
+let browser: Browser;
+let page: Page;
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  page = await browser.newPage();
+  await setUp(page, stack);
+  await openNode(page, "here");
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await stack?.stop();
+});
+
+/** The processes of this stack that have a word in their command line, and their children. */
+async function processes(word: string): Promise<number[]> {
+  const found: number[] = [];
+  for (const entry of await readdir("/proc")) {
+    if (!/^\d+$/.test(entry)) continue;
+    const read = (file: string) => readFile(`/proc/${entry}/${file}`, "utf8").catch(() => "");
+    const [command, environment] = await Promise.all([read("cmdline"), read("environ")]);
+    if (!command.includes(word) || !`${command}${environment}`.includes(stack.env.CORESTEER_STATE_DIR ?? "")) continue;
+    const children = await read(`task/${entry}/children`);
+    found.push(Number(entry), ...children.split(" ").filter(Boolean).map(Number));
+  }
+  return found;
+}
+
+test.each([
+  ["backend", "serve", "SIGSTOP", /The backend does not answer since/],
+  ["backend's database", "postgres", "SIGSTOP", /database is away since/],
+] as const)("the page says that the %s is away, and goes on by itself", async (_, word, signal, sentence) => {
+  const stopped = await processes(word);
+  for (const pid of stopped) process.kill(pid, signal);
+  await page.getByText(sentence).waitFor({ timeout: 60_000 });
+  for (const pid of stopped) process.kill(pid, "SIGCONT");
+  await page.getByText(sentence).waitFor({ state: "detached", timeout: 60_000 });
+  await page.getByRole("status").getByText("live", { exact: true }).waitFor();
+});
+
+test("a backend and a database that are killed come back, and the page with them", async () => {
+  for (const word of ["serve", "postgres"]) for (const pid of await processes(word)) process.kill(pid, "SIGKILL");
+  await page.getByText(/does not answer since|database is away since/).waitFor({ timeout: 60_000 });
+  await page.getByText(/does not answer since|database is away since/).waitFor({ state: "detached", timeout: 60_000 });
+  await page.reload();
+  await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+});

@@ -1,0 +1,116 @@
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+
+let stack: Stack;
+let simulations: Child[] = [];
+let browser: Browser;
+let page: Page;
+const complaints: string[] = [];
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  page.on("pageerror", (error) => complaints.push(error.message));
+  page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+  await setUp(page, stack);
+  const large = startSimulation(stack, ["--nodes", "2", "--cpus", "256", "--irqs", "600"]);
+  simulations = [large];
+  await page.getByText("3 nodes", { exact: false }).first().waitFor();
+});
+
+afterAll(async () => {
+  await Promise.all(simulations.map((simulation) => simulation.stop()));
+  await browser?.close();
+  await stack?.stop();
+});
+
+async function violations(): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+}
+
+/** A node's page with its heatmap filled. */
+async function open(name: string): Promise<void> {
+  await openNode(page, name);
+  await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+}
+
+const screens: [string, () => Promise<unknown>][] = [
+  ["the fleet", () => page.goto(`${stack.url}/fleet`).then(() => page.getByText("Hot spots").waitFor())],
+  [
+    "the fleet as a table",
+    () => page.goto(`${stack.url}/fleet?view=table`).then(() => page.getByRole("table").first().waitFor()),
+  ],
+  ["a node of 2 CPUs", () => open("here")],
+  ["a node of 256 CPUs", () => open("sim-0001")],
+  ["the audit log", () => page.goto(`${stack.url}/audit`).then(() => page.getByRole("table").waitFor())],
+  ["the settings", () => page.goto(`${stack.url}/settings`).then(() => page.getByRole("heading").first().waitFor())],
+];
+
+test.each(screens.flatMap(([name, show]) => (["dark", "light"] as const).map((theme) => ({ name, theme, show }))))(
+  "$name is free of what axe objects to, $theme",
+  async ({ theme, show }) => {
+    await page.emulateMedia({ colorScheme: theme });
+    await show();
+    expect(await violations()).toEqual([]);
+  },
+);
+
+test("the heatmap is walked by arrow keys, which say what is under the cursor, and Enter selects into the URL", async () => {
+  await page.goto(`${stack.url}/fleet`);
+  await open("here");
+  const heatmap = page.getByRole("application", { name: /^Heatmap/ });
+  await heatmap.focus();
+  await heatmap.press("End");
+  await page.getByText(/^CPU \d+, \d\d:\d\d:\d\d: (busy [\d.]+ %|no data)$/).waitFor({ state: "attached" });
+  await heatmap.press("Enter");
+  await page.waitForURL(/sel=cpu%3A\d+/);
+  await page.getByRole("heading", { name: /^CPU \d+/ }).waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.url()).not.toContain("sel=");
+});
+
+test("a page that is shared by its URL shows the same selection, range and table", async () => {
+  await open("sim-0002");
+  const node = page.url().match(/nodes\/(\d+)/)?.[1];
+  const to = Date.now();
+  await page.goto(`${stack.url}/nodes/${node}?from=${to - 60_000}&to=${to}&sel=cpu%3A200&tab=cores`);
+  await page.getByRole("heading", { name: "CPU 200" }).waitFor();
+  expect(await page.getByRole("row").count()).toBeGreaterThan(256);
+});
+
+test("simulated nodes are labelled as such wherever they show", async () => {
+  await open("sim-0001");
+  await page.getByText("simulated", { exact: true }).first().waitFor();
+  await page.goto(`${stack.url}/fleet?view=table`);
+  await expect.poll(() => page.getByText("simulated", { exact: true }).count()).toBeGreaterThanOrEqual(2);
+});
+
+test("a fleet of a thousand nodes is found, filtered and opened", async () => {
+  simulations.push(
+    startSimulation(stack, [
+      "--nodes",
+      "1000",
+      "--cpus",
+      "8",
+      "--irqs",
+      "16",
+      "--state-dir",
+      `${stack.env.CORESTEER_STATE_DIR}/many`,
+    ]),
+  );
+  await page.goto(`${stack.url}/fleet?q=sim-0999`);
+  await page.getByText("1,001 nodes", { exact: false }).first().waitFor({ timeout: 60_000 });
+  await page.goto(`${stack.url}/fleet?q=sim-0999&view=table`);
+  await page.getByRole("link", { name: "sim-0999" }).click();
+  await page.waitForURL(/\/nodes\/\d+/);
+  await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+});
+
+test("no page complained in the browser's console", () => {
+  expect(complaints).toEqual([]);
+});
