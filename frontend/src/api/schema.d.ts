@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Health
+         * @description Answers always, also without a database.
+         */
+        get: operations["health"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/auth/setup": {
         parameters: {
             query?: never;
@@ -11,10 +31,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Setup State */
+        /**
+         * Setup State
+         * @description Whether the first administrator is still to be made.
+         */
         get: operations["setup_state"];
         put?: never;
-        /** Setup */
+        /**
+         * Setup
+         * @description Make the first administrator with the token of the printed link, and sign in.
+         */
         post: operations["setup"];
         delete?: never;
         options?: never;
@@ -31,7 +57,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Login */
+        /**
+         * Login
+         * @description Sign in; the session is in an HttpOnly cookie.
+         */
         post: operations["login"];
         delete?: never;
         options?: never;
@@ -48,7 +77,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Logout */
+        /**
+         * Logout
+         * @description End the session.
+         */
         post: operations["logout"];
         delete?: never;
         options?: never;
@@ -63,7 +95,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Me */
+        /**
+         * Me
+         * @description Who is signed in.
+         */
         get: operations["me"];
         put?: never;
         post?: never;
@@ -80,10 +115,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Users */
+        /**
+         * List Users
+         * @description Everybody who may sign in or might once.
+         */
         get: operations["list_users"];
         put?: never;
-        /** Create User */
+        /**
+         * Create User
+         * @description Add a person.
+         */
         post: operations["create_user"];
         delete?: never;
         options?: never;
@@ -104,7 +145,10 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Update User */
+        /**
+         * Update User
+         * @description Change a person's role or password, or disable them.
+         */
         patch: operations["update_user"];
         trace?: never;
     };
@@ -115,10 +159,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Tokens */
+        /**
+         * List Tokens
+         * @description Every API token, without its text.
+         */
         get: operations["list_tokens"];
         put?: never;
-        /** Create Token */
+        /**
+         * Create Token
+         * @description Make an API token; its text is in this answer only.
+         */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -136,7 +186,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete Token */
+        /**
+         * Delete Token
+         * @description Revoke an API token at once.
+         */
         delete: operations["delete_token"];
         options?: never;
         head?: never;
@@ -152,7 +205,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create Enrolment Token */
+        /**
+         * Create Enrolment Token
+         * @description Make a one-time token that lets one agent in, or simulated nodes.
+         */
         post: operations["create_enrolment_token"];
         delete?: never;
         options?: never;
@@ -169,8 +225,31 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Enrol */
+        /**
+         * Enrol
+         * @description For agents: exchange a one-time token for the node's own key.
+         */
         post: operations["enrol"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Audit
+         * @description Entries, newest first; ask for the next page with its ``older``.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -184,7 +263,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Nodes */
+        /**
+         * List Nodes
+         * @description Every node, by name.
+         */
         get: operations["list_nodes"];
         put?: never;
         post?: never;
@@ -201,15 +283,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get Node */
+        /**
+         * Get Node
+         * @description One node with topology, inventory and its busiest tasks.
+         */
         get: operations["get_node"];
         put?: never;
         post?: never;
-        /** Delete Node */
+        /**
+         * Delete Node
+         * @description Forget a node; its samples go when their time is over.
+         */
         delete: operations["delete_node"];
         options?: never;
         head?: never;
-        /** Update Node */
+        /**
+         * Update Node
+         * @description Replace the labels given by people; those that the agent tells stay.
+         */
         patch: operations["update_node"];
         trace?: never;
     };
@@ -222,7 +313,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Revoke Key */
+        /**
+         * Revoke Key
+         * @description The node's agent is disconnected and must be enrolled again.
+         */
         post: operations["revoke_key"];
         delete?: never;
         options?: never;
@@ -237,7 +331,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Heatmap */
+        /**
+         * Heatmap
+         * @description CPU × time, one byte a cell.
+         *
+         *     Little-endian: `CSH1`, u32 rows (CPU numbers from 0), u32 columns, u32 resolution (0 sample, 1 minute, 2 hour),
+         *     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
+         *     samples in a column the maximum.
+         */
         get: operations["heatmap"];
         put?: never;
         post?: never;
@@ -254,7 +355,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Series */
+        /**
+         * Series
+         * @description Figures over time. Traffic is that of netdev, or of all physical netdevs together.
+         */
         get: operations["series"];
         put?: never;
         post?: never;
@@ -271,7 +375,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Matrix */
+        /**
+         * Matrix
+         * @description Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day.
+         */
         get: operations["matrix"];
         put?: never;
         post?: never;
@@ -290,7 +397,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Preview Plan */
+        /**
+         * Preview Plan
+         * @description What would happen to the node if these settings had these values. Changes nothing.
+         */
         post: operations["preview_plan"];
         delete?: never;
         options?: never;
@@ -307,7 +417,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Apply Plan */
+        /**
+         * Apply Plan
+         * @description Apply a previewed plan. It undoes itself unless it is confirmed in time.
+         */
         post: operations["apply_plan"];
         delete?: never;
         options?: never;
@@ -322,7 +435,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List Changes */
+        /**
+         * List Changes
+         * @description Changes, newest first. A time range takes in each change that was under way at some time of it.
+         */
         get: operations["list_changes"];
         put?: never;
         post?: never;
@@ -339,7 +455,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get Change */
+        /**
+         * Get Change
+         * @description One change with all its steps.
+         */
         get: operations["get_change"];
         put?: never;
         post?: never;
@@ -358,7 +477,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Confirm Change */
+        /**
+         * Confirm Change
+         * @description Keep an unconfirmed change.
+         */
         post: operations["confirm_change"];
         delete?: never;
         options?: never;
@@ -375,7 +497,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Roll Back Change */
+        /**
+         * Roll Back Change
+         * @description Undo a change, kept or not.
+         */
         post: operations["roll_back_change"];
         delete?: never;
         options?: never;
@@ -392,42 +517,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Extend Change */
+        /**
+         * Extend Change
+         * @description Give an unconfirmed change more time.
+         */
         post: operations["extend_change"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/audit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List Audit */
-        get: operations["list_audit"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/health": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Health */
-        get: operations["health"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -782,11 +876,6 @@ export interface components {
             /** Max */
             max: number;
         };
-        /** HTTPValidationError */
-        HTTPValidationError: {
-            /** Detail */
-            detail?: components["schemas"]["ValidationError"][];
-        };
         /**
          * Health
          * @description live: a sample in the last three intervals; stale: connected but silent; away: not connected; new: never seen.
@@ -795,13 +884,19 @@ export interface components {
         Health: "live" | "stale" | "away" | "new";
         /**
          * HealthAnswer
-         * @description Whether the backend can work.
+         * @description Whether the backend can work: degraded while the database is away.
          */
         HealthAnswer: {
-            /** Status */
-            status: string;
-            /** Database */
-            database: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "ok" | "degraded";
+            /**
+             * Database
+             * @enum {string}
+             */
+            database: "ok" | "away";
             /** Version */
             version: string;
         };
@@ -1185,19 +1280,6 @@ export interface components {
             /** Password */
             password?: string | null;
         };
-        /** ValidationError */
-        ValidationError: {
-            /** Location */
-            loc: (string | number)[];
-            /** Message */
-            msg: string;
-            /** Error Type */
-            type: string;
-            /** Input */
-            input?: unknown;
-            /** Context */
-            ctx?: Record<string, never>;
-        };
         /**
          * WishIn
          * @description A setting and the value it should have, for example irq/41/affinity and 2-3.
@@ -1208,6 +1290,20 @@ export interface components {
             /** Value */
             value: string;
         };
+        /**
+         * Problem
+         * @description What went wrong (RFC 9457). errors names the fields of the request that are not valid.
+         */
+        Problem: {
+            type: string;
+            title: string;
+            status: number;
+            detail: string;
+            errors: {
+                field: string;
+                message: string;
+            }[];
+        };
     };
     responses: never;
     parameters: never;
@@ -1217,6 +1313,35 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    health: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthAnswer"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     setup_state: {
         parameters: {
             query?: never;
@@ -1233,6 +1358,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SetupState"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1259,13 +1393,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1292,13 +1426,13 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1318,6 +1452,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
             };
         };
     };
@@ -1339,6 +1482,15 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_users: {
@@ -1357,6 +1509,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["User"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1383,13 +1544,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1418,13 +1579,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1445,6 +1606,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApiToken"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1471,13 +1641,13 @@ export interface operations {
                     "application/json": components["schemas"]["ApiTokenCreated"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1500,13 +1670,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1533,13 +1703,13 @@ export interface operations {
                     "application/json": components["schemas"]["EnrolmentToken"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1566,13 +1736,47 @@ export interface operations {
                     "application/json": components["schemas"]["EnrolAnswer"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                node_id?: number | null;
+                actor?: string | null;
+                older_than?: number | null;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1593,6 +1797,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeSummary"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1617,13 +1830,13 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1646,13 +1859,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1681,13 +1894,13 @@ export interface operations {
                     "application/json": components["schemas"]["NodeSummary"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1710,13 +1923,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1743,16 +1956,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/octet-stream": string;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1783,13 +1996,13 @@ export interface operations {
                     "application/json": components["schemas"]["Series"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1817,13 +2030,13 @@ export interface operations {
                     "application/json": components["schemas"]["Matrix"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1852,13 +2065,13 @@ export interface operations {
                     "application/json": components["schemas"]["PreviewAnswer"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1887,13 +2100,13 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1923,13 +2136,13 @@ export interface operations {
                     "application/json": components["schemas"]["ChangePage"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1954,13 +2167,13 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1985,13 +2198,13 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -2016,13 +2229,13 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -2051,67 +2264,13 @@ export interface operations {
                     "application/json": components["schemas"]["Change"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description A problem */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    list_audit: {
-        parameters: {
-            query?: {
-                node_id?: number | null;
-                actor?: string | null;
-                older_than?: number | null;
-                limit?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuditPage"];
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    health: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HealthAnswer"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
