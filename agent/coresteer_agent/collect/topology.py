@@ -152,7 +152,8 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
                 continue
             level = read_natural(root, f"{folder}/{index}/level")
             kind = read_text(root, f"{folder}/{index}/type")
-            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_list", "shared_cpu_map"))
+            # the mask is older than the list and every tree has it
+            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"))
             if level is None or not kind or not cpus or (level, kind, cpus) in found:
                 continue
             size = parse_size(read_text(root, f"{folder}/{index}/size"), f"{folder}/{index}/size")

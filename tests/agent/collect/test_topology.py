@@ -14,12 +14,11 @@ ON_PURPOSE: dict[str, dict[str, tuple[int, str]]] = {
     # we follow the kernel, which also schedules by it.
     "64amd64-4s2n4ca2co": {
         "cores": (32, f"{CPU}/cpu0/topology/thread_siblings_list is 0-1: two CPUs share a core"),
-        "l2_caches": (64, f"{CPU}/cpu0/cache/index2/shared_cpu_list is 0: no CPU shares its L2"),
     },
     # hwloc shows one package and its L3 less; the files are complete and agree with the four NUMA nodes.
     "40intel64-4n10c+pci-conflicts": {
         "packages": (4, f"{CPU}/cpu3/topology/physical_package_id is 3: the packages are 0 to 3"),
-        "l3_caches": (4, f"{CPU}/cpu3/cache/index3/shared_cpu_list is 3,7,11,…,39: one L3 a package"),
+        "l3_caches": (4, f"{CPU}/cpu3/cache/index3/shared_cpu_map names 3,7,11,…,39: one L3 a package"),
     },
 }
 
