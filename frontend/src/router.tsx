@@ -4,6 +4,7 @@ import { meQuery, queryClient, whenSignedOut } from "./api/queries";
 import { validateFleetSearch } from "./fleet/search";
 import { validateNodeSearch } from "./node/search";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
+import { Pending } from "./shell/Pending";
 import { Shell } from "./shell/Shell";
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
@@ -143,6 +144,7 @@ export const router = createRouter({
   },
   defaultPreload: "intent",
   defaultErrorComponent: ErrorPage,
+  defaultPendingComponent: Pending,
 });
 
 whenSignedOut(() => {

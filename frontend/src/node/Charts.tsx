@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { Point } from "../charts/seriesring";
 import { type LineOf, TimeChart } from "../charts/TimeChart";
-import { bitRate, type Figure, micros, packetRate, perSecond, significant } from "../lib/format";
+import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
 import { METRICS } from "./figures";
 import classes from "./node.module.css";
 import type { NodeView } from "./view";
@@ -36,7 +36,7 @@ const CHARTS: ChartOf[] = [
       { key: "rtt_p99_us", name: "p99", colour: "var(--bad)" },
     ],
     format: micros,
-    absent: "No TCP connection to another host was active.",
+    absent: "No TCP connection to another host was active, or none could be read.",
   },
   {
     title: "Interrupts",
@@ -57,7 +57,7 @@ const CHARTS: ChartOf[] = [
   {
     title: "The agent itself",
     lines: [{ key: "agent_cpu_percent", name: "of one CPU", colour: "var(--user)" }],
-    format: (value) => ({ value: value === null ? "–" : significant(value), unit: value === null ? "" : "%" }),
+    format: (value) => ({ value: value === null ? "–" : value.toFixed(2), unit: value === null ? "" : "%" }),
     absent: "The agent did not tell.",
   },
 ];

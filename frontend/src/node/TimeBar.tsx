@@ -1,6 +1,7 @@
 import { Button, Popover, TextInput } from "@mantine/core";
-import { useEffect, useState } from "react";
-import type { Range } from "../charts/TimeOverlay";
+import { useEffect, useRef, useState } from "react";
+import { useWidth } from "../charts/canvas";
+import type { Mark, Range } from "../charts/TimeOverlay";
 import { dateTime, localInput } from "../lib/time";
 import { Segments } from "../shell/Segments";
 import classes from "./node.module.css";
@@ -75,22 +76,46 @@ function CopyLink({ view }: { view: NodeView }) {
   );
 }
 
+/** Pixels of a label's letter, generously. */
+const LETTER = 6.6;
+const APART = 8;
+
+/** Where labels stand on a lane of a width: the newest at its moment or left of it; one without room is a stroke. */
+export function placeLabels(marks: Mark[], { from, to }: Range, width: number) {
+  let room = width;
+  return marks
+    .filter(({ timeMs }) => timeMs >= from && timeMs <= to)
+    .toSorted((a, b) => b.timeMs - a.timeMs)
+    .map((mark) => {
+      const at = (width * (mark.timeMs - from)) / (to - from);
+      const long = mark.label.length * LETTER;
+      const left = Math.min(at, room - long);
+      const whole = left >= 0 && at - left <= 2 * long;
+      if (whole) room = left - APART;
+      return { mark, left: whole ? left : at, whole };
+    });
+}
+
 /** The changes of this node along the time in sight. */
 function Lane({ view }: { view: NodeView }) {
   useFrames(view.window);
   const { from, to } = view.past ?? view.window.range();
-  const inside = view.marks.filter(({ timeMs }) => timeMs >= from && timeMs <= to);
+  const box = useRef<HTMLOListElement>(null);
+  const placed = placeLabels(view.marks, { from, to }, useWidth(box));
   return (
-    <ol className={classes.lane} aria-label="Changes in this time">
-      {inside.map((mark) => {
-        const place = (mark.timeMs - from) / (to - from);
-        const style = place > 0.7 ? { right: `${100 * (1 - place)}%` } : { left: `${100 * place}%` };
-        return (
-          <li key={mark.key} style={style} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
-            {mark.label}
-          </li>
-        );
-      })}
+    <ol ref={box} className={classes.lane} aria-label="Changes in this time">
+      {placed.map(({ mark, left, whole }) => (
+        <li key={mark.key} style={{ left }} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
+          {whole ? (
+            mark.label
+          ) : (
+            <>
+              <span aria-hidden="true">│</span>
+              <span className="visually-hidden">{mark.label}</span>
+            </>
+          )}
+        </li>
+      ))}
     </ol>
   );
 }

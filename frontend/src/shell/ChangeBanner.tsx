@@ -105,9 +105,11 @@ export function ChangeBanner({ change }: { change: Change }) {
     <div className={classes.banner} data-change={change.id}>
       <Ring share={remaining === null ? 1 : remaining / change.confirm_timeout_s} />
       <div className={classes.what}>
-        <b className="change">{change.sentence}</b> <Standing change={change} remaining={remaining} />{" "}
-        {waits && <MeasuredSoFar change={change} />}
-        {asked !== null && <span className="muted"> {asked}</span>}
+        <b className="change">{change.sentence}</b> <Standing change={change} remaining={remaining} />
+        <div className={classes.measured}>
+          {waits && <MeasuredSoFar change={change} />}
+          {asked !== null && <span className="muted"> {asked}</span>}
+        </div>
         {decision.isError && (
           <div className="bad" role="alert">
             {sentenceOf(decision.error)}

@@ -34,6 +34,14 @@ export const theme = createTheme({
   variantColorResolver,
   components: {
     Button: { defaultProps: { size: "compact-sm", variant: "default" } },
+    // Mantine's own are 2 px smaller than its smallest text.
+    InputWrapper: {
+      vars: () => ({
+        label: {},
+        error: { "--input-error-size": "var(--t-s)" },
+        description: { "--input-description-size": "var(--t-s)" },
+      }),
+    },
     TextInput: { defaultProps: { size: "xs" } },
     PasswordInput: { defaultProps: { size: "xs" } },
     NativeSelect: { defaultProps: { size: "xs" } },

@@ -30,7 +30,10 @@ export function PanelFrame({ view, title, note, children }: FrameProps) {
   return (
     <aside className={`card ${classes.panel}`} aria-label={title}>
       <h2>
-        {title} <small className={classes.ellipsis}>{note}</small>
+        {title}{" "}
+        <small className={classes.ellipsis} title={note}>
+          {note}
+        </small>
         <span className="grow" />
         <CloseButton size="sm" aria-label="Close (Esc)" title="Esc" onClick={() => view.navigate({ sel: undefined })} />
       </h2>
