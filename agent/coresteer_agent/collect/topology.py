@@ -65,11 +65,14 @@ def _online(root: Path, numbers: list[int]) -> frozenset[int]:
     return frozenset(cpu for cpu in numbers if read_int(root, f"{_CPU}/cpu{cpu}/online") != 0)
 
 
-def _group(root: Path, folder: str, names_new_to_old: tuple[str, ...]) -> frozenset[int]:
-    """The CPUs of a topology or cache file that exists as a list, as a mask, or under its older name."""
-    for name in names_new_to_old:
+def _group(root: Path, folder: str, files: tuple[str, ...], member: int | None = None) -> frozenset[int]:
+    """The CPUs of the first of these list or mask files that is there and, where member is given, names it.
+
+    A CPU shares a cache or core with itself; a mask without it is a firmware's or a capture's mistake.
+    """
+    for name in files:
         read = read_cpus if name.endswith("list") else read_mask
-        if found := read(root, f"{folder}/{name}"):
+        if (found := read(root, f"{folder}/{name}")) and (member is None or member in found):
             return found
     return frozenset()
 
@@ -82,11 +85,13 @@ def _cpu(root: Path, cpu: int, online: frozenset[int], node_of: dict[int, int]) 
     topology = f"{folder}/topology"
     # the names changed in 5.5: core_siblings is the package, thread_siblings the core
     siblings = online & _group(
-        root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings")
+        root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings"), cpu
     )
     package = read_natural(root, f"{topology}/physical_package_id")
     if package is None:
-        mates = _group(root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"))
+        mates = _group(
+            root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"), cpu
+        )
         package = min(online & mates, default=None)
     return Cpu(
         cpu,
@@ -153,7 +158,7 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
             level = read_natural(root, f"{folder}/{index}/level")
             kind = read_text(root, f"{folder}/{index}/type")
             # the mask is older than the list and every tree has it
-            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"))
+            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"), cpu)
             if level is None or not kind or not cpus or (level, kind, cpus) in found:
                 continue
             size = parse_size(read_text(root, f"{folder}/{index}/size"), f"{folder}/{index}/size")
