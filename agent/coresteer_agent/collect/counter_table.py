@@ -37,21 +37,25 @@ class CounterTableReader:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._text = b""
+        self._text: bytes | bytearray = b""
         self._rows: list[_Row] = []
         self._table = CounterTable((), {})
         self.descriptions: dict[str, str] = {}
 
-    def parse(self, text: bytes) -> CounterTable:
-        """The table in a text. Raises ParseError with the line that is wrong."""
+    def parse(self, text: bytes | bytearray) -> CounterTable:
+        """The table in a text, which must stay as it is until the next one is parsed.
+
+        Raises ParseError with the line that is wrong.
+        """
         if text == self._text:
+            self._text = text
             return self._table
         table = self._changed(text) or self._whole(text)
         self._text = text
         self._table = table
         return table
 
-    def _changed(self, text: bytes) -> CounterTable | None:
+    def _changed(self, text: bytes | bytearray) -> CounterTable | None:
         """The table when only counters moved since the previous text; None when anything else did."""
         before = self._text
         rows = self._rows
@@ -79,7 +83,7 @@ class CounterTableReader:
             counts[row.label] = moved
         return CounterTable(self._table.cpus, counts)
 
-    def _whole(self, text: bytes) -> CounterTable:
+    def _whole(self, text: bytes | bytearray) -> CounterTable:
         self._text = b""
         self._rows = []
         if not text.endswith(b"\n"):
@@ -113,13 +117,13 @@ class CounterTableReader:
         self.descriptions = descriptions
         return CounterTable(cpus, counts)
 
-    def _header(self, text: bytes) -> tuple[int, ...]:
+    def _header(self, text: bytes | bytearray) -> tuple[int, ...]:
         names = text.split()
         if not names or not all(name.startswith(b"CPU") and name[3:].isdigit() for name in names):
             raise ParseError(self._path, 1, "The first line does not name the CPUs (CPU0 CPU1 …).")
         return tuple(int(name[3:]) for name in names)
 
-    def _cells(self, text: bytes, columns: int, line: int) -> tuple[Counters | None, str]:
+    def _cells(self, text: bytes | bytearray, columns: int, line: int) -> tuple[Counters | None, str]:
         """Counters and description; no counters for a row such as ERR, which counts for the whole machine."""
         parts = text.split(None, columns)
         if len(parts) == 1 and parts[0].isdigit() and columns > 1:
@@ -134,7 +138,7 @@ class CounterTableReader:
         return values, description
 
     @staticmethod
-    def _is_fixed(text: bytes, row: _Row, counts: dict[str, Counters]) -> bool:
+    def _is_fixed(text: bytes | bytearray, row: _Row, counts: dict[str, Counters]) -> bool:
         values = counts.get(row.label)
         if values is None:
             return True

@@ -39,7 +39,7 @@ class Sampler:
         """The counters now. Takes the time between the reads of the files, some milliseconds on a large machine."""
         time_ms = time.time_ns() // 1_000_000
         monotonic_s = time.monotonic()
-        times = self._read(self._stat, stat.parse_stat)
+        times = self._read(self._stat, lambda text: stat.parse_stat(bytes(text)))
         table = self._read(self._interrupts, self._interrupts_table.parse)
         online = times or dict.fromkeys(table.cpus if table else ())
         self._cpus = max(self._cpus, 1 + max(online, default=-1))
@@ -50,14 +50,14 @@ class Sampler:
             times=times,
             interrupts=table,
             softirqs=self._read(self._softirqs, self._softirqs_table.parse),
-            softnet=self._read(self._softnet, lambda text: softnet.parse_softnet(text, online)),
-            netdevs=self._read(self._netdev, netdev.parse_netdev),
+            softnet=self._read(self._softnet, lambda text: softnet.parse_softnet(bytes(text), online)),
+            netdevs=self._read(self._netdev, lambda text: netdev.parse_netdev(bytes(text))),
             tcp=None if self._tcp is None else self._tcp.read(),
-            tcp_counts=self._read(self._snmp, snmp.parse_snmp),
+            tcp_counts=self._read(self._snmp, lambda text: snmp.parse_snmp(bytes(text))),
             self_usage=read_self_usage(),
         )
 
-    def _read(self, file: HotFile, parse: Callable[[bytes], T]) -> T | None:
+    def _read(self, file: HotFile, parse: Callable[[bytearray], T]) -> T | None:
         text = file.read()
         if text is None:
             self._fails(file.path, "cannot be read or is empty")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import tasks
+from coresteer_agent.collect.files import HotFile
 from coresteer_agent.collect.hotplug import SUBSYSTEMS, HotplugMonitor
 from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
 from coresteer_agent.collect.sampler import Sampler
@@ -287,3 +288,35 @@ def test_a_sample_is_printed_by_name_cpu_and_interrupt(tree: LargeTree) -> None:
 def test_an_empty_tree_can_be_printed(tmp_path: Path) -> None:
     assert json.loads(topology_json(tmp_path))["cpus"] == []
     assert json.loads(sample_json(tmp_path))["interrupts"] is None
+
+
+@given(texts=st.lists(st.integers(0, 10_000), min_size=1, max_size=8))
+def test_a_kept_file_is_read_whole_at_any_size_and_what_was_read_before_still_holds(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[int]
+) -> None:
+    root = tmp_path_factory.mktemp("kept")
+    file = HotFile(root, "file")
+    held, held_text = None, b""
+    for turn, size in enumerate(texts):
+        text = bytes([65 + turn]) * size
+        (root / "file").write_bytes(text)
+        read = file.read()
+        assert (read or b"") == text
+        assert held is None or held == held_text
+        if read is not None:
+            held, held_text = read, text
+    file.close()
+
+
+def test_a_moment_without_text_does_not_make_old_counters_look_new(tree: LargeTree) -> None:
+    sampler = Sampler(tree.root)
+    before = sampler.sample()
+    path = tree.root / "proc/interrupts"
+    path.write_bytes(b"")
+    assert sampler.sample().interrupts is None
+    tree.tick()
+    after = sampler.sample()
+    sampler.close()
+    assert before.interrupts is not None
+    assert after.interrupts is not None
+    assert after.interrupts.rows != before.interrupts.rows
