@@ -65,14 +65,11 @@ def _online(root: Path, numbers: list[int]) -> frozenset[int]:
     return frozenset(cpu for cpu in numbers if read_int(root, f"{_CPU}/cpu{cpu}/online") != 0)
 
 
-def _group(root: Path, folder: str, files: tuple[str, ...], member: int | None = None) -> frozenset[int]:
-    """The CPUs of the first of these list or mask files that is there and, where member is given, names it.
-
-    A CPU shares a cache or core with itself; a mask without it is a firmware's or a capture's mistake.
-    """
+def _group(root: Path, folder: str, files: tuple[str, ...]) -> frozenset[int]:
+    """The CPUs of the first of these list or mask files that is there and not empty."""
     for name in files:
         read = read_cpus if name.endswith("list") else read_mask
-        if (found := read(root, f"{folder}/{name}")) and (member is None or member in found):
+        if found := read(root, f"{folder}/{name}"):
             return found
     return frozenset()
 
@@ -85,13 +82,11 @@ def _cpu(root: Path, cpu: int, online: frozenset[int], node_of: dict[int, int]) 
     topology = f"{folder}/topology"
     # the names changed in 5.5: core_siblings is the package, thread_siblings the core
     siblings = online & _group(
-        root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings"), cpu
+        root, topology, ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings")
     )
     package = read_natural(root, f"{topology}/physical_package_id")
     if package is None:
-        mates = _group(
-            root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"), cpu
-        )
+        mates = _group(root, topology, ("package_cpus_list", "package_cpus", "core_siblings_list", "core_siblings"))
         package = min(online & mates, default=None)
     return Cpu(
         cpu,
@@ -149,7 +144,9 @@ def _memory_bytes(root: Path, path: str) -> int | None:
 
 
 def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
-    found: dict[tuple[int, str, frozenset[int]], Cache] = {}
+    """Each cache once. A CPU has one of each level and type: a mask that claims another's is firmware's mistake."""
+    found: list[Cache] = []
+    served: dict[tuple[int, str], frozenset[int]] = {}
     for cpu in sorted(online):
         folder = f"{_CPU}/cpu{cpu}/cache"
         for index in names(root, folder):
@@ -158,12 +155,13 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
             level = read_natural(root, f"{folder}/{index}/level")
             kind = read_text(root, f"{folder}/{index}/type")
             # the mask is older than the list and every tree has it
-            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"), cpu)
-            if level is None or not kind or not cpus or (level, kind, cpus) in found:
+            cpus = online & _group(root, f"{folder}/{index}", ("shared_cpu_map", "shared_cpu_list"))
+            if level is None or not kind or not cpus or cpus & served.get((level, kind), frozenset()):
                 continue
+            served[level, kind] = served.get((level, kind), frozenset()) | cpus
             size = parse_size(read_text(root, f"{folder}/{index}/size"), f"{folder}/{index}/size")
-            found[level, kind, cpus] = Cache(level, kind, size, format_cpu_list(cpus))
-    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1], min(key[2])))]
+            found.append(Cache(level, kind, size, format_cpu_list(cpus)))
+    return sorted(found, key=lambda cache: (cache.level, cache.type))
 
 
 def parse_size(text: str | None, path: str) -> int | None:
