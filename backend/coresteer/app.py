@@ -23,8 +23,10 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.frontend import FrontEnd
 from coresteer.guards import Guards
+from coresteer.nodes import service as nodes
 from coresteer.nodes.agent_socket import Services
 from coresteer.nodes.agent_socket import router as agent_router
+from coresteer.nodes.batched import Batched
 from coresteer.nodes.connections import Connections
 from coresteer.nodes.endpoints import router as nodes_router
 from coresteer.nodes.recorder import Recorder
@@ -67,7 +69,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
     app.state.agents = Services(
-        database=database,
+        known=Batched(partial(nodes.known, database)),
         bus=bus,
         connections=connections,
         registry=registry,
@@ -75,7 +77,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         ingest=ingest,
         live=app.state.live,
         on_change=partial(plans.on_change_message, database, connections, bus),
-        on_connected=partial(plans.on_agent_connected, database, connections),
+        to_ask=Batched(partial(plans.to_ask, database)),
     )
 
 

@@ -400,7 +400,8 @@ async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_i
     assert "not known" in doubtful.steps[-1].sentence
 
     world.deaf = False
-    await service.on_agent_connected(world.database, world.connections, world.node_id)
+    for question in (await service.to_ask(world.database, [world.node_id]))[world.node_id]:
+        await world.connections.send(world.node_id, question)
     await world.settle()
     settled = await world.get(change.id)
     assert settled.state is ChangeState.FAILED
@@ -410,7 +411,8 @@ async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_i
 async def test_asking_how_an_open_change_stands_does_not_move_its_deadline(world: World) -> None:
     change = await world.applied()
     world.now += 20
-    await service.on_agent_connected(world.database, world.connections, world.node_id)
+    for question in (await service.to_ask(world.database, [world.node_id]))[world.node_id]:
+        await world.connections.send(world.node_id, question)
     await world.settle()
     asked = await world.get(change.id)
     assert asked.state is ChangeState.UNCONFIRMED

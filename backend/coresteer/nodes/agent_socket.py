@@ -12,9 +12,9 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.bus import Bus, InventoryEvent
-from coresteer.db import Database
 from coresteer.errors import is_database_away
 from coresteer.nodes import repository
+from coresteer.nodes.batched import Batched
 from coresteer.nodes.connections import Connections
 from coresteer.nodes.recorder import Recorder
 from coresteer.nodes.registry import NodeState, Registry
@@ -24,7 +24,7 @@ from coresteer.telemetry.feed import Feed
 from coresteer.telemetry.live import Live
 from coresteer.telemetry.repository import Mark
 from coresteer.telemetry.service import TRY_AGAIN_LATER, Ingest, now_ms
-from coresteer_core.model import Inventory, Rates
+from coresteer_core.model import Rates
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL,
@@ -64,9 +64,14 @@ _SHUTTING_DOWN = 1001
 
 @dataclass(frozen=True)
 class Services:
-    """What a connection needs; on app.state.agents. on_change stores word of a change."""
+    """What a connection needs; on app.state.agents.
 
-    database: Database
+    known: nodes by the hash of their key. to_ask: by node, what to ask its agent after Welcome. on_change stores
+    word of a change.
+    """
+
+    known: Batched[bytes, repository.Known]
+    to_ask: Batched[int, list[ToAgent]]
     bus: Bus
     connections: Connections
     registry: Registry
@@ -74,7 +79,6 @@ class Services:
     ingest: Ingest
     live: Live
     on_change: Callable[[int, ChangeMessage], Awaitable[None]]
-    on_connected: Callable[[int], Awaitable[None]]
 
 
 class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a failure of ours
@@ -161,19 +165,19 @@ class _AgentConnection:
         self._name = f"Node {known.node_id} ({known.name})"
         hello = await self._hello()
         s = self._services
+        questions = await s.to_ask.get(known.node_id) or []
         state = s.registry.made(known.node_id)
         self.stream = hello.stream
         s.connections.add(known.node_id, self)
         feed = s.ingest.begin(known.node_id, hello.stream, Mark(known.stream, known.acked_seq))
         try:
             state.connected, state.interval_s = True, hello.interval_s
-            if known.inventory is not None:
-                state.learn(msgspec.convert(known.inventory, Inventory))
             s.recorder.tell(known.node_id, msgspec.structs.replace(hello, simulated=known.simulated))
             self._expected_seq = max(feed.acked_seq + 1, hello.first_seq)
             self.post(Welcome(PROTOCOL, known.node_id, feed.acked_seq))
             self.post(Ping(now_ms()))
-            await s.on_connected(known.node_id)
+            for question in questions:
+                self.post(question)
             while self._closing is None:
                 frame = await self._receive()
                 await self._handle(known.node_id, state, feed, frame)
@@ -188,8 +192,7 @@ class _AgentConnection:
             raise _Refused(Close.BAD_KEY, "The Authorization header holds no key; enrol this agent first.")
         if not self._websocket.app.state.is_ready:
             raise _Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
-        async with self._services.database.pool.connection() as connection:
-            known = await repository.find_by_key(connection, hash_key(key.strip()))
+        known = await self._services.known.get(hash_key(key.strip()))
         if known is None:
             raise _Refused(Close.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
         return known

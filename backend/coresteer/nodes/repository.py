@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
@@ -61,16 +60,15 @@ class Known:
     simulated: bool
     stream: str | None
     acked_seq: int
-    inventory: dict[str, Any] | None  # Any: JSON as the agent told it
 
 
-async def find_by_key(connection: AsyncConnection[TupleRow], key_hash: bytes) -> Known | None:
-    """The node whose agent holds this key."""
+async def find_by_keys(connection: AsyncConnection[TupleRow], key_hashes: Sequence[bytes]) -> dict[bytes, Known]:
+    """The nodes whose agents hold these keys."""
     cursor = await connection.execute(
-        "SELECT id, name, simulated, stream, acked_seq, inventory FROM node WHERE key_hash = %s", (key_hash,)
+        "SELECT key_hash, id, name, simulated, stream, acked_seq FROM node WHERE key_hash = ANY(%s)",
+        (list(key_hashes),),
     )
-    row = await cursor.fetchone()
-    return Known(*row) if row else None
+    return {key_hash: Known(*rest) for key_hash, *rest in await cursor.fetchall()}
 
 
 @dataclass

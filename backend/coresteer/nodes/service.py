@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.schemas import EnrolledNode
+from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.nodes import repository
 from coresteer.nodes.connections import Connections
@@ -24,6 +25,12 @@ from coresteer_core.protocol import Close
 def hash_key(key: str) -> bytes:
     """What is kept of an agent's key. Keys are random, so that one round of SHA-256 is enough."""
     return hashlib.sha256(key.encode()).digest()
+
+
+async def known(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, repository.Known]:
+    """The nodes whose agents hold these keys."""
+    async with database.pool.connection() as connection:
+        return await repository.find_by_keys(connection, key_hashes)
 
 
 async def enrol(session: AsyncSession, names: list[str], *, simulated: bool) -> list[EnrolledNode]:

@@ -34,9 +34,9 @@ async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> 
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
 
 
-async def open_on(session: AsyncSession, node_id: int) -> Sequence[ChangeRow]:
-    """The node's changes of which it is not settled yet whether they stay, oldest first."""
-    query = select(ChangeRow).where(ChangeRow.node_id == node_id, ChangeRow.state.in_(OPEN))
+async def open_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:
+    """The nodes' changes of which it is not settled yet whether they stay, oldest first."""
+    query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN))
     return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
 
 

@@ -71,7 +71,7 @@ async def preview_for(
         found.plan,
         role=identity.role,
         connected=connected,
-        others=await repository.open_on(session, node_id),
+        others=await repository.open_on(session, [node_id]),
     )
     return PreviewAnswer(
         plan=found.plan,
@@ -106,7 +106,7 @@ async def apply(
             request.plan,
             role=identity.role,
             connected=connections.is_connected(node_id),
-            others=await repository.open_on(session, node_id),
+            others=await repository.open_on(session, [node_id]),
         )
         if blocked is not None:
             raise Conflict(blocked)
@@ -234,15 +234,16 @@ async def on_change_message(
         await _try_to_send(connections, node_id, Seen(message.change_id, message.state))
 
 
-async def on_agent_connected(database: Database, connections: Connections, node_id: int) -> None:
-    """Ask how the node's open changes stand: a report may have been lost with the connection or the backend.
+async def to_ask(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
+    """What to ask agents that connect, by node: how open changes stand, for a report may have been lost.
 
     To extend by no time changes nothing, and the agent answers with the present state, or that it does not know it.
     """
+    questions: dict[int, list[ToAgent]] = {}
     async with database.session() as session:
-        asked = [str(row.id) for row in await repository.open_on(session, node_id)]
-    for change_id in asked:
-        await _try_to_send(connections, node_id, Extend(change_id, 0.0))
+        for row in await repository.open_on(session, node_ids):
+            questions.setdefault(row.node_id, []).append(Extend(str(row.id), 0.0))
+    return questions
 
 
 async def _try_to_send(connections: Connections, node_id: int, message: ToAgent) -> None:

@@ -201,9 +201,10 @@ def check_change(message: ChangeMessage) -> str | None:
 
 
 def _bad_text(texts: Iterable[str | None], longest: int) -> str | None:
-    for text in texts:
-        if text is None:
-            continue
+    known = {text for text in texts if text}
+    if max(map(len, known), default=0) <= longest and not _CONTROL.search("".join(known)):
+        return None  # all at once, for an inventory holds thousands
+    for text in known:
         if len(text) > longest:
             return f"a text of {len(text)} characters is longer than {longest}: {text[:40]!r}…"
         if _CONTROL.search(text):

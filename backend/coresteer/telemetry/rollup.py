@@ -63,7 +63,6 @@ def _minute(samples: list[Rates]) -> Rollup:
             else:
                 for position, value in enumerate(values):
                     sums[position] += value
-    interrupts = [rates_interrupts(rates) for rates in samples]
     return Rollup(
         start_ms=min(start_ms(rates) for rates in samples),
         end_ms=max(rates.time_ms for rates in samples),
@@ -72,11 +71,11 @@ def _minute(samples: list[Rates]) -> Rollup:
         duration_s=sum(rates.duration_s for rates in samples),
         cpus=cpus,
         peaks=_peaks(shares),
-        means=_means(shares, np.ones(len(samples))),
+        means=_means(shares),
         netdevs=netdevs,
-        interrupts=_sum(interrupts),
-        dropped=_sum([sum_u32(rates.counts.get("dropped")) for rates in samples]),
-        squeezed=_sum([sum_u32(rates.counts.get("time_squeeze")) for rates in samples]),
+        interrupts=_interrupts([rates for rates in samples if rates.irq_ids is not None]),
+        dropped=sum_u32(_joined([rates.counts.get("dropped") for rates in samples])),
+        squeezed=sum_u32(_joined([rates.counts.get("time_squeeze") for rates in samples])),
         rtt_p50_us=_max([rates.tcp.rtt_p50_us for rates in samples if rates.tcp]),
         rtt_p95_us=_max([rates.tcp.rtt_p95_us for rates in samples if rates.tcp]),
         rtt_p99_us=_max([rates.tcp.rtt_p99_us for rates in samples if rates.tcp]),
@@ -129,12 +128,20 @@ def _peaks(shares: U8) -> U8:
     return peaks
 
 
-def _means(shares: U8, weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> U8:
-    known = (shares != ABSENT_SHARE) * weights[None, :, None]
-    total = known.sum(axis=1)
-    mean = (shares * known).sum(axis=1) / np.where(total > 0, total, 1)
-    means: U8 = np.where(total > 0, np.rint(mean), ABSENT_SHARE).astype(np.uint8)
+def _means(shares: U8, weights: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None) -> U8:
+    """Over the middle axis, weighted along it; None weighs all the same, in integers because that is quicker."""
+    known = shares != ABSENT_SHARE
+    if weights is None:
+        total, weighed = known.sum(axis=1, dtype=np.uint32), (shares * known).sum(axis=1, dtype=np.uint32)
+    else:
+        weight = known * weights[None, :, None]
+        total, weighed = weight.sum(axis=1), (shares * weight).sum(axis=1)
+    means: U8 = np.where(total > 0, np.rint(weighed / np.where(total > 0, total, 1)), ABSENT_SHARE).astype(np.uint8)
     return means
+
+
+def _joined(columns: Sequence[bytes | None]) -> bytes:
+    return b"".join([column for column in columns if column is not None])
 
 
 def sum_u32(column: bytes | None) -> int | None:
@@ -148,10 +155,15 @@ def sum_u32(column: bytes | None) -> int | None:
 
 def rates_interrupts(rates: Rates) -> int | None:
     """Numbered device interrupts of a sample, without architecture rows such as the timer's LOC."""
-    if rates.irq_ids is None or rates.irq_counts is None:
+    return _interrupts([] if rates.irq_ids is None else [rates])
+
+
+def _interrupts(samples: Sequence[Rates]) -> int | None:
+    """The same of samples that have cells; None for no samples."""
+    if not samples:
         return None
-    numbered = np.frombuffer(rates.irq_ids, "<u4") < FIRST_LABEL_ID
-    return int(np.frombuffer(rates.irq_counts, "<u4")[numbered].sum(dtype=np.int64))
+    numbered = np.frombuffer(_joined([rates.irq_ids for rates in samples]), "<u4") < FIRST_LABEL_ID
+    return int(np.frombuffer(_joined([rates.irq_counts for rates in samples]), "<u4")[numbered].sum(dtype=np.int64))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -23,11 +23,13 @@ from coresteer_core.protocol import Ack
 log = logging.getLogger("coresteer.telemetry")
 
 TRY_AGAIN_LATER = 1013
-SOFT_LIMIT_BYTES = 512 * 1024**2
-"""More unstored bytes than this are written before they are due."""
-HARD_LIMIT_BYTES = 1024**3
+SOFT_LIMIT_BYTES = 384 * 1024**2
+"""More unstored bytes than this are written before they are due. In memory a message takes a third more."""
+HARD_LIMIT_BYTES = 768 * 1024**2
 """At this many the agents keep their samples: nothing more is taken until the database has caught up."""
-_BATCHES_A_TRANSACTION = 200
+_BATCHES_AT_ONCE = 200
+_BATCHES_A_TRANSACTION = 50
+_ENCODE_AT_ONCE_S = 0.01
 _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
 _UPKEEP_S = 60.0
@@ -165,15 +167,35 @@ class Ingest:
             async with self._database.pool.connection():
                 pass  # nothing is encoded in vain
         while True:
-            feeds = itertools.islice((feed for feed in self._feeds.values() if feed.waiting), _BATCHES_A_TRANSACTION)
+            feeds = itertools.islice((feed for feed in self._feeds.values() if feed.waiting), _BATCHES_AT_ONCE)
             work = [(feed, feed.waiting[0]) for feed in feeds]
             if not work:
                 return
-            encoded = []
-            for feed, batch in work:
-                encoded.append(Encoded(feed.node_id, batch.stream, encode(batch.samples), minutes(batch.samples)))
-                await asyncio.sleep(0)  # encoding takes its time: let messages in between
-            await self._store(work, encoded)
+            encoded = await self._encode(work)
+            parts = range(0, len(work), _BATCHES_A_TRANSACTION)
+            # at the same time, for each round of a busy event loop moves but a socket's buffer
+            done = await asyncio.gather(
+                *(
+                    self._store(work[n : n + _BATCHES_A_TRANSACTION], encoded[n : n + _BATCHES_A_TRANSACTION])
+                    for n in parts
+                ),
+                return_exceptions=True,
+            )
+            for error in done:
+                if error is not None:
+                    raise error
+
+    @staticmethod
+    async def _encode(work: Sequence[tuple[Feed, Batch]]) -> list[Encoded]:
+        """Messages are let in between, and get no more time than the encoding: else a backlog would only grow."""
+        encoded = []
+        until = time.monotonic() + _ENCODE_AT_ONCE_S
+        for feed, batch in work:
+            encoded.append(Encoded(feed.node_id, batch.stream, encode(batch.samples), minutes(batch.samples)))
+            if (stopped := time.monotonic()) > until:
+                await asyncio.sleep(0)
+                until = 2 * time.monotonic() - stopped + _ENCODE_AT_ONCE_S
+        return encoded
 
     async def _store(self, work: Sequence[tuple[Feed, Batch]], encoded: Sequence[Encoded]) -> None:
         """Write these and acknowledge them. Data that the database refuses is found by halving and left out."""
