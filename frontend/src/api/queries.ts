@@ -60,8 +60,7 @@ export const openChangesQuery = queryOptions({
 
 const CALM_MS = 10_000;
 const TROUBLED_MS = 2_000;
-/** Longer than the backend waits for a database that hangs, so that it can say which of the two is away. */
-const HEALTH_TIMEOUT_MS = 8_000;
+const HEALTH_TIMEOUT_MS = 5_000;
 
 /** How the backend is; asked more often while it is not well. */
 export const healthQuery = queryOptions({

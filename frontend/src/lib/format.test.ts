@@ -50,8 +50,8 @@ describe("a length of time shows its two largest units", () => {
   test.each([
     [0, "0 s"],
     [45, "45 s"],
-    [125, "2 m 5 s"],
-    [120, "2 m"],
+    [125, "2 min 5 s"],
+    [120, "2 min"],
     [10_800, "3 h"],
     [187_200, "2 d 4 h"],
     [86_405, "1 d"],

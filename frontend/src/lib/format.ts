@@ -79,14 +79,14 @@ export function text(figure: Figure): string {
   return figure.unit === "" ? figure.value : `${figure.value} ${figure.unit}`;
 }
 
-/** A length of time in its two largest units: `45 s`, `2 m 5 s`, `3 h`, `2 d 4 h`. */
+/** A length of time in its two largest units: `45 s`, `2 min 5 s`, `3 h`, `2 d 4 h`. */
 export function duration(seconds: Known): string {
   if (!isKnown(seconds)) return UNKNOWN;
   const whole = Math.max(0, Math.round(seconds));
   const parts: [number, string][] = [
     [Math.floor(whole / 86_400), "d"],
     [Math.floor(whole / 3600) % 24, "h"],
-    [Math.floor(whole / 60) % 60, "m"],
+    [Math.floor(whole / 60) % 60, "min"],
     [whole % 60, "s"],
   ];
   const first = parts.findIndex(([amount]) => amount > 0);
