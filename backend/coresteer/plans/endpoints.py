@@ -36,7 +36,7 @@ async def preview_plan(
         body,
         identity=identity,
         connected=agents.connections.is_connected(node_id),
-        rates=await last_minute(agents.database, agents.ingest, node_id),
+        rates=await last_minute(request.app.state.database, agents.ingest, node_id),
     )
 
 
@@ -45,7 +45,7 @@ async def apply_plan(node_id: NodeId, body: ChangeRequest, identity: Operator, r
     """Apply a previewed plan. It undoes itself unless it is confirmed in time."""
     agents = request.app.state.agents
     return await service.apply(
-        agents.database, agents.connections, agents.bus, node_id=node_id, request=body, identity=identity
+        request.app.state.database, agents.connections, agents.bus, node_id=node_id, request=body, identity=identity
     )
 
 
@@ -76,7 +76,7 @@ async def list_changes(
 @router.get("/api/changes/{change_id}")
 async def get_change(change_id: UUID, _: Viewer, request: Request) -> Change:
     """One change with all its steps."""
-    return await service.get(request.app.state.agents.database, change_id)
+    return await service.get(request.app.state.database, change_id)
 
 
 @router.post("/api/changes/{change_id}/confirm")
@@ -84,7 +84,7 @@ async def confirm_change(change_id: UUID, identity: Operator, request: Request) 
     """Keep an unconfirmed change."""
     agents = request.app.state.agents
     return await service.confirm(
-        agents.database, agents.connections, agents.bus, change_id=change_id, identity=identity
+        request.app.state.database, agents.connections, agents.bus, change_id=change_id, identity=identity
     )
 
 
@@ -93,7 +93,7 @@ async def roll_back_change(change_id: UUID, identity: Operator, request: Request
     """Undo a change, kept or not."""
     agents = request.app.state.agents
     return await service.roll_back(
-        agents.database, agents.connections, agents.bus, change_id=change_id, identity=identity
+        request.app.state.database, agents.connections, agents.bus, change_id=change_id, identity=identity
     )
 
 
@@ -102,5 +102,10 @@ async def extend_change(change_id: UUID, body: ExtendRequest, identity: Operator
     """Give an unconfirmed change more time."""
     agents = request.app.state.agents
     return await service.extend(
-        agents.database, agents.connections, agents.bus, change_id=change_id, seconds=body.seconds, identity=identity
+        request.app.state.database,
+        agents.connections,
+        agents.bus,
+        change_id=change_id,
+        seconds=body.seconds,
+        identity=identity,
     )
