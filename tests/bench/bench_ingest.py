@@ -102,6 +102,20 @@ async def _stored(database: Database) -> tuple[int, int]:
     return len(seqs), len(set(seqs))
 
 
+def _connections(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+async def _steady_share(pid: int, nodes: int, seconds: int) -> float:
+    """The backend's share of a core from when all nodes are connected, for as long as all send."""
+    async with asyncio.timeout(300):
+        while _connections(pid) < nodes:  # noqa: ASYNC110 - the backend is another process, which tells no event
+            await asyncio.sleep(0.5)
+    began_s, began = _cpu_s(pid), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (_cpu_s(pid) - began_s) / (time.monotonic() - began)
+
+
 async def _simulate(url: str, nodes: int, seconds: int, state_dir: Path) -> dict[str, float]:
     simulation = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "coresteer_agent", "simulate", "--backend", url, "--token", _ENROLMENT),
@@ -168,28 +182,34 @@ async def run(nodes: int, seconds: int) -> bool:
         await _until_it_answers(url)
         await database.open()
         await _prepare(database)
-        began_s, began = _cpu_s(backend.pid), time.monotonic()
-        figures = await _simulate(url, nodes, seconds, state_dir / "simulation")
+        began_s = _cpu_s(backend.pid)
+        simulation = asyncio.create_task(_simulate(url, nodes, seconds, state_dir / "simulation"))
+        steady = await _steady_share(backend.pid, nodes, seconds)
+        figures = await simulation
         cpu_s = _cpu_s(backend.pid) - began_s
-        share = cpu_s / (time.monotonic() - began)
         stored, different = await _stored(database)
         sizes = await _sizes(database)
-        heatmap = await _heatmap_ms(url, database)
+        heatmap = statistics.quantiles(await _heatmap_ms(url, database), n=100)
         chunks = _STORED.findall((state_dir / "backend.log").read_bytes())
         commits = statistics.quantiles([float(ms) for _, ms in chunks], n=100)
         sent = int(figures["sent"])
-        print(f"{nodes} nodes × 1 Hz × {seconds} s")
         twice = stored - different
-        print(f"  samples sent {sent}, acknowledged {figures['acked']}, stored {stored}, stored twice {twice}")
-        print(f"  backend CPU {share * 100:.0f} % of a core on average, waiting for the last chunks included;")
-        peak_mib = _peak_mib(backend.pid)
-        print(f"  {cpu_s / stored * 1e6:.0f} µs a sample, connecting included; {peak_mib:.0f} MiB at its peak")
-        for table, size in sizes.items():
-            print(f"  {table}: {size / stored:.0f} bytes a sample on disk")
-        p50, p99 = figures["send_to_ack_p50_ms"], figures["send_to_ack_p99_ms"]
-        print(f"  from send to acknowledged write p50 {p50 / 1000:.1f} s, p99 {p99 / 1000:.1f} s (a chunk lasts 60 s)")
-        print(f"  of it from the begin of the write to its commit p50 {commits[49]:.0f} ms, p99 {commits[98]:.0f} ms")
-        print(f"  heatmap of 1 hour × 64 CPUs: median {statistics.median(heatmap):.0f} ms, first {heatmap[0]:.0f} ms")
+        p50, p99 = figures["send_to_ack_p50_ms"] / 1000, figures["send_to_ack_p99_ms"] / 1000
+        lines = {
+            "samples sent / acknowledged / stored": f"{sent} / {figures['acked']:.0f} / {different}",
+            "lost / stored twice": f"{sent - different} / {twice}",
+            "reconnects": f"{figures['reconnects']:.0f}",
+            "backend CPU while all send": f"{steady * 100:.0f} % of a core",
+            "backend CPU a sample, connecting included": f"{cpu_s / stored * 1e6:.0f} µs",
+            "backend memory at its peak": f"{_peak_mib(backend.pid):.0f} MiB",
+            **{f"bytes a sample on disk, {table}": f"{size / stored:.0f}" for table, size in sizes.items()},
+            "send to acknowledged, p50 / p99": f"{p50:.1f} s / {p99:.1f} s (a chunk takes up to 60 s to fill)",
+            "begin of the write to its commit, p50 / p99": f"{commits[49]:.0f} ms / {commits[98]:.0f} ms",
+            "heatmap of 1 hour × 64 CPUs, median / p95": f"{heatmap[49]:.0f} ms / {heatmap[94]:.0f} ms",
+        }
+        print(f"{nodes} nodes of 64 CPUs and 150 interrupts × 1 Hz × {seconds} s", flush=True)
+        for what, value in lines.items():
+            print(f"  {what:<46}{value}", flush=True)
         return sent == different == stored
     finally:
         backend.terminate()
