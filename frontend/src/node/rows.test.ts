@@ -53,6 +53,11 @@ describe("the lines by structure", () => {
     );
   });
 
+  test("of a large machine with two groups start unfolded, for two lines would tell too little", () => {
+    const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 18, threads: 2 });
+    expect(initiallyFolded(topology).size).toBe(0);
+  });
+
   test("of a folded group show its heading alone", () => {
     const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
     const [first] = innermostGroups(rowsByStructure(topology, NOTHING));
