@@ -57,6 +57,7 @@ class Database:
             pool_timeout=TIMEOUT_S,
             pool_pre_ping=True,
         )
+        self._question: asyncio.Task[bool] | None = None
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         self.pool = AsyncConnectionPool(
             url,
@@ -88,9 +89,16 @@ class Database:
             yield session
 
     async def is_answering(self) -> bool:
-        """Whether the server answers within TIMEOUT_S."""
+        """Whether the server answers within TIMEOUT_S. A server that hangs is asked by one question at a time."""
+        if self._question is None or self._question.done():
+            self._question = asyncio.create_task(self._ask())
+        # not asyncio.timeout: what it cancels goes on waiting for a server that hangs
+        await asyncio.wait([self._question], timeout=TIMEOUT_S)
+        return self._question.done() and self._question.result()
+
+    async def _ask(self) -> bool:
         try:
-            async with asyncio.timeout(TIMEOUT_S), self.engine.connect() as connection:
+            async with self.engine.connect() as connection:
                 await connection.execute(text("SELECT 1"))
         except Exception:  # whatever keeps it from answering: the caller asks only whether it does
             return False

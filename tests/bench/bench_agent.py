@@ -20,9 +20,9 @@ import urllib.request
 from pathlib import Path
 
 from msgspec import Struct
+from tests.agent.fake_backend import Backend
 
 from coresteer_core.protocol import Ack, encode
-from tests.agent.fake_backend import Backend
 
 CPU_BUDGET_MS = 12.0
 RSS_BUDGET_MIB = 32.0
@@ -57,9 +57,7 @@ def measure_agent(root: Path, seconds: int) -> Figures:
         key_path.parent.mkdir()
         key_path.write_text(json.dumps(key))
         options = ["--backend", backend.address, "--root", str(root), "--state-dir", state_dir]
-        agent = subprocess.Popen(
-            [sys.executable, "-m", "coresteer_agent", "run", *options], stderr=subprocess.DEVNULL
-        )
+        agent = subprocess.Popen([sys.executable, "-m", "coresteer_agent", "run", *options], stderr=subprocess.DEVNULL)
         try:
             connection = backend.next_connection()
             connection.hello()

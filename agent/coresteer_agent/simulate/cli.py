@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
     """Runs until Ctrl-C or --duration. 0: ended as asked; 1: could not start, or no node was wanted."""
     backend = check_backend(args.backend, insecure=args.insecure)
     try:
-        wanted = names(args.nodes)
+        wanted = names(args.nodes, args.cpus)
         keys = keys_for(wanted, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
         _allow_sockets(args.nodes)
     except SimulationError as error:

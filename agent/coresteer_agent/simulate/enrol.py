@@ -13,9 +13,9 @@ class SimulationError(Exception):
     """The simulation cannot start; the message says what to do."""
 
 
-def names(nodes: int) -> list[str]:
-    """``sim-0001`` and on."""
-    return [f"sim-{number:04}" for number in range(1, nodes + 1)]
+def names(nodes: int, cpus: int) -> list[str]:
+    """``sim64-0001`` and on: fleets of different machines on one backend do not take each other's names."""
+    return [f"sim{cpus}-{number:04}" for number in range(1, nodes + 1)]
 
 
 def keys_for(wanted: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:

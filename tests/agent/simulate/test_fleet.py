@@ -38,7 +38,7 @@ INTERVAL_S = 0.02
 def a_node() -> SimulatedNode:
     machine = make_machine(cpus=4, irqs=8, kind=1, seed=0)
     return SimulatedNode(
-        name="sim-0001", key="the-key", index=9, seed=0, machine=machine, made=Made(INTERVAL_S), stream="s"
+        name="sim8-0001", key="the-key", index=9, seed=0, machine=machine, made=Made(INTERVAL_S), stream="s"
     )
 
 
@@ -159,9 +159,9 @@ def test_more_than_the_buffer_holds_is_counted_as_overflowed() -> None:
 
 def test_without_keys_and_token_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="--token"):
-        keys_for(names(3), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
-    with pytest.raises(SimulationError, match="cannot be reached to enrol sim-0001"):
-        keys_for(names(3), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
+        keys_for(names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
+    with pytest.raises(SimulationError, match="cannot be reached to enrol sim8-0001"):
+        keys_for(names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
