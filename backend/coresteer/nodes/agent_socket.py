@@ -179,6 +179,7 @@ class _AgentConnection:
             for question in questions:
                 self.post(question)
             while self._closing is None:
+                await s.ingest.room()
                 frame = await self._receive()
                 await self._handle(known.node_id, state, feed, frame)
         finally:

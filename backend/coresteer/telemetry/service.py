@@ -5,6 +5,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import psycopg
 
@@ -25,6 +26,8 @@ log = logging.getLogger("coresteer.telemetry")
 TRY_AGAIN_LATER = 1013
 SOFT_LIMIT_BYTES = 384 * 1024**2
 """More unstored bytes than this are written before they are due. In memory a message takes a third more."""
+PAUSE_BYTES = 640 * 1024**2
+"""At this many the sockets are read more slowly, so that the agents' samples wait with the agents."""
 HARD_LIMIT_BYTES = 768 * 1024**2
 """At this many the agents keep their samples: nothing more is taken until the database has caught up."""
 _BATCHES_AT_ONCE = 200
@@ -34,6 +37,7 @@ _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
 _UPKEEP_S = 60.0
 _STOP_TIMEOUT_S = 8.0
+_LONGEST_PAUSE_S = 3.0  # less than the patience of the agents' keepalive
 _DAY_MS = 24 * partitions.HOUR_MS
 
 
@@ -61,6 +65,8 @@ class Ingest:
         self._hard_limit_bytes = hard_limit_bytes
         self._feeds: dict[int, Feed] = {}
         self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
         self._partitions: set[partitions.Partition] = set()
         self._upkeep = hours.Upkeep(database)
         self._is_away = False
@@ -102,6 +108,12 @@ class Ingest:
         feed.holding = False
         return feed
 
+    async def room(self) -> None:
+        """Returns when another sample is welcome, or after a pause."""
+        if not self._room.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
+
     def take(self, feed: Feed, rates: Rates, size: int) -> None:
         """One checked sample that came in size bytes. One that is here already is left out."""
         if rates.seq <= feed.last_seq or feed.holding or self._feeds.get(feed.node_id) is not feed:
@@ -114,7 +126,7 @@ class Ingest:
             feed.seal()
         feed.open.add(rates, size)
         feed.last_seq = rates.seq
-        self._bytes += size
+        self._count(size)
 
     def end(self, feed: Feed) -> None:
         """The connection is gone: store what came."""
@@ -271,7 +283,7 @@ class Ingest:
     def _committed(self, work: Sequence[tuple[Feed, Batch]], marks: Mapping[int, Mark | None]) -> None:
         for feed, batch in work:
             feed.waiting.remove(batch)
-            self._bytes -= batch.size
+            self._count(-batch.size)
             mark = marks[feed.node_id]
             if mark is None:
                 self._drop(feed, "What this node sent does not fit what is stored; send it again.")
@@ -281,13 +293,20 @@ class Ingest:
                 if peer is not None and peer.stream == feed.stream:
                     peer.post(Ack(feed.acked_seq))
 
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes < PAUSE_BYTES:
+            self._room.set()
+        else:
+            self._room.clear()
+
     def _release_held(self) -> None:
         for feed in [feed for feed in self._feeds.values() if feed.holding and not feed.unstored()]:
             self._drop(feed, f"Stored up to {feed.acked_seq} after a pause; send the rest again.")
 
     def _drop(self, feed: Feed, reason: str) -> None:
         """Forget the feed and have the agent come again, which then replays what is not stored."""
-        self._bytes -= feed.size
+        self._count(-feed.size)
         del self._feeds[feed.node_id]
         self._connections.close(feed.node_id, TRY_AGAIN_LATER, reason)
 
