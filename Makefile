@@ -67,8 +67,8 @@ clean:  ## what make made, but not the state of a running installation
 	@touch $@
 
 $(NODE_MODULES): frontend/package-lock.json frontend/package.json
-	@node -e 'if (+process.versions.node.split(".")[0] < 20) process.exit(1)' || \
-	  { echo "Coresteer's front end needs Node.js 20 or newer."; exit 1; }
+	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); if (a < 20 || (a === 20 && b < 19) || a === 21) process.exit(1)' || \
+	  { echo "Coresteer's front end needs Node.js 20.19 or newer (not 21)."; exit 1; }
 	cd frontend && npm ci --silent
 	@touch $@
 
