@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 import pytest_asyncio
@@ -78,6 +79,38 @@ async def test_an_interrupted_first_start_is_begun_anew(state_dir: Path) -> None
     await server.start()
     assert await execute(server.url, "SELECT 1") == [(1,)]
     await server.stop()
+
+
+async def test_a_server_that_dies_between_ready_and_the_first_connection_is_told_and_can_be_started_again(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = EmbeddedPostgres(state_dir, durable=False)
+    connect = psycopg.AsyncConnection.connect
+
+    async def connect_to_a_dead_server(url: str, **settings: object) -> object:
+        server.process.kill()
+        await server.process.wait()
+        return await connect(url)
+
+    monkeypatch.setattr("coresteer.postgres.server.psycopg.AsyncConnection.connect", connect_to_a_dead_server)
+    with pytest.raises(PostgresError, match="did not let the database be made"):
+        await server.start()
+    monkeypatch.undo()
+    await server.start()
+    assert await execute(server.url, "SELECT 1") == [(1,)]
+    await server.stop()
+
+
+async def test_a_first_start_that_is_cancelled_leaves_no_process(state_dir: Path) -> None:
+    starting = asyncio.create_task(EmbeddedPostgres(state_dir, durable=False).start())
+    async with asyncio.timeout(30):
+        while not (state_dir / "postgres/data.new").exists():  # noqa: ASYNC110 - another process's doing
+            await asyncio.sleep(0.005)
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert starting.cancelled()
+    children = [child for child in psutil.Process().children(recursive=True) if str(state_dir) in str(child.cmdline())]
+    assert children == []
 
 
 async def test_data_of_another_version_is_refused_with_both_versions(server: EmbeddedPostgres) -> None:

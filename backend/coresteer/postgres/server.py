@@ -23,6 +23,7 @@ _LONGEST_SOCKET_PATH = 107  # sun_path without its final zero, sys/un.h
 _START_TIMEOUT_S = 60  # recovery after a crash replays at most max_wal_size
 _LEFTOVER_TIMEOUT_S = 10
 _STOP_TIMEOUT_S = 3  # then it is killed, which loses nothing: the log is replayed at the next start
+_CONNECT_TIMEOUT_S = 10
 _POLL_S = 0.02
 
 _SETTINGS = {
@@ -110,6 +111,13 @@ class EmbeddedPostgres:
 
     async def start(self) -> None:
         """Make the cluster if there is none, start the server, wait until it answers. Raises PostgresError."""
+        try:
+            await self._start()
+        except BaseException:  # cancellation too: nothing half-started stays behind
+            await self._end_server()
+            raise
+
+    async def _start(self) -> None:
         account = server_account()
         self._make_folders(account)
         binaries = await find_binaries(self.state_dir, self._pg_bin, account)
@@ -137,13 +145,16 @@ class EmbeddedPostgres:
 
     async def stop(self) -> None:
         """Fast shutdown: open transactions are rolled back, everything committed is on disk."""
+        await self._end_server()
+        if self._short_socket_folder is not None:
+            shutil.rmtree(self._short_socket_folder, ignore_errors=True)
+            self._short_socket_folder = None
+
+    async def _end_server(self) -> None:
         if self._process is not None:
             await end(self._process, signal.SIGINT, _STOP_TIMEOUT_S)
         if self._output is not None:
             await self._output
-        if self._short_socket_folder is not None:
-            shutil.rmtree(self._short_socket_folder, ignore_errors=True)
-            self._short_socket_folder = None
 
     def _make_folders(self, account: Account | None) -> None:
         self.state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -177,8 +188,14 @@ class EmbeddedPostgres:
         process, output = await spawn(
             [binaries.folder / "initdb", *options], on_line=lines.append, account=binaries.account
         )
-        await output
-        if await process.wait():
+        try:
+            await output
+            status = await process.wait()
+        except asyncio.CancelledError:
+            os.killpg(process.pid, signal.SIGKILL)  # with the server it works through; the next start begins anew
+            await process.wait()
+            raise
+        if status:
             raise PostgresError(
                 f"PostgreSQL's initdb could not make a cluster in {self._folder}: {' / '.join(lines[-3:])}. "
                 "The account it runs as must be able to reach that folder; CORESTEER_STATE_DIR names another."
@@ -218,15 +235,21 @@ class EmbeddedPostgres:
             if len(lines) >= 8 and lines[7].strip() == "ready" and int(lines[0]) == self._process.pid:
                 return True
             if asyncio.get_running_loop().time() > deadline:
-                await self.stop()
                 raise PostgresError(f"The built-in PostgreSQL was not ready within {_START_TIMEOUT_S} seconds.")
             await asyncio.sleep(_POLL_S)
         await self._output
         return False
 
     async def _make_database(self) -> None:
-        folder = self._short_socket_folder or self._socket_folder
-        async with await psycopg.AsyncConnection.connect(socket_url(folder, "postgres"), autocommit=True) as connection:
-            found = await connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,))
-            if await found.fetchone() is None:
-                await connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        url = socket_url(self._short_socket_folder or self._socket_folder, "postgres")
+        try:
+            async with await psycopg.AsyncConnection.connect(
+                url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
+            ) as connection:
+                found = await connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,))
+                if await found.fetchone() is None:
+                    await connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        except psycopg.Error as error:
+            raise PostgresError(
+                f"The built-in PostgreSQL started but did not let the database be made: {str(error).strip()}."
+            ) from error
