@@ -20,7 +20,6 @@ class Config(Struct, frozen=True):
     """backend: http or https address, without a slash at its end.
 
     root: the machine's root directory or a captured tree.
-    insecure: speak without TLS to a backend that is not on this machine.
     """
 
     backend: str
@@ -29,7 +28,6 @@ class Config(Struct, frozen=True):
     interval_s: float
     name: str
     token_file: Path | None = None
-    insecure: bool = False
 
     @property
     def key_path(self) -> Path:

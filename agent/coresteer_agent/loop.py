@@ -14,12 +14,11 @@ from msgspec import Struct
 
 from coresteer_agent.changes import ChangeKeeper
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import read_cpus
 from coresteer_agent.collect.hotplug import HotplugMonitor
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.tasks import TaskScanner
-from coresteer_agent.collect.topology import read_topology
+from coresteer_agent.collect.topology import read_topology, topology_holds
 from coresteer_agent.config import Config
 from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import make_hello, netdev_with, observe_reason
@@ -36,6 +35,8 @@ T = TypeVar("T")
 
 HOUSEKEEPING_S = 1.0
 TASKS_S = 5.0
+UNTOLD_LOOKS = 30
+"""Where the kernel tells nothing of what is plugged, topology and devices are read again after so many looks."""
 
 
 class Stop(Struct, frozen=True):
@@ -55,9 +56,10 @@ class Agent:
         self._inventory = Inventory([], [])
         reason = observe_reason(self._root)
         if reason is None:
-            log.info("Control mode: this agent changes interrupts below %s when it is asked to.", self._root)
+            whose = "this machine's interrupts" if self._root == Path("/") else f"the interrupts below {self._root}"
+            log.info("This agent may change %s.", whose)
         else:
-            log.info("Observe mode: this agent changes nothing. %s", reason)
+            log.info("This agent changes nothing. %s", reason)
         hello = make_hello(self._root, self._interval_s, reason)
         self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
         self._sampler = Sampler(self._root)
@@ -66,6 +68,7 @@ class Agent:
         self._previous: Sample | None = None
         self._rates: Rates | None = None
         self._seq = 0
+        self._looks = 0
         self._changes = ChangeKeeper(self._root, config.journal_path, reason, self._view, self._link.send_now)
 
     def stop(self) -> None:
@@ -73,12 +76,24 @@ class Agent:
         self._inbox.put(Stop())
 
     def run(self) -> None:
-        """Until stop() is called."""
+        """Until stop() is called. However it ends, what is not confirmed is rolled back."""
         self._link.send_state(self._topology)
         self._link.send_state(self._inventory)
         self._look()
         self._sample()
         self._link.start()
+        try:
+            self._follow()
+        finally:
+            log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
+            try:
+                self._changes.feed(Stopping())
+            finally:
+                self._changes.close()
+                self._link.stop()
+                self._sampler.close()
+
+    def _follow(self) -> None:
         gc.collect()
         gc.freeze()  # what start-up made stays; later collections need not look at it
         sampling = Schedule(self._interval_s, time.monotonic())
@@ -87,7 +102,7 @@ class Agent:
         while True:
             heard = self._wait(min(sampling.due, housekeeping.due, tasks.due))
             if isinstance(heard, Stop):
-                break
+                return
             if heard is not None:
                 self._hear(heard)
             if sampling.is_due(time.monotonic()):
@@ -96,12 +111,7 @@ class Agent:
                 self._after(self._changes.tick())
                 self._look()
             if tasks.is_due(time.monotonic()):
-                self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
-        log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
-        self._changes.feed(Stopping())
-        self._changes.close()
-        self._link.stop()
-        self._sampler.close()
+                self._guarded("tasks", self._tell_tasks)
 
     def _wait(self, until: float) -> Heard | Stop | None:
         try:
@@ -124,59 +134,75 @@ class Agent:
         self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
 
     def _sample(self) -> None:
-        sample = self._sampler.sample()
-        if self._previous is not None:
+        before, self._rates = self._previous, None
+        self._previous = now = self._guarded("counters", self._sampler.sample)
+        if before is None or now is None:
+            return
+        self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
+        if self._rates is not None:
             self._seq += 1
-            self._rates = derive(self._previous, sample, self._seq)
-            self._link.send_rates(self._rates)
             self._after(self._changes.measured(self._rates))
-        self._previous = sample
+
+    def _tell_rates(self, before: Sample, now: Sample) -> Rates:
+        rates = derive(before, now, self._seq + 1)
+        self._link.send_rates(rates)
+        return rates
+
+    def _tell_tasks(self) -> None:
+        self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
 
     def _look(self) -> None:
         """What may have changed about the node itself."""
-        plugged = self._guarded("hot-plug events", self._hotplug.changed) if self._hotplug is not None else None
+        if self._hotplug is not None:
+            plugged = self._guarded("hot-plug events", self._hotplug.changed) or set()
+        else:
+            self._looks += 1
+            plugged = {"cpu"} if self._looks % UNTOLD_LOOKS == 0 else set()
         if plugged:
             self._inventory_reader.rescan()
-        if "cpu" in (plugged or ()) or not self._topology_holds():
-            self._read_topology()
-        self._read_inventory()
+        if "cpu" in plugged or not self._topology_holds():
+            self._guarded("topology", self._read_topology)
+        self._guarded("inventory", self._read_inventory)
 
     def _after(self, touched: frozenset[str]) -> None:
         """Settings were worked on: see at once what they are now."""
         if touched:
             self._inventory_reader.reread(parse_setting(key).irq for key in touched)
-            self._read_inventory()
+            self._guarded("inventory", self._read_inventory)
 
     def _read_inventory(self) -> None:
-        inventory = self._guarded("inventory", lambda: self._inventory_reader.read(self._rates))
-        if inventory is not None and inventory is not self._inventory and inventory != self._inventory:
+        inventory = self._inventory_reader.read(self._rates)
+        if inventory is not self._inventory and inventory != self._inventory:
             self._inventory = inventory
             self._link.send_state(inventory)
 
     def _read_topology(self) -> None:
-        topology = self._guarded("topology", lambda: read_topology(self._root))
-        if topology is not None and topology != self._topology:
+        topology = read_topology(self._root)
+        if topology != self._topology:
             self._topology = topology
             self._link.send_state(topology)
 
     def _topology_holds(self) -> bool:
-        online = self._guarded("online CPUs", lambda: read_cpus(self._root, "sys/devices/system/cpu/online"))
-        return online is None or online == self._topology.online()
+        return self._guarded("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
 
     def _view(self) -> View:
         """The node as it is at this moment, for the guard."""
         if not self._topology_holds():
-            self._read_topology()
+            self._guarded("topology", self._read_topology)
         return View(self._topology, self._inventory)
 
     def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
-        """The value, None when it cannot be had; said once each time it begins to fail."""
+        """The value, None when it cannot be had; said once each time it begins to fail.
+
+        Also a mistake of ours in a collector: changes that wait for a confirmation need the loop to go on.
+        """
         try:
             value = read()
-        except (OSError, ParseError) as error:
+        except Exception as error:
             if what not in self._failing:
                 self._failing.add(what)
-                log.warning("The %s cannot be read: %s", what, error)
+                expected = isinstance(error, OSError | ParseError)
+                log.warning("The %s cannot be read: %s", what, error, exc_info=None if expected else error)
             return None
         self._failing.discard(what)
         return value

@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,9 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
 
+from coresteer_agent import changes, loop
+from coresteer_agent.config import Config
 from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import observe_reason
-from coresteer_agent.loop import Schedule
+from coresteer_agent.link import Link
+from coresteer_agent.loop import Agent, Schedule
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import (
     Apply,
@@ -27,6 +33,7 @@ from coresteer_core.protocol import (
     RatesMessage,
     Rollback,
     Seen,
+    TasksMessage,
     TopologyMessage,
     encode,
 )
@@ -144,17 +151,114 @@ def test_an_interrupt_is_moved_kept_and_rolled_back(backend: Backend, start: Sta
     assert (ended.state, ended.ended_by, affinity(root)) == (ChangeState.ROLLED_BACK, EndedBy.USER, "0-1")
 
 
-def test_the_inventory_shows_a_move_at_once(backend: Backend, start: Start) -> None:
-    start()
-    connection = greet(backend)
-    move(connection)
-    while True:
-        message = connection.hear()
-        if isinstance(message, InventoryMessage):
-            irq = message.inventory.irq(41)
-            if irq is not None and irq.requested == "1":
-                break
-        assert not (isinstance(message, RatesMessage) and message.rates.seq > 100)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[ChangeMessage]:
+    """What an agent in this process says about its changes."""
+    told: list[ChangeMessage] = []
+
+    def send_now(_: Link, message: TasksMessage | ChangeMessage) -> None:
+        if isinstance(message, ChangeMessage):
+            told.append(message)
+
+    monkeypatch.setattr(Link, "send_now", send_now)
+    monkeypatch.setattr(loop, "HOUSEKEEPING_S", 0.01)
+    return told
+
+
+def agent_here(root: Path, state_dir: Path) -> Agent:
+    """An agent in this process whose backend is never there."""
+    address = "http://127.0.0.1:1"
+    return Agent(Config(address, state_dir, root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
+
+
+MOVE = Apply("c", Plan([Action("irq/41/affinity", "0-1", "1", "test")]), 60)
+
+
+def test_the_inventory_shows_a_move_at_once(root: Path, tmp_path: Path, told: list[ChangeMessage]) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._look()
+    agent._hear(MOVE)
+    irq = agent._inventory.irq(41)
+    assert irq is not None
+    assert irq.requested == "1"
+
+
+def test_an_unexpected_error_rolls_back_what_is_unconfirmed(
+    root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._hear(MOVE)
+    assert (told[-1].state, affinity(root)) == (ChangeState.UNCONFIRMED, "1")
+
+    def broken() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(agent._changes, "tick", broken)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        agent.run()
+    assert (told[-1].state, affinity(root)) == (ChangeState.ROLLED_BACK, "0-1")
+
+
+@pytest.mark.parametrize("broken", ["_sampler.sample", "_inventory_reader.read", "_tasks.scan"])
+def test_a_collector_that_fails_is_named_once_and_the_confirm_timer_goes_on(  # noqa: PLR0917 - fixtures
+    broken: str,
+    root: Path,
+    tmp_path: Path,
+    told: list[ChangeMessage],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._look()
+    agent._hear(MOVE)
+    failures = []
+
+    def fail(*_: object) -> None:
+        failures.append(broken)
+        if len(failures) == 3:
+            clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 60, time_ns=time.time_ns)
+            monkeypatch.setattr(changes, "time", clock)
+        raise RuntimeError("a mistake of ours")
+
+    def tell(message: ChangeMessage) -> None:
+        told.append(message)
+        if message.state is ChangeState.ROLLED_BACK:
+            agent.stop()
+
+    monkeypatch.setattr(agent._changes, "_report", tell)
+    monkeypatch.setattr(loop, "TASKS_S", 0.01)
+    collector, method = broken.split(".")
+    monkeypatch.setattr(getattr(agent, collector), method, fail)
+    patience = threading.Timer(PATIENCE_S, agent.stop)
+    patience.start()
+    agent.run()
+    patience.cancel()
+    assert told[-1].ended_by is EndedBy.TIMEOUT
+    assert affinity(root) == "0-1"
+    assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
+
+
+@pytest.mark.parametrize("name", ["isolated", "nohz_full"])
+def test_a_cpu_that_was_isolated_just_now_is_refused(
+    name: str, root: Path, tmp_path: Path, told: list[ChangeMessage]
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._look()
+    (root / "sys/devices/system/cpu" / name).write_text("1\n")
+    agent._hear(MOVE)
+    assert (told[-1].state, affinity(root)) == (ChangeState.FAILED, "0-1")
+    assert "isolcpus" in told[-1].sentence
+
+
+def test_without_hot_plug_events_the_topology_is_read_again_after_a_while(
+    root: Path, tmp_path: Path, told: list[ChangeMessage]
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    (root / "sys/devices/system/cpu/cpu1/topology/physical_package_id").write_text("1\n")
+    for _ in range(loop.UNTOLD_LOOKS):
+        assert agent._topology.cpus[1].package == 0
+        agent._look()
+    assert agent._topology.cpus[1].package == 1
 
 
 def test_a_cpu_that_went_offline_just_now_is_refused(backend: Backend, start: Start, root: Path) -> None:

@@ -14,7 +14,7 @@ _BUFFER_BYTES = 8 * 1024 * 1024
 class HotplugMonitor:
     """Listens to CPUs, netdevs and PCI devices that come, go or change.
 
-    Raises OSError where the kernel refuses to tell, as in some containers.
+    Raises OSError where the kernel refuses to tell, as in some containers, and where there is no libudev.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,11 @@ class HotplugMonitor:
     @staticmethod
     def _listen() -> pyudev.Monitor:
         # from the kernel itself: containers and small systems have no udev daemon
-        monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="kernel")
+        try:
+            context = pyudev.Context()
+        except ImportError as error:
+            raise OSError(errno.ENOENT, "libudev is not installed") from error
+        monitor = pyudev.Monitor.from_netlink(context, source="kernel")
         for subsystem in sorted(SUBSYSTEMS):
             monitor.filter_by(subsystem)
         try:
@@ -35,15 +39,11 @@ class HotplugMonitor:
         monitor.start()
         return monitor
 
-    def fileno(self) -> int:
-        """To wait on: readable when something changed."""
-        return int(self._monitor.fileno())
-
     def changed(self) -> set[str]:
         """The subsystems in which something changed since the last call; does not wait.
 
-        When more happened than the buffer holds, events are lost and the monitor is started anew (fileno()
-        changes): then everything counts as changed.
+        When more happened than the buffer holds, events are lost and the monitor is started anew: then
+        everything counts as changed.
         """
         found: set[str] = set()
         try:

@@ -52,9 +52,25 @@ def read_topology(root: Path) -> Topology:
             NumaNode(node.id, format_cpu_list(node.online), node.memory_bytes, node.distances) for node in nodes
         ],
         caches=_caches(root, online),
-        isolated=read_cpus_as_list(root, f"{_CPU}/isolated") or "",
-        nohz_full=read_cpus_as_list(root, f"{_CPU}/nohz_full") or "",
+        isolated=_listed(root, "isolated"),
+        nohz_full=_listed(root, "nohz_full"),
     )
+
+
+def topology_holds(root: Path, topology: Topology) -> bool:
+    """Whether the CPUs that are online, isolated and without a tick are still those of the topology; cheap.
+
+    Besides hot-plug, cpuset partitions change which are isolated. Raises ParseError.
+    """
+    online = read_cpus(root, f"{_CPU}/online")
+    return (online is None or online == topology.online()) and (topology.isolated, topology.nohz_full) == (
+        _listed(root, "isolated"),
+        _listed(root, "nohz_full"),
+    )
+
+
+def _listed(root: Path, name: str) -> str:
+    return read_cpus_as_list(root, f"{_CPU}/{name}") or ""
 
 
 def _online(root: Path, numbers: list[int]) -> frozenset[int]:

@@ -246,7 +246,15 @@ def test_events_that_were_lost_mean_that_everything_may_have_changed(monkeypatch
     monkeypatch.setattr(monitor._monitor, "poll", overflow)
     assert monitor.changed() == SUBSYSTEMS
     assert monitor.changed() == set()
-    assert monitor.fileno() >= 0
+
+
+def test_without_libudev_the_monitor_cannot_be_had_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise ImportError("No library named udev")
+
+    monkeypatch.setattr("pyudev.Context", missing)
+    with pytest.raises(OSError, match="libudev is not installed"):
+        HotplugMonitor()
 
 
 # What the commands print
