@@ -16,6 +16,7 @@ async def set_up_link(config: Config, database: Database) -> str | None:
 
 async def announce(config: Config, database: Database, say: Callable[[str], None]) -> None:
     """Say where the backend is, and the set-up link while nobody can sign in."""
+    link = await set_up_link(config, database)
     say(f"Coresteer is at {config.address}")
-    if link := await set_up_link(config, database):
+    if link:
         say(f"Make the first administrator with this link, which works once: {link}")

@@ -84,10 +84,11 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
 async def _start_features(app: FastAPI) -> None:
     """Migrate, then start what needs the database."""
     await app.state.database.migrate()
+    await app.state.when_ready(app.state.database)
+    # nothing below fails, so that a later try starts nothing twice
     app.state.ingest.start()
     app.state.agents.recorder.start()
     app.state.live.start()
-    await app.state.when_ready(app.state.database)
     app.state.is_ready = True
 
 
@@ -138,7 +139,7 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
             if not errors.is_database_away(error):
                 app.state.failure = error
                 raise
-            log.warning("The database does not answer; trying again every second.")
+            log.warning("The database does not answer: %s; trying again every second.", errors.database_sentence(error))
             retry = asyncio.create_task(_start_when_the_database_answers(app))
         _tune_garbage_collection()
         yield
@@ -166,7 +167,16 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
         app.include_router(router)
     app.router.default = FrontEnd(config.frontend_dir)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
-    app.add_middleware(Guards, allowed_hosts=config.allowed_hosts, is_ready=lambda: bool(app.state.is_ready))
+
+    async def is_answering() -> bool:
+        return bool(await app.state.database.is_answering())
+
+    app.add_middleware(
+        Guards,
+        allowed_hosts=config.allowed_hosts,
+        is_ready=lambda: bool(app.state.is_ready),
+        is_answering=is_answering,
+    )
     return app
 
 

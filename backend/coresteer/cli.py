@@ -13,7 +13,7 @@ import pydantic
 
 from coresteer import supervisor
 from coresteer.config import Config
-from coresteer.listen import PortBusyError
+from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command."""
     arguments = _parser().parse_args(argv)
     try:
-        config = Config(**({"port": arguments.port} if getattr(arguments, "port", None) is not None else {}))
+        config = Config(**({"port": arguments.port} if arguments.port is not None else {}))
         return _run(arguments, config)
     except pydantic.ValidationError as error:
         for item in error.errors():
-            name = str(item["loc"][0]) if item["loc"] else ""
-            print(f"coresteer: {name.upper()} in the environment: {item['msg']}", file=sys.stderr)
-    except (CommandError, PostgresError, PortBusyError, supervisor.StartError, OSError) as error:
+            print(f"coresteer: {_setting(str(item['loc'][0]), arguments)}: {item['msg']}", file=sys.stderr)
+    except (CommandError, PostgresError, ListenError, supervisor.StartError, OSError) as error:
         print(f"coresteer: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
@@ -51,20 +50,44 @@ def main(argv: list[str] | None = None) -> int:
     return 1
 
 
+def _setting(name: str, arguments: argparse.Namespace) -> str:
+    """How the person gave the setting that is wrong."""
+    if name == "port" and arguments.port is not None:
+        return "--port"
+    aliased = {"DATABASE_URL", "CORESTEER_DATABASE_URL", "PG_BIN", "CORESTEER_PG_BIN"}
+    return f"{name if name in aliased else f'CORESTEER_{name.upper()}'} in the environment"
+
+
 def _sentence(error: Exception) -> str | None:
     """What a person is told of an error that is no mistake of the program; None for one that is."""
+    import psycopg
+    import sqlalchemy.exc
+    from alembic.util import CommandError as AlembicError
+
     from coresteer.db import UnsupportedServerError
-    from coresteer.errors import Problem, is_database_away
+    from coresteer.errors import Problem, database_sentence, is_database_away
 
     if isinstance(error, (Problem, UnsupportedServerError)):
         return str(error)
-    return f"The database cannot be reached: {error.args[0]}" if is_database_away(error) else None
+    said = database_sentence(error)
+    if isinstance(error, AlembicError):
+        return (
+            f"The database's schema cannot be brought to this program's version: {said}. If a newer Coresteer made it, "
+            "install that one, or name another database in DATABASE_URL."
+        )
+    if is_database_away(error):
+        return f"The database cannot be reached: {said}."
+    cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
+    if isinstance(cause, psycopg.errors.UndefinedTable):
+        return "The database has no Coresteer schema yet, or one too old. Run `coresteer migrate` first."
+    return f"The database refuses what DATABASE_URL asks of it: {said}." if isinstance(cause, psycopg.Error) else None
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coresteer", description="Shows and steers where network work lands on the cores of Linux machines."
     )
+    parser.set_defaults(port=None)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, help_text in (
         ("up", "start everything on this machine: database, backend and agent; Ctrl-C stops it"),

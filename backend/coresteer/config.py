@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -58,7 +60,12 @@ class Config(BaseSettings):
         scheme, separator, rest = value.partition("://")
         if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
             raise ValueError("must be a PostgreSQL address such as postgresql://user:password@host:5432/coresteer")
-        return f"postgresql://{rest}"
+        url = f"postgresql://{rest}"
+        try:
+            conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise ValueError(f"libpq cannot read it: {str(error).strip()}") from None
+        return url
 
     @property
     def address(self) -> str:

@@ -10,6 +10,7 @@ import alembic.command
 import alembic.config
 import psycopg
 from fastapi import Depends
+from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool
 from sqlalchemy import MetaData, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
@@ -21,6 +22,15 @@ OLDEST_SERVER = 15
 TIMEOUT_S = 3
 """How long a request waits for a connection before it is told that the database is away."""
 
+_CONNECT: dict[str, str | int] = {
+    "connect_timeout": TIMEOUT_S,
+    "application_name": "coresteer",
+    # a server that vanished from the network is noticed in some ten seconds; a Unix socket knows nothing of these
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 _MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter migrate at a time
 
 
@@ -47,8 +57,8 @@ class Database:
 
     def __init__(self, url: str, migrations_dir: Path) -> None:
         self.url = url
+        self._conninfo = make_conninfo(url, **_CONNECT)
         self._migrations_dir = migrations_dir
-        self._connect = {"connect_timeout": TIMEOUT_S, "application_name": "coresteer"}
         self.engine = create_async_engine(
             "postgresql+psycopg://",
             async_creator=self._new_connection,
@@ -60,8 +70,7 @@ class Database:
         self._question: asyncio.Task[bool] | None = None
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         self.pool = AsyncConnectionPool(
-            url,
-            kwargs=self._connect,
+            self._conninfo,
             min_size=1,
             max_size=10,
             timeout=TIMEOUT_S,
@@ -71,7 +80,7 @@ class Database:
         )
 
     async def _new_connection(self) -> psycopg.AsyncConnection:
-        return await psycopg.AsyncConnection.connect(self.url, connect_timeout=TIMEOUT_S, application_name="coresteer")
+        return await psycopg.AsyncConnection.connect(self._conninfo)
 
     async def open(self) -> None:
         """Start the pool, whether or not the server answers already."""
@@ -111,7 +120,7 @@ class Database:
     def _migrate(self) -> None:
         engine = create_engine(
             "postgresql+psycopg://",
-            creator=lambda: psycopg.connect(self.url, connect_timeout=TIMEOUT_S, application_name="coresteer"),
+            creator=lambda: psycopg.connect(self._conninfo),
             poolclass=NullPool,
         )
         config = alembic.config.Config()

@@ -93,15 +93,28 @@ class DatabaseAway(Problem):
 
 DATABASE_AWAY = DatabaseAway("The database does not answer. Try again in a few seconds.", headers={"Retry-After": "3"})
 
-# What SQLAlchemy, psycopg and the pool raise when the server is gone, starting up, shutting down or out of connections.
-_AWAY = (psycopg.OperationalError, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.TimeoutError)
+_NO_CONNECTION = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed, sqlalchemy.exc.TimeoutError)
+# SQLSTATE: connection exceptions, shutting down or starting up, too many connections. A disk that is full or a
+# deadlock are operational errors as well, but from a server that answers.
+_AWAY_STATES = ("08", "57P0", "53300")
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Whether the error means that the database cannot be reached, rather than that a statement is wrong."""
+    """Whether the error means that the database cannot be reached, rather than that it refused a statement.
+
+    While connecting, libpq tells no SQLSTATE: a wrong password looks like a server that is away.
+    """
     if isinstance(error, sqlalchemy.exc.DBAPIError):
-        return error.connection_invalidated or isinstance(error.orig, _AWAY)
-    return isinstance(error, _AWAY)
+        return error.connection_invalidated or (error.orig is not None and is_database_away(error.orig))
+    if isinstance(error, psycopg.OperationalError) and not isinstance(error, _NO_CONNECTION):
+        return error.sqlstate is None or error.sqlstate.startswith(_AWAY_STATES)
+    return isinstance(error, _NO_CONNECTION)
+
+
+def database_sentence(error: BaseException) -> str:
+    """What the database's server or libpq said, on one line."""
+    cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
+    return " ".join(str(cause).split()).rstrip(".")
 
 
 PROBLEM_SCHEMA = {

@@ -1,7 +1,8 @@
 """What every request passes before it reaches a route: whose host name, which origin, how much body."""
 
+import asyncio
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +14,8 @@ from coresteer.auth.dependencies import comes_from_elsewhere
 from coresteer.errors import DATABASE_AWAY, BadRequest, Forbidden, Problem, TooLarge, render
 
 MOST_BODY_BYTES = 1024 * 1024
+PATIENCE_S = 5.0
+"""After so long without an answer the database is asked whether it answers at all."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _SECURITY_HEADERS = {
@@ -28,10 +31,21 @@ _SECURITY_HEADERS = {
 
 
 class Guards:
-    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health is told to come back."""
+    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health is told to come back.
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: Iterable[str], is_ready: Callable[[], bool]) -> None:
+    is_answering: whether the database answers in time, asked when a request of the API takes long.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        allowed_hosts: Iterable[str],
+        is_ready: Callable[[], bool],
+        is_answering: Callable[[], Awaitable[bool]],
+    ) -> None:
         self._app = app
+        self._is_answering = is_answering
         self._names = frozenset(("localhost", *allowed_hosts))
         self._is_ready = is_ready
 
@@ -55,7 +69,31 @@ class Guards:
 
         if problem is not None:
             return await render(problem)(scope, receive, send_with_headers)
-        return await self._app(scope, _counted(receive), send_with_headers)
+        if not _is_for_a_route(scope):
+            return await self._app(scope, _counted(receive), send_with_headers)
+        return await self._in_time(scope, _counted(receive), send_with_headers)
+
+    async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, but do not let a request wait for ever for a database that hangs."""
+        has_begun = was_given_up = False
+
+        async def send_unless_given_up(message: Message) -> None:
+            nonlocal has_begun
+            if not was_given_up:
+                has_begun = True
+                await send(message)
+
+        # a task of its own, because what asyncio.timeout cancels goes on waiting for a server that hangs
+        work = asyncio.ensure_future(self._app(scope, receive, send_unless_given_up))
+        try:
+            while not (await asyncio.wait([work], timeout=PATIENCE_S))[0]:
+                if not has_begun and not await self._is_answering() and not (has_begun or work.done()):
+                    was_given_up = True
+                    work.add_done_callback(lambda work: work.cancelled() or work.exception())  # told already
+                    return await render(DATABASE_AWAY)(scope, receive, send)
+            work.result()
+        finally:
+            work.cancel()
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
@@ -71,9 +109,7 @@ class Guards:
             length = headers.get("content-length", "0")
             if length.isdecimal() and int(length) > MOST_BODY_BYTES:
                 return TooLarge(_too_large_sentence())
-        path = scope["path"]
-        is_for_a_route = scope["type"] == "http" and path.startswith("/api/") and path != "/api/health"
-        if is_for_a_route and not self._is_ready():  # the WebSockets say so themselves, with a close code
+        if _is_for_a_route(scope) and not self._is_ready():  # the WebSockets say so themselves, with a close code
             return DATABASE_AWAY
         return None
 
@@ -90,6 +126,11 @@ class Guards:
         except ValueError:
             return name in self._names
         return True
+
+
+def _is_for_a_route(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return scope["type"] == "http" and path.startswith("/api/") and path != "/api/health"
 
 
 def _too_large_sentence() -> str:

@@ -8,12 +8,12 @@ from coresteer.config import Config
 _PATIENCE_MS = 30_000
 
 
-class PortBusyError(Exception):
-    """Something else listens on the backend's address; the message names it and the option."""
+class ListenError(Exception):
+    """The backend's address cannot be taken; the message names it and what to change."""
 
 
 def listening_socket(config: Config) -> socket.socket:
-    """The backend's socket, bound. Raises PortBusyError, or OSError for an address that is not this machine's."""
+    """The backend's socket, bound. Raises ListenError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,8 +24,11 @@ def listening_socket(config: Config) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno != errno.EADDRINUSE:
-            raise
-        raise PortBusyError(
+            raise ListenError(
+                f"Cannot listen on {config.host}, port {config.port}: {error.strerror}. "
+                "Give an address of this machine in CORESTEER_HOST, and a port with --port or CORESTEER_PORT."
+            ) from None
+        raise ListenError(
             f"Port {config.port} on {config.host} is in use already. Is Coresteer running? "
             "Choose another port with --port or CORESTEER_PORT."
         ) from None

@@ -120,7 +120,7 @@ def _only_one(state_dir: Path) -> Iterator[None]:
 
 
 async def up(config: Config, say: Say) -> int:
-    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and PortBusyError."""
+    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and ListenError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -55,7 +55,10 @@ COMMANDS = [
     (["enrolment-token"], {}, "There is no database"),
     (["serve"], {}, "There is no database"),
     (["migrate"], {"DATABASE_URL": "mysql://x"}, "DATABASE_URL in the environment: "),
-    (["migrate"], {"CORESTEER_PORT": "many"}, "PORT in the environment: "),
+    (["migrate"], {"CORESTEER_PORT": "many"}, "CORESTEER_PORT in the environment: "),
+    (["migrate"], {"CORESTEER_RETENTION_DAYS": "0"}, "CORESTEER_RETENTION_DAYS in the environment: "),
+    (["serve", "--port", "70000"], {}, "--port: "),
+    (["migrate"], {"DATABASE_URL": "postgresql://x@127.0.0.1/x?sslmod=no"}, 'invalid URI query parameter: "sslmod"'),
     (["migrate"], {"DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}, "The database cannot be reached"),
     (["set-up-link"], {"DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}, "The database cannot be reached"),
 ]

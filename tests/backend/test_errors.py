@@ -1,7 +1,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
+import psycopg_pool
 import pytest
+import sqlalchemy.exc
 from tests.backend.conftest import Backend, Client, running_backend
 
 from coresteer import errors
@@ -80,6 +83,28 @@ async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(back
     answer = await backend.anonymous().get("/api/live", headers=headers)
     assert answer.status_code == 400
     assert "CORESTEER_ALLOWED_HOSTS" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (psycopg.OperationalError("connection refused"), True),
+        (psycopg.errors.ConnectionFailure(), True),
+        (psycopg.errors.AdminShutdown(), True),
+        (psycopg.errors.CannotConnectNow(), True),
+        (psycopg.errors.TooManyConnections(), True),
+        (psycopg_pool.PoolTimeout(), True),
+        (psycopg.errors.DiskFull(), False),
+        (psycopg.errors.DeadlockDetected(), False),
+        (psycopg.errors.LockNotAvailable(), False),
+        (psycopg.errors.UndefinedTable(), False),
+        (sqlalchemy.exc.OperationalError("SELECT 1", {}, psycopg.errors.DiskFull()), False),
+        (sqlalchemy.exc.OperationalError("SELECT 1", {}, psycopg.OperationalError("gone")), True),
+    ],
+    ids=repr,
+)
+def test_the_database_is_away_only_when_it_does_not_answer(error: Exception, *, away: bool) -> None:
+    assert errors.is_database_away(error) is away
 
 
 PAGE = "<!doctype html><title>Coresteer</title>" + "x" * 2000

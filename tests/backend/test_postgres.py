@@ -13,9 +13,12 @@ import pytest_asyncio
 from sqlalchemy import text
 from tests.backend.conftest import MIGRATIONS, running_backend
 
-from coresteer import db
+from coresteer import db, guards
+from coresteer.app import create_app
+from coresteer.config import Config
 from coresteer.db import Database, UnsupportedServerError
 from coresteer.postgres import EmbeddedPostgres, PostgresError, running_url
+from coresteer.telemetry.service import Ingest
 
 
 @pytest.fixture
@@ -173,6 +176,54 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
                     await asyncio.sleep(0.05)
             assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
             await server.stop()
+
+
+async def test_a_request_is_told_in_time_that_the_database_hangs_and_works_when_it_goes_on(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(db, "TIMEOUT_S", 0.5)
+    async with running_backend(server.url) as backend:
+        client = backend.anonymous()
+        assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+        main = psutil.Process(server.process.pid)
+        stopped = [main, *main.children()]
+        for process in stopped:
+            process.suspend()
+        try:
+            answers = await asyncio.gather(*(backend.anonymous().get("/api/auth/setup") for _ in range(3)))
+        finally:
+            for process in stopped:
+                process.resume()
+        assert [answer.json()["type"] for answer in answers] == ["urn:coresteer:database-away"] * 3
+        async with asyncio.timeout(30):
+            while (await client.get("/api/health")).json()["status"] != "ok":  # noqa: ASYNC110 - a server's state
+                await asyncio.sleep(0.05)
+        assert (await client.get("/api/auth/setup")).json() == {"needs_setup": True}
+
+
+async def test_what_a_half_made_start_began_is_not_begun_twice(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = Ingest.start
+
+    def start_noted(ingest: Ingest) -> None:
+        started.append("ingest")
+        start(ingest)
+
+    monkeypatch.setattr(Ingest, "start", start_noted)
+    fails = [psycopg.OperationalError("gone"), None]
+
+    async def announce(_: Database) -> None:
+        if error := fails.pop(0):
+            raise error
+
+    app = create_app(Config(database_url=database_url), announce)
+    async with app.router.lifespan_context(app), asyncio.timeout(30):
+        while not app.state.is_ready:  # noqa: ASYNC110 - the application's state
+            await asyncio.sleep(0.05)
+    assert (started, fails) == (["ingest"], [])
 
 
 async def test_a_session_that_raises_keeps_nothing(database: Database) -> None:
