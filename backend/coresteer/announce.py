@@ -11,12 +11,12 @@ async def set_up_link(config: Config, database: Database) -> str | None:
     """A new link that makes the first administrator; None when there is a user already."""
     async with database.session() as session:
         token = await auth.new_set_up_token(session)
-    return f"{config.address}/setup?token={token}" if token else None
+    return f"{config.public_address}/setup?token={token}" if token else None
 
 
 async def announce(config: Config, database: Database, say: Callable[[str], None]) -> None:
     """Say where the backend is, and the set-up link while nobody can sign in."""
     link = await set_up_link(config, database)
-    say(f"Coresteer is at {config.address}")
+    say(f"Coresteer is at {config.public_address}")
     if link:
         say(f"Make the first administrator with this link, which works once: {link}")

@@ -173,7 +173,7 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
 
     app.add_middleware(
         Guards,
-        allowed_hosts=config.allowed_hosts,
+        public_url=config.public_url,
         is_ready=lambda: bool(app.state.is_ready),
         is_answering=is_answering,
     )

@@ -100,7 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     token = commands.add_parser("enrolment-token", help="print a one-time token that lets an agent in")
     token.add_argument("--simulated", action="store_true", help="for simulated nodes, any number at once")
     commands.add_parser("set-up-link", help="print a new link that makes the first administrator")
-    reset = commands.add_parser("reset-password", help="give a user a new password, read from the terminal or stdin")
+    reset = commands.add_parser(
+        "reset-password",
+        help="give a user a new password, read from the terminal or stdin; ends their sessions and API tokens",
+    )
     reset.add_argument("user")
     return parser
 
@@ -110,6 +113,12 @@ def _say(line: str) -> None:
 
 
 def _run(arguments: argparse.Namespace, config: Config) -> int:
+    if arguments.command in ("up", "serve") and config.is_open_without_proxy:
+        raise CommandError(
+            f"CORESTEER_HOST is {config.host}, where others could reach the backend, but passwords and agents' keys "
+            "would cross the network in clear text. Put a TLS proxy before it and give its address in "
+            "CORESTEER_PUBLIC_URL, such as https://coresteer.example, or leave CORESTEER_HOST at 127.0.0.1."
+        )
     match arguments.command:
         case "up":
             return asyncio.run(supervisor.up(config, _say))

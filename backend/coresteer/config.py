@@ -1,13 +1,14 @@
 """The backend's configuration, from the environment."""
 
+import ipaddress
 import os
 from pathlib import Path
-from typing import Annotated
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import AliasChoices, Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -18,6 +19,14 @@ def default_state_dir() -> Path:
         return Path("/var/lib/coresteer")
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "coresteer"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address or name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 class Config(BaseSettings):
@@ -41,15 +50,32 @@ class Config(BaseSettings):
     retention_bytes: int = Field(default=20 * 1024**3, ge=1024**2)
     frontend_dir: Path = REPOSITORY / "frontend" / "dist"
     migrations_dir: Path = REPOSITORY / "migrations"
-    allowed_hosts: Annotated[list[str], NoDecode] = []
-    """Host names, separated by commas, under which browsers may reach the backend besides the loopback names."""
+    public_url: str | None = None
+    """Where a TLS proxy on this machine serves the backend for others, such as https://coresteer.example."""
     supervised: bool = False
     """Set by ``coresteer up`` for its backend, because it announces address and set-up link itself."""
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("host")
     @classmethod
-    def _split_hosts(cls, value: object) -> object:
-        return [host.strip().lower() for host in value.split(",") if host.strip()] if isinstance(value, str) else value
+    def _named_host(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("must name an address; 127.0.0.1 is this machine alone")
+        return value.strip()
+
+    @field_validator("public_url")
+    @classmethod
+    def _origin(cls, value: str | None) -> str | None:
+        """Scheme, host and port in lower case. http only on loopback: passwords and keys are not for the network."""
+        if not value:
+            return None
+        url = urlsplit(value.strip().lower())
+        if url.scheme not in ("http", "https") or not url.hostname or url.path not in ("", "/") or "@" in url.netloc:
+            raise ValueError("must be an address without a path, such as https://coresteer.example")
+        if url.query or url.fragment or url.port == 0:
+            raise ValueError("must be an address without a path, such as https://coresteer.example")
+        if url.scheme == "http" and not is_loopback(url.hostname):
+            raise ValueError("must begin with https://, because passwords and agents' keys go over it")
+        return f"{url.scheme}://{url.netloc}"
 
     @field_validator("database_url")
     @classmethod
@@ -68,7 +94,17 @@ class Config(BaseSettings):
         return url
 
     @property
+    def public_address(self) -> str:
+        """Where people and agents find the backend: what a proxy serves, else its own address."""
+        return self.public_url or self.address
+
+    @property
+    def is_open_without_proxy(self) -> bool:
+        """Whether others could reach it over plain HTTP without anybody having said that a proxy is before it."""
+        return self.public_url is None and not is_loopback(self.host)
+
+    @property
     def address(self) -> str:
         """Where a browser on this machine finds the backend."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104 - compared, not bound
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

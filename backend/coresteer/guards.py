@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -40,13 +40,13 @@ class Guards:
         self,
         app: ASGIApp,
         *,
-        allowed_hosts: Iterable[str],
+        public_url: str | None,
         is_ready: Callable[[], bool],
         is_answering: Callable[[], Awaitable[bool]],
     ) -> None:
         self._app = app
         self._is_answering = is_answering
-        self._names = frozenset(("localhost", *allowed_hosts))
+        self._names = frozenset(("localhost", urlsplit(public_url or "").hostname or "localhost"))
         self._is_ready = is_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,8 +100,8 @@ class Guards:
         host = headers.get("host", "")
         if not self._is_ours(host):
             return BadRequest(
-                f"This backend does not answer to the host name {host!r}. If it should, add the name to "
-                "CORESTEER_ALLOWED_HOSTS and start it again."
+                f"This backend does not answer to the host name {host!r}. If it should, give the whole address "
+                "in CORESTEER_PUBLIC_URL, such as https://coresteer.example, and start it again."
             )
         if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
             if comes_from_elsewhere(HTTPConnection(scope)):

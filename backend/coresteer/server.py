@@ -38,7 +38,9 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # whoever sits on loopback could otherwise claim any address at the login limit
+            # without a proxy, whoever sits on loopback could claim any address at the login limit
+            proxy_headers=config.public_url is not None,
+            forwarded_allow_ips="127.0.0.1",
             timeout_graceful_shutdown=2,
         )
     )

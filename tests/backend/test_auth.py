@@ -1,3 +1,4 @@
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -5,6 +6,7 @@ from sqlalchemy import text, update
 from tests.backend.conftest import PASSWORD, Backend, Client
 
 from coresteer.auth import service
+from coresteer.auth.rate_limit import PER_ADDRESS, LoginLimit
 from coresteer.auth.tables import SessionRow
 
 NAME = "ada"
@@ -94,6 +96,20 @@ async def test_five_wrong_passwords_make_one_wait_and_the_header_says_how_long(b
     await log_in(backend, "admin")  # others are not held up
 
 
+async def test_wrong_passwords_sent_at_the_same_time_are_all_counted(backend: Backend) -> None:
+    await add_user(backend, "stormed")
+    body = {"username": "stormed", "password": "wrong"}
+    answers = await asyncio.gather(*(backend.anonymous().post("/api/auth/login", body) for _ in range(12)))
+    assert sorted(answer.status_code for answer in answers) == [401] * 5 + [429] * 7
+
+
+async def test_signing_in_is_not_counted_as_a_failure_of_its_address() -> None:
+    limit = LoginLimit()
+    for number in range(PER_ADDRESS + 1):
+        limit.attempt(f"user-{number}", "192.0.2.1")
+        limit.succeeded(f"user-{number}", "192.0.2.1")
+
+
 @pytest.mark.parametrize("token", [None, "", "wrong", "ä"])
 async def test_a_change_by_cookie_without_the_sessions_csrf_token_is_refused(
     backend: Backend, token: str | None
@@ -124,15 +140,20 @@ async def test_logging_out_ends_the_session_not_only_the_cookie(backend: Backend
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"password": "another password"}])
-async def test_disabling_and_a_new_password_end_a_persons_sessions(backend: Backend, change: dict[str, object]) -> None:
+async def test_disabling_and_a_new_password_end_a_persons_sessions_and_api_tokens(
+    backend: Backend, change: dict[str, object]
+) -> None:
     name = "-".join(change)
-    user_id = await add_user(backend, f"revoked-by-{name}")
+    user_id = await add_user(backend, f"revoked-by-{name}", "admin")
     client = await log_in(backend, f"revoked-by-{name}")
+    _, script = await make_token(backend, client)
     admin = await backend.client("admin")
     assert (await admin.patch(f"/api/users/{user_id}", change)).status_code == 200
     assert (await client.get("/api/auth/me")).status_code == 401
     old_password = {"username": f"revoked-by-{name}", "password": PASSWORD}
     assert (await backend.anonymous().post("/api/auth/login", old_password)).status_code == 401
+    await admin.patch(f"/api/users/{user_id}", {"disabled": False})
+    assert (await script.get("/api/auth/me")).status_code == 401
 
 
 async def test_a_session_ends_twelve_hours_after_its_last_use_and_use_moves_the_end(backend: Backend) -> None:

@@ -49,6 +49,18 @@ async def test_a_password_can_be_reset_from_standard_input(
     assert "no user nobody" in capsys.readouterr().err
 
 
+async def test_a_disabled_person_is_not_enabled_again_by_a_new_password(
+    backend: Backend, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = await backend.client("admin")
+    body = {"username": "left", "password": "a password of old", "role": "viewer"}
+    user_id = (await admin.post("/api/users", body)).json()["id"]
+    assert (await admin.patch(f"/api/users/{user_id}", {"disabled": True})).status_code == 200
+    monkeypatch.setattr("sys.stdin", io.StringIO("a password typed anew\n"))
+    assert await command(monkeypatch, database, "reset-password", "left") == 1
+    assert "left is disabled" in capsys.readouterr().err
+
+
 async def test_a_set_up_token_is_made_only_while_there_is_nobody(backend: Backend) -> None:
     await backend.client("admin")
     async with backend.database.session() as session:

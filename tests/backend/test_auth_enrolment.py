@@ -1,5 +1,5 @@
 from sqlalchemy import text
-from tests.backend.conftest import Backend
+from tests.backend.conftest import PASSWORD, Backend, running_backend
 
 
 async def new_token(backend: Backend, **body: object) -> str:
@@ -19,6 +19,16 @@ async def test_an_enrolment_token_lets_one_agent_in_and_works_once(backend: Back
     again = await agent.post("/api/enrol", {"token": token, "names": ["rack1-b"]})
     assert again.status_code == 403
     assert again.headers["content-type"] == "application/problem+json"
+
+
+async def test_behind_a_proxy_commands_and_cookies_are_for_the_public_address(database_url: str) -> None:
+    async with running_backend(database_url, public_url="https://coresteer.example") as proxied:
+        admin = await proxied.client("admin")
+        admin.session.headers["Host"] = "coresteer.example"
+        answer = await admin.post("/api/enrolment-tokens", {})
+        assert "coresteer-agent run --backend https://coresteer.example" in answer.json()["command"]
+        login = await admin.post("/api/auth/login", {"username": "admin", "password": PASSWORD})
+        assert "secure" in login.headers["set-cookie"].lower()
 
 
 async def test_a_token_for_one_node_refuses_several_and_is_not_used_up_by_that(backend: Backend) -> None:

@@ -26,9 +26,32 @@ def test_an_empty_database_url_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Config().database_url is None
 
 
-def test_allowed_hosts_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORESTEER_ALLOWED_HOSTS", "Coresteer.example, other.example,")
-    assert Config().allowed_hosts == ["coresteer.example", "other.example"]
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://Coresteer.example/", "https://coresteer.example"),
+        ("https://coresteer.example:8443", "https://coresteer.example:8443"),
+        ("http://127.0.0.1:8420", "http://127.0.0.1:8420"),
+        ("http://localhost:8420", "http://localhost:8420"),
+        ("", None),
+    ],
+)
+def test_the_public_address_is_kept_as_an_origin(given: str, kept: str | None) -> None:
+    assert Config(public_url=given).public_url == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["coresteer.example", "http://coresteer.example", "https://a.example/x", "https://u@a.example", "https://a:x"],
+)
+def test_a_public_address_that_is_none_or_in_clear_text_is_refused(given: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="public_url"):
+        Config(public_url=given)
+
+
+def test_an_empty_host_does_not_open_the_backend_to_everybody() -> None:
+    with pytest.raises(pydantic.ValidationError, match="host"):
+        Config(host="")
 
 
 @pytest.mark.parametrize("port", [0, 65536])
@@ -54,6 +77,8 @@ COMMANDS = [
     (["migrate"], {}, "There is no database"),
     (["enrolment-token"], {}, "There is no database"),
     (["serve"], {}, "There is no database"),
+    (["serve"], {"CORESTEER_HOST": "0.0.0.0"}, "CORESTEER_PUBLIC_URL"),  # noqa: S104 - refused
+    (["up"], {"CORESTEER_HOST": "192.0.2.7"}, "CORESTEER_PUBLIC_URL"),
     (["migrate"], {"DATABASE_URL": "mysql://x"}, "DATABASE_URL in the environment: "),
     (["migrate"], {"CORESTEER_PORT": "many"}, "CORESTEER_PORT in the environment: "),
     (["migrate"], {"CORESTEER_RETENTION_DAYS": "0"}, "CORESTEER_RETENTION_DAYS in the environment: "),

@@ -23,7 +23,7 @@ CASES = [
     ("POST", "/api/auth/login", b" " * (1024 * 1024 + 1), {}, 413, "at most 1048576 bytes"),
     ("GET", "/api/users", None, {}, 401, "Sign in first"),
     ("GET", "/api/users", None, {"Authorization": "Bearer cst_unknown"}, 401, "token is unknown"),
-    ("GET", "/api/users", None, {"Host": "rebound.example"}, 400, "CORESTEER_ALLOWED_HOSTS"),
+    ("GET", "/api/users", None, {"Host": "rebound.example"}, 400, "CORESTEER_PUBLIC_URL"),
     ("GET", "/", None, {"Host": "rebound.example:80"}, 400, "'rebound.example:80'"),
     ("GET", "/", None, {"Host": "[::"}, 400, "does not answer to the host name"),
 ]
@@ -82,7 +82,7 @@ async def test_a_websocket_for_another_host_name_is_refused_before_it_opens(back
     }
     answer = await backend.anonymous().get("/api/live", headers=headers)
     assert answer.status_code == 400
-    assert "CORESTEER_ALLOWED_HOSTS" in answer.json()["detail"]
+    assert "CORESTEER_PUBLIC_URL" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

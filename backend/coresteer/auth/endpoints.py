@@ -24,6 +24,7 @@ from coresteer.auth.schemas import (
 )
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.tables import ApiTokenRow
+from coresteer.config import Config
 from coresteer.db import Session
 
 router = APIRouter(tags=["auth"])
@@ -31,9 +32,19 @@ router = APIRouter(tags=["auth"])
 RowId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
+def _public_url(request: Request) -> str:
+    """Where the asker reaches the backend, as configured, else as asked."""
+    config: Config = request.app.state.config
+    return config.public_url or f"{request.url.scheme}://{request.url.netloc}"
+
+
 def _signed_in(request: Request, response: Response, signed_in: service.SignedIn) -> Me:
     response.set_cookie(
-        SESSION_COOKIE, signed_in.cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+        SESSION_COOKIE,
+        signed_in.cookie,
+        httponly=True,
+        samesite="strict",
+        secure=_public_url(request).startswith("https:"),
     )
     identity = signed_in.identity
     return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
@@ -130,7 +141,7 @@ async def create_enrolment_token(
 ) -> EnrolmentToken:
     """Make a one-time token that lets one agent in, or simulated nodes."""
     new = await enrolment.new_enrolment_token(session, by.username, body)
-    backend = f"{request.url.scheme}://{request.url.netloc}"
+    backend = _public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
     if not body.simulated:
         command = (

@@ -22,8 +22,11 @@ class LoginLimit:
         self._clock = clock
         self._failures: dict[tuple[str, ...], deque[float]] = {}
 
-    def check(self, username: str, address: str) -> None:
-        """Raise TooManyRequests while there were too many failures."""
+    def attempt(self, username: str, address: str) -> None:
+        """Count an attempt as failed until succeeded() takes it back, so that parallel ones count too.
+
+        Raises TooManyRequests, without counting, while there were too many failures.
+        """
         for key, most in self._keys(username, address):
             failures = self._recent(key)
             if len(failures) >= most:
@@ -32,8 +35,6 @@ class LoginLimit:
                     f"Too many failed attempts to sign in. Try again in {wait_s} seconds.", retry_after_s=wait_s
                 )
 
-    def failed(self, username: str, address: str) -> None:
-        """Count one failure."""
         if len(self._failures) > _MOST_KEYS:
             for key in list(self._failures):
                 self._recent(key)
@@ -41,8 +42,10 @@ class LoginLimit:
             self._failures.setdefault(key, deque(maxlen=most)).append(self._clock())
 
     def succeeded(self, username: str, address: str) -> None:
-        """Forget the person's failures from this address."""
+        """Forget the person's failures from this address, and that this attempt counted for the address."""
         self._failures.pop((username.lower(), address), None)
+        if of_address := self._recent((address,)):
+            of_address.pop()
 
     @staticmethod
     def _keys(username: str, address: str) -> list[tuple[tuple[str, ...], int]]:

@@ -96,6 +96,12 @@ async def forget_sessions_of(session: AsyncSession, user_id: int) -> None:
     await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
 
 
+async def forget_api_tokens_of(session: AsyncSession, user_id: int) -> int:
+    """Delete every API token of a person; how many there were."""
+    tokens = await session.scalars(delete(ApiTokenRow).where(ApiTokenRow.user_id == user_id).returning(ApiTokenRow.id))
+    return len(tokens.all())
+
+
 async def api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
     """Every API token, newest first."""
     return (await session.scalars(select(ApiTokenRow).order_by(ApiTokenRow.id.desc()))).all()

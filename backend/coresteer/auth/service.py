@@ -71,7 +71,7 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
 
     The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
     """
-    limit.check(request.username, address)
+    limit.attempt(request.username, address)
     async with database.session() as session:
         user = await repository.user_by_name(session, request.username)
     kept = _kept_hash(user) if user else None
@@ -81,7 +81,6 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
         if user is not None and right:
             user = await session.get(UserRow, user.id, with_for_update=True)
         if user is None or not right or user.disabled or _kept_hash(user) != kept:
-            limit.failed(request.username, address)
             # an unknown name is not kept: people type passwords into the wrong field
             target = f"user {user.username}" if user else "unknown user"
             record(
@@ -125,7 +124,10 @@ async def create_user(session: AsyncSession, by: Identity, request: UserCreate) 
 
 
 async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
-    """Change role, password, or whether the person may sign in; a new password or disabling ends their sessions."""
+    """Change role, password, or whether the person may sign in.
+
+    A new password and disabling end the person's sessions and delete their API tokens.
+    """
     password = await hash_password(request.password) if request.password is not None else None
     admins = await repository.enabled_admins_locked(session)
     user = await session.get(UserRow, user_id)
@@ -148,16 +150,23 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         detail["password"] = "changed"  # noqa: S105 - tells that it was, not what it is
     if password is not None or request.disabled:
         await repository.forget_sessions_of(session, user_id)
+        if deleted := await repository.forget_api_tokens_of(session, user_id):
+            detail["api_tokens_deleted"] = deleted
     await session.flush()
     record(session, actor=by, action="user.update", target=f"user {user.username}", detail=detail)
     return user
 
 
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:
-    """For the machine's owner on the command line: a new password, also for a disabled person. Raises NotFound."""
+    """For the machine's owner on the command line: a new password, and the person may sign in. Raises NotFound.
+
+    A disabled person is enabled again only when nobody else could do that, for want of an administrator.
+    """
     user = await repository.user_by_name(session, username)
     if user is None:
         raise NotFound(f"There is no user {username}.")
+    if user.disabled and await repository.enabled_admins_locked(session):
+        raise Conflict(f"{user.username} is disabled. An administrator can enable them on the page Settings first.")
     await update_user(session, "command line", user.id, UserUpdate(password=password, disabled=False))
 
 
