@@ -5,6 +5,7 @@ import asyncio
 import getpass
 import json
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -109,7 +110,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    try:
+        print(line, flush=True)
+    except OSError:  # the terminal or the pipe is gone; what is said from now on has no reader
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _run(arguments: argparse.Namespace, config: Config) -> int:
@@ -139,7 +144,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "set-up-link":
             from coresteer.announce import set_up_link
 
-            link = _with_database(config, lambda database: set_up_link(config, database))
+            address = supervisor.running_address(config.state_dir) or config.public_address
+            link = _with_database(config, lambda database: set_up_link(address, database))
             if link is None:
                 raise CommandError(
                     "Coresteer is set up already; `coresteer reset-password USER` helps a user who cannot sign in."

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 
-from coresteer.config import Config
+from coresteer.config import Config, is_loopback
 from coresteer.listen import listening_socket
 from coresteer.postgres import EmbeddedPostgres, PostgresError
 from coresteer.process import end, spawn
@@ -98,12 +99,25 @@ class Child:
                 self._say(f"The {self.name} did not start: {error} Trying again in {pause_s:g} s.")
 
 
+def running_address(state_dir: Path) -> str | None:
+    """Where the backend of the `coresteer up` that runs on this state folder is; None when none runs."""
+    try:
+        with (state_dir / "lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read() or None
+    except OSError:
+        pass  # there is none, or it is another user's
+    return None
+
+
 @contextmanager
-def _only_one(state_dir: Path) -> Iterator[None]:
-    """Holds the state folder's lock, which the kernel releases however this process ends."""
+def _only_one(state_dir: Path, address: str) -> Iterator[None]:
+    """Holds the state folder's lock, which the kernel releases however this process ends; address is kept in it."""
     try:
         state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-        file = (state_dir / "lock").open("w")
+        file = (state_dir / "lock").open("a")
     except OSError as error:
         raise StartError(
             f"The state folder {state_dir} cannot be used: {error.strerror}. Name another in CORESTEER_STATE_DIR."
@@ -116,17 +130,25 @@ def _only_one(state_dir: Path) -> Iterator[None]:
                 f"Coresteer is running on {state_dir} already. Stop it, or name another folder in "
                 "CORESTEER_STATE_DIR and another port with --port."
             ) from None
+        file.truncate(0)
+        file.write(address)
+        file.flush()
         yield
 
 
 async def up(config: Config, say: Say) -> int:
     """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and ListenError."""
+    if not is_loopback(urlsplit(config.address).hostname or ""):
+        raise StartError(
+            f"CORESTEER_HOST is {config.host}, but this machine's agent reaches the backend on loopback. Leave it at "
+            "127.0.0.1 and let the proxy named in CORESTEER_PUBLIC_URL pass requests there."
+        )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     children: list[Child] = []
-    with _only_one(config.state_dir):
+    with _only_one(config.state_dir, config.public_address):
         listening_socket(config).close()
         work = asyncio.create_task(_start_all(config, children, say))
         stopped = asyncio.create_task(stop.wait())
@@ -193,8 +215,10 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     if token_file := await _enrolment_token_file(database, config.state_dir.absolute() / "agent"):
         argv += ["--token-file", str(token_file)]
 
+    without_database = {name: value for name, value in environment.items() if "DATABASE_URL" not in name}
+
     async def start_agent() -> asyncio.subprocess.Process:
-        return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=environment))[0]
+        return (await spawn(argv, on_line=_prefixed(say, "agent"), environment=without_database))[0]
 
     agent = Child("agent", start_agent, lambda process: end(process, signal.SIGTERM, _AGENT_GRACE_S), say)
     children.append(agent)
@@ -232,7 +256,7 @@ async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path |
 
     A revoked key counts as known: starting again is no way round an administrator's decision.
     """
-    from coresteer.auth.enrolment import new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
+    from coresteer.auth.enrolment import LOCAL_AGENT, new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
     from coresteer.auth.schemas import EnrolmentTokenCreate  # noqa: PLC0415
     from coresteer.nodes.service import hash_key  # noqa: PLC0415
     from coresteer.nodes.tables import NodeRow  # noqa: PLC0415
@@ -244,7 +268,7 @@ async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path |
         node = await session.get(NodeRow, kept[0]) if kept else None
         if kept and node and node.key_hash in (None, hash_key(kept[1])):
             return None
-        new = await new_enrolment_token(session, "coresteer up", EnrolmentTokenCreate())
+        new = await new_enrolment_token(session, LOCAL_AGENT, EnrolmentTokenCreate())
     _write_private(path, new.token)
     return path
 

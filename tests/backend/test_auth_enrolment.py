@@ -21,6 +21,26 @@ async def test_an_enrolment_token_lets_one_agent_in_and_works_once(backend: Back
     assert again.headers["content-type"] == "application/problem+json"
 
 
+async def test_a_node_that_has_a_key_is_not_taken_over_until_the_key_is_revoked(backend: Backend) -> None:
+    agent = backend.anonymous()
+    body = {"token": await new_token(backend), "names": ["live"]}
+    node_id = (await agent.post("/api/enrol", body)).json()["nodes"][0]["node_id"]
+    body = {"token": await new_token(backend), "names": ["live"]}
+    refused = await agent.post("/api/enrol", body)
+    assert refused.status_code == 409
+    assert "“live” is enrolled already" in refused.json()["detail"]
+    async with backend.database.session() as session:
+        await session.execute(text("UPDATE node SET key_hash = NULL WHERE name = 'live'"))
+    again = await agent.post("/api/enrol", body)  # the refusal did not use the token up
+    assert again.json()["nodes"][0]["node_id"] == node_id
+
+
+async def test_simulated_nodes_enrol_again(backend: Backend) -> None:
+    for _ in range(2):
+        body = {"token": await new_token(backend, simulated=True), "names": ["again-1", "again-2"]}
+        assert (await backend.anonymous().post("/api/enrol", body)).status_code == 200
+
+
 async def test_behind_a_proxy_commands_and_cookies_are_for_the_public_address(database_url: str) -> None:
     async with running_backend(database_url, public_url="https://coresteer.example") as proxied:
         admin = await proxied.client("admin")

@@ -90,7 +90,18 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
     assert [entry["action"] for entry in entries] == ["node.labels", "node.labels"]
 
 
-@pytest.mark.parametrize("labels", [{"Rack": "r1"}, {"": "x"}, {"rack": "r" * 64}, {str(n): "" for n in range(33)}])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"Rack": "r1"},
+        {"": "x"},
+        {"rack": "r" * 64},
+        {"rack": "\x00"},
+        {"rack": "\ud800"},
+        {"\ud800": "x"},
+        {str(n): "" for n in range(33)},
+    ],
+)
 async def test_a_label_that_is_none_is_refused(backend: Backend, labels: dict[str, str]) -> None:
     operator = await backend.client("operator")
     answer = await operator.patch("/api/nodes/1", json={"labels": labels})
@@ -109,8 +120,13 @@ async def test_a_deleted_node_is_gone_and_its_agent_told(backend: Backend) -> No
     assert (await admin.delete(path)).status_code == 404
 
 
-async def test_enrolling_a_name_again_gives_a_new_key_and_keeps_the_node(backend: Backend) -> None:
+async def test_enrolling_a_name_again_after_its_key_was_revoked_gives_a_new_key_and_keeps_the_node(
+    backend: Backend,
+) -> None:
     first = await enrolled(backend.database, backend.url, "again")
+    with pytest.raises(Conflict, match="enrolled already"):
+        await enrolled(backend.database, backend.url, "again")
+    assert (await (await backend.client("admin")).post(f"/api/nodes/{first.node_id}/revoke-key")).status_code == 204
     second = await enrolled(backend.database, backend.url, "again")
     assert (first.node_id, first.key == second.key) == (second.node_id, False)
     async with asyncio.timeout(20):

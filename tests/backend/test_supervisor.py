@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
+
+from coresteer.postgres import running_url
+from coresteer.supervisor import running_address
 
 START_TIMEOUT_S = 60
 END_TIMEOUT_S = 20
@@ -160,6 +164,47 @@ async def test_it_stops_at_once_when_asked_while_it_starts(state_dir: Path) -> N
         up.process.send_signal(signal.SIGINT)
         await up.process.communicate()
         assert await gone(processes) == []
+
+
+async def test_an_agent_that_lost_its_state_gets_its_node_back(state_dir: Path) -> None:
+    for _ in range(2):
+        async with coresteer_up(state_dir) as up:
+            await up.until("Ctrl-C stops it")
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not (state_dir / "agent/key.json").exists():  # noqa: ASYNC110 - another process's doing
+                    await asyncio.sleep(0.05)
+            kept = json.loads((state_dir / "agent/key.json").read_bytes())
+            assert "DATABASE_URL" not in up.child("coresteer_agent").environ()
+            url = running_url(state_dir)
+            assert url is not None
+            async with await psycopg.AsyncConnection.connect(url) as connection:
+                cursor = await connection.execute("SELECT action FROM audit WHERE action LIKE 'node.%' ORDER BY id")
+                actions = [row[0] for row in await cursor.fetchall()]
+        assert kept["node_id"] == 1
+        shutil.rmtree(state_dir / "agent")
+    assert actions == ["node.enrol", "node.re-enrol"]
+
+
+async def test_it_ends_when_nobody_reads_what_it_says_any_more(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        processes = up.processes()
+        transport = up.process._transport  # type: ignore[attr-defined]  # asyncio has no other way
+        transport.get_pipe_transport(1).close()
+        up.child("coresteer_agent").kill()  # gives it something to say
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await up.process.wait()
+        assert await gone(processes) == []
+
+
+async def test_the_set_up_link_names_the_port_that_it_runs_on(state_dir: Path) -> None:
+    async with coresteer_up(state_dir) as up:
+        await up.until("Ctrl-C stops it")
+        assert running_address(state_dir) == f"http://127.0.0.1:{up.port}"
+        second = await run(state_dir, free_port())
+        await second.communicate()
+        assert running_address(state_dir) == f"http://127.0.0.1:{up.port}"
+    assert running_address(state_dir) is None
 
 
 async def test_a_second_start_on_the_same_state_is_refused_with_a_sentence(state_dir: Path) -> None:

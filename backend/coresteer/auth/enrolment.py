@@ -11,7 +11,11 @@ from coresteer.auth.schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolReque
 from coresteer.auth.secrets import ENROLMENT_TOKEN_PREFIX, new_token, token_hash
 from coresteer.auth.tables import OneTimeTokenRow
 from coresteer.errors import Forbidden, Invalid
+from coresteer.nodes.repository import find_by_name
 from coresteer.nodes.service import enrol as enrol_nodes
+
+LOCAL_AGENT = "coresteer up"
+"""Maker of the tokens that may take over a node whose agent lost its key; no person's name has a space."""
 
 _NAMES_TOLD = 20
 
@@ -55,13 +59,15 @@ async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
         raise Forbidden("The enrolment token is unknown, used or expired; an administrator can make a new one.")
     if len(request.names) > 1 and not token.simulated:
         raise Invalid("This token enrols one node; several need a token for simulated nodes.", field="names")
-    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated)
+    take_over = token.created_by == LOCAL_AGENT
+    is_known = take_over and await find_by_name(session, request.names[0]) is not None
+    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated, take_over=take_over)
     names = ", ".join(request.names[:_NAMES_TOLD])
     more = f" and {len(request.names) - _NAMES_TOLD} more" if len(request.names) > _NAMES_TOLD else ""
     record(
         session,
         actor=token.created_by,
-        action="node.enrol",
+        action="node.re-enrol" if is_known else "node.enrol",
         target=f"node {names}{more}",
         node_id=enrolled[0].node_id if len(enrolled) == 1 else None,
         detail={"simulated": token.simulated, "nodes": len(enrolled)},

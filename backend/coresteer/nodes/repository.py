@@ -14,15 +14,24 @@ from coresteer.nodes.tables import NodeRow
 _UPSERT = text("""
     INSERT INTO node (name, key_hash, simulated)
     SELECT name, key_hash, :simulated FROM unnest(:names, :hashes) AS new (name, key_hash)
-    ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash WHERE node.simulated = excluded.simulated
+    ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash
+    WHERE node.simulated = excluded.simulated AND (:take_over OR node.key_hash IS NULL)
     RETURNING id, name
 """).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
 
 
-async def upsert(session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool) -> dict[str, int]:
-    """Ids by name; a name taken by a node of the other kind is left out."""
+async def upsert(
+    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, take_over: bool
+) -> dict[str, int]:
+    """Ids by name; left out is a node of the other kind and, unless take_over, one that has a key."""
     rows = await session.execute(
-        _UPSERT, {"names": list(key_hashes), "hashes": list(key_hashes.values()), "simulated": simulated}
+        _UPSERT,
+        {
+            "names": list(key_hashes),
+            "hashes": list(key_hashes.values()),
+            "simulated": simulated,
+            "take_over": take_over,
+        },
     )
     return {row.name: row.id for row in rows}
 
@@ -44,6 +53,11 @@ async def seen_before(session: AsyncSession) -> dict[int, bool]:
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
     """One node with everything."""
     return await session.get(NodeRow, node_id, options=[undefer(NodeRow.topology), undefer(NodeRow.inventory)])
+
+
+async def find_by_name(session: AsyncSession, name: str) -> NodeRow | None:
+    """The node of that name, without topology and inventory."""
+    return await session.scalar(select(NodeRow).where(NodeRow.name == name))
 
 
 async def remove(session: AsyncSession, node_id: int) -> None:

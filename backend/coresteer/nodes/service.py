@@ -33,17 +33,27 @@ async def known(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, 
         return await repository.find_by_keys(connection, key_hashes)
 
 
-async def enrol(session: AsyncSession, names: list[str], *, simulated: bool) -> list[EnrolledNode]:
+async def enrol(
+    session: AsyncSession, names: list[str], *, simulated: bool, take_over: bool = False
+) -> list[EnrolledNode]:
     """Nodes of these names with a new key each, in the order asked for.
 
-    A name that exists already keeps its history and gets a new key; the old one stops working. Raises Conflict when a
-    real node would become a simulated one or the other way round, Invalid when a name is given twice.
+    A name that exists already keeps its history. Only a simulated node, or any with take_over, gets a new key while it
+    has one; the old one stops working. Raises Conflict when a node has a key, or when a real node would become a
+    simulated one or the other way round; Invalid when a name is given twice.
     """
     if len(set(names)) != len(names):
         raise Invalid("A name is given twice; every node needs a name of its own.", field="names")
     keys = {name: f"csn_{secrets.token_urlsafe(32)}" for name in names}
-    ids = await repository.upsert(session, {name: hash_key(key) for name, key in keys.items()}, simulated=simulated)
+    hashes = {name: hash_key(key) for name, key in keys.items()}
+    ids = await repository.upsert(session, hashes, simulated=simulated, take_over=simulated or take_over)
     if missing := [name for name in names if name not in ids]:
+        there = await repository.find_by_name(session, missing[0])
+        if there is not None and there.simulated == simulated:
+            raise Conflict(
+                f"“{missing[0]}” is enrolled already. If its agent lost its key, an administrator revokes the old one "
+                "first, in the settings under Nodes; otherwise give this agent another name."
+            )
         kind, other = ("simulated", "real") if simulated else ("real", "simulated")
         raise Conflict(f"“{missing[0]}” is a {other} node already; choose another name for the {kind} one.")
     return [EnrolledNode(node_id=ids[name], name=name, key=key) for name, key in keys.items()]
