@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from coresteer_agent.apply.journal import read_boot_id
+from coresteer_agent.collect.files import read_text
 from coresteer_core.protocol import PROTOCOL, Hello
 
 
@@ -41,10 +42,7 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
 
 def _text(root: Path, path: str) -> str:
     """Empty where a captured tree or a small system has no such file."""
-    try:
-        return (root / path).read_text("utf-8", "replace").strip()[:200]
-    except OSError:
-        return ""
+    return (read_text(root, path) or "")[:200]
 
 
 def netdev_with(address: str) -> str | None:

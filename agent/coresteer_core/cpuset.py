@@ -63,4 +63,6 @@ def parse_cpu_mask(text: str) -> frozenset[int]:
     if _HEX.match(digits) is None:  # int() alone would also take -1, 0x1 and 1_0
         raise CpuListError(f"“{text.strip()[:40]}” is not a hexadecimal CPU mask.")
     mask = int(digits, 16)
+    if mask.bit_length() > MAX_CPUS:
+        raise CpuListError(f"The mask names CPUs beyond the largest number Linux can have ({MAX_CPUS - 1}).")
     return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

@@ -103,7 +103,7 @@ def derive(previous: Sample, current: Sample, seq: int) -> Rates:
         return _nothing(current, seq, cpus)
     plausible = min(int(max(duration_s, 1.0) * _PLAUSIBLE_PER_S), _WRAP // 2)
     ids, id_cpus, counts = _cells(previous.interrupts, current.interrupts, plausible)
-    segments, retransmits = _tcp_counts(previous.tcp_counts, current.tcp_counts)
+    segments, retransmits = _tcp_counts(previous.tcp_counts, current.tcp_counts, duration_s)
     return Rates(
         seq=seq,
         time_ms=current.time_ms,
@@ -276,12 +276,15 @@ def _netdevs(
     return found
 
 
-def _tcp_counts(previous: TcpCounts | None, current: TcpCounts | None) -> tuple[int | None, int | None]:
+def _tcp_counts(
+    previous: TcpCounts | None, current: TcpCounts | None, duration_s: float
+) -> tuple[int | None, int | None]:
     if previous is None or current is None:
         return None, None
     segments = current.out_segments - previous.out_segments
     retransmits = current.retransmits - previous.retransmits
-    return (segments, retransmits) if segments >= 0 and retransmits >= 0 else (None, None)
+    most = max(duration_s, 1.0) * _PLAUSIBLE_NETDEV_PER_S
+    return (segments, retransmits) if 0 <= segments <= most and 0 <= retransmits <= most else (None, None)
 
 
 def _agent_cpu(previous: SelfUsage | None, current: SelfUsage | None) -> float | None:

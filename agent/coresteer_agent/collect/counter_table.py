@@ -7,10 +7,13 @@ columns; then a row a source: a label, a colon, one cell a CPU, and for interrup
 from array import array
 
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import cpu_number
 from coresteer_core.rates import Counters, CounterTable
 
 _CELL = 11
 """Every cell is " %10u" or "%10u ": eleven bytes."""
+_LABEL = 40
+"""Above what a label has: a number of ten digits, or a word such as TASKLET."""
 _GROUP = 8 * _CELL
 """Cells are compared with the previous ones in groups, as most rows move in a cell or two."""
 
@@ -40,7 +43,6 @@ class CounterTableReader:
         self._text: bytes | bytearray = b""
         self._rows: list[_Row] = []
         self._table = CounterTable((), {})
-        self.descriptions: dict[str, str] = {}
 
     def parse(self, text: bytes | bytearray) -> CounterTable:
         """The table in a text, which must stay as it is until the next one is parsed.
@@ -91,7 +93,6 @@ class CounterTableReader:
         start = text.index(b"\n") + 1
         cpus = self._header(text[:start])
         counts: dict[str, Counters] = {}
-        descriptions: dict[str, str] = {}
         rows: list[_Row] = []
         line = 1
         while start < len(text):
@@ -101,11 +102,12 @@ class CounterTableReader:
             if colon < 0:
                 raise ParseError(self._path, line, "There is no “:” after the name of the row.")
             label = text[start:colon].decode("ascii", "replace").strip()
+            if len(label) > _LABEL:
+                raise ParseError(self._path, line, f"The name of the row is longer than {_LABEL} characters.")
             cells = text[colon + 1 : end]
-            values, description = self._cells(cells, len(cpus), line)
+            values = self._cells(cells, len(cpus), line)
             if values is not None:
                 counts[label] = values
-                descriptions[label] = description
                 stop = colon + 1 + len(cpus) * _CELL
                 rows.append(_Row(label, start, colon + 1, min(stop, end), end))
             else:
@@ -114,28 +116,26 @@ class CounterTableReader:
         # a row whose cells are not eleven bytes wide rules the short way out for the whole table
         if all(self._is_fixed(text, row, counts) for row in rows):
             self._rows = rows
-        self.descriptions = descriptions
         return CounterTable(cpus, counts)
 
     def _header(self, text: bytes | bytearray) -> tuple[int, ...]:
         names = text.split()
-        if not names or not all(name.startswith(b"CPU") and name[3:].isdigit() for name in names):
+        if not names or not all(name.startswith(b"CPU") for name in names):
             raise ParseError(self._path, 1, "The first line does not name the CPUs (CPU0 CPU1 …).")
-        return tuple(int(name[3:]) for name in names)
+        return tuple(cpu_number(name[3:], self._path, 1) for name in names)
 
-    def _cells(self, text: bytes | bytearray, columns: int, line: int) -> tuple[Counters | None, str]:
-        """Counters and description; no counters for a row such as ERR, which counts for the whole machine."""
+    def _cells(self, text: bytes | bytearray, columns: int, line: int) -> Counters | None:
+        """The counters; None for a row such as ERR, which counts for the whole machine."""
         parts = text.split(None, columns)
         if len(parts) == 1 and parts[0].isdigit() and columns > 1:
-            return None, ""
+            return None
         try:
             values = array("I", map(int, parts[:columns]))
         except (ValueError, OverflowError):
             raise ParseError(self._path, line, "A counter is not a number below 2^32.") from None
         if len(values) < columns:
             raise ParseError(self._path, line, f"The row has {len(values)} counters for {columns} CPUs.")
-        description = parts[columns].decode("ascii", "replace").strip() if len(parts) > columns else ""
-        return values, description
+        return values
 
     @staticmethod
     def _is_fixed(text: bytes | bytearray, row: _Row, counts: dict[str, Counters]) -> bool:

@@ -1,18 +1,79 @@
-"""Reading kernel files below a root directory."""
+"""Reading kernel files below a root directory.
 
+A captured tree is data of unknown origin: of it only regular files of a sane size are read, and what a link
+leads out of it to is as if absent. The running machine's own files are opened directly.
+"""
+
+import errno
 import os
+import re
+import stat
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
+from coresteer_core.cpuset import MAX_CPUS, CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
 
 T = TypeVar("T")
 
 _CHUNK = 64 * 1024
 _PAGE = 4096
+_MACHINE = Path("/")
+MAX_CAPTURED_BYTES = 16 * 1024 * 1024
+_MAX_NUMBER = 1 << 32
+
+
+def open_file(root: Path, path: str) -> int:
+    """A descriptor to read a file with. Raises OSError, also for what a captured tree should not hold."""
+    name = f"{root}/{path}"
+    if root == _MACHINE:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    place = os.open(name, os.O_PATH | os.O_CLOEXEC)  # which neither waits for a FIFO nor wakes a device
+    try:
+        found = os.fstat(place)
+        if not _holds(root, str(Path(f"/proc/self/fd/{place}").readlink())):
+            raise FileNotFoundError(errno.ENOENT, "It leads out of the tree", path)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "It is not a regular file", path)
+        if found.st_size > MAX_CAPTURED_BYTES:
+            raise OSError(errno.EFBIG, "It is larger than any kernel file", path)
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(place)
+
+
+def real_path(root: Path, path: str) -> Path | None:
+    """Where a file or folder really is, all links followed; None where it is absent or not below root."""
+    try:
+        found = os.path.realpath(f"{root}/{path}", strict=True)
+    except OSError:
+        return None
+    return Path(found) if _holds(root, found) else None
+
+
+def _holds(root: Path, name: str) -> bool:
+    top = _real_root(root)
+    return name == top or name.startswith(top.rstrip("/") + "/")
+
+
+@lru_cache(maxsize=8)
+def _real_root(root: Path) -> str:
+    return os.path.realpath(root)
+
+
+def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int = 10) -> int:
+    """A CPU's number. Raises ParseError for one that Linux cannot have: columns are made as long as it says."""
+    try:
+        cpu = int(text, base) if text.isalnum() else -1
+    except ValueError:
+        cpu = -1
+    if not 0 <= cpu < MAX_CPUS:
+        shown = text[:40].decode("ascii", "replace")
+        raise ParseError(path, line, f"“{shown}” is not the number of a CPU (0 to {MAX_CPUS - 1}).")
+    return cpu
 
 
 def read_bytes(root: Path, path: str) -> bytes | None:
@@ -22,7 +83,7 @@ def read_bytes(root: Path, path: str) -> bytes | None:
     speed of a link that is down), so every refusal to read means: not known. An empty file says nothing either.
     """
     try:
-        fd = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_file(root, path)
     except OSError:
         return None
     try:
@@ -45,14 +106,17 @@ def read_text(root: Path, path: str) -> str | None:
 
 
 def read_int(root: Path, path: str) -> int | None:
-    """A file that holds one number, also a negative one. Raises ParseError for anything else."""
+    """A file that holds one number of at most 32 bits, also a negative one. Raises ParseError for anything else."""
     text = read_text(root, path)
     if not text:
         return None
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise ParseError(path, 1, f"“{text[:40]}” is not a whole number.") from None
+        number = _MAX_NUMBER
+    if not -_MAX_NUMBER <= number < _MAX_NUMBER:
+        raise ParseError(path, 1, f"“{text[:40]}” is not a whole number.")
+    return number
 
 
 def read_natural(root: Path, path: str) -> int | None:
@@ -106,16 +170,21 @@ def _mask_as_list(text: str) -> str:
 
 def names(root: Path, path: str) -> list[str]:
     """What a folder holds, sorted; nothing where there is no such folder."""
+    folder = f"{root}/{path}"
+    if root != _MACHINE:
+        if (place := real_path(root, path)) is None:
+            return []
+        folder = str(place)
     try:
-        return sorted(entry.name for entry in os.scandir(f"{root}/{path}"))
+        return sorted(entry.name for entry in os.scandir(folder))
     except OSError:
         return []
 
 
 def numbered(root: Path, path: str, prefix: str) -> list[int]:
-    """The numbers of a folder's entries named prefix and number (cpu0, node3), ascending."""
-    cut = len(prefix)
-    return sorted(int(n[cut:]) for n in names(root, path) if n.startswith(prefix) and n[cut:].isdecimal())
+    """The numbers below 10^9 of a folder's entries named prefix and number (cpu0, node3), ascending."""
+    number = re.compile(rf"{prefix}(\d{{1,9}})\Z", re.ASCII)
+    return sorted(int(found[1]) for name in names(root, path) if (found := number.match(name)))
 
 
 class HotFile:
@@ -127,7 +196,8 @@ class HotFile:
 
     def __init__(self, root: Path, path: str) -> None:
         self.path = path
-        self._name = f"{root}/{path}"
+        self._root = root
+        self._limit = sys.maxsize if root == _MACHINE else MAX_CAPTURED_BYTES
         self._fd: int | None = None
         self._next, self._last = bytearray(), bytearray()
         self._beyond = bytearray(_PAGE)
@@ -136,7 +206,7 @@ class HotFile:
         """The contents now, which hold until the read after the next; None where the file is absent or empty."""
         try:
             if self._fd is None:
-                self._fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = open_file(self._root, self.path)
             self._read(self._fd, self._next)
         except OSError:
             self.close()  # a module that was unloaded comes back under the same name: open it anew next time
@@ -155,6 +225,8 @@ class HotFile:
                 break
             offset += count
             if offset > len(buffer):
+                if offset > self._limit:
+                    raise OSError(errno.EFBIG, "It grew larger than any kernel file", self.path)
                 buffer += self._beyond[: offset - len(buffer)]
         del buffer[offset:]
 

@@ -1,13 +1,18 @@
 """/proc/interrupts: how often each interrupt arrived on each CPU (kernel: kernel/irq/proc.c)."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
+from coresteer_agent.collect.files import open_file
+
 PATH = "proc/interrupts"
 
+_DIGITS = 10
+"""Of numbers that no interrupt has; they are left out, like labels."""
 _HWIRQ = re.compile(r"\d+(-\S+)?\Z|-\S+\Z", re.ASCII)
 
 
@@ -41,7 +46,7 @@ def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
             columns = len(line.split())
             continue
         label, colon, rest = line.partition(b":")
-        if colon and (number := label.strip()).isdigit():
+        if colon and (number := label.strip()).isdigit() and len(number) < _DIGITS:
             parts = rest.split(None, columns)
             found[int(number)] = parse_description(
                 parts[columns].decode("ascii", "replace") if len(parts) > columns else ""
@@ -52,7 +57,7 @@ def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
 def read_descriptions(root: Path) -> dict[int, Description] | None:
     """The same from the tree below root, None without the file. Line by line: a large machine's file has a MiB."""
     try:
-        with (root / PATH).open("rb") as lines:
+        with os.fdopen(open_file(root, PATH), "rb") as lines:
             return parse_descriptions(lines)
     except OSError:
         return None

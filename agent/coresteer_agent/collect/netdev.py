@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text
+from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text, real_path
 from coresteer_core.rates import NetdevTotals
 
 PATH = "proc/net/dev"
@@ -83,7 +83,7 @@ class Device(Struct, frozen=True):
 
 def netdev_names(root: Path) -> list[str]:
     """Every netdev; the folder also holds control files of bonding."""
-    return [name for name in names(root, CLASS) if (root / CLASS / name).is_dir()]
+    return [name for name in names(root, CLASS) if (place := real_path(root, f"{CLASS}/{name}")) and place.is_dir()]
 
 
 def read_device(root: Path, name: str) -> Device:
@@ -117,18 +117,19 @@ def read_device(root: Path, name: str) -> Device:
 
 
 def _target(root: Path, path: str) -> str | None:
+    folder, _, name = path.rpartition("/")
+    place = real_path(root, folder)
     try:
-        return (root / path).readlink().name
+        return None if place is None else (place / name).readlink().name
     except OSError:
         return None
 
 
 def _bus_names(root: Path, path: str) -> list[str]:
     """A virtio device sits on a PCI function, which has the interrupts: ``["virtio2", "0000:00:03.0"]``."""
-    link = root / path
-    if not link.exists():
+    place = real_path(root, path)
+    if place is None:
         return []
-    place = link.resolve()
     found = [place.name]
     if place.name.startswith("virtio"):
         found.append(place.parent.name)

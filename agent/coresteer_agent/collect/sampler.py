@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PRESENT_PATH = "sys/devices/system/cpu/present"
+
 
 class Sampler:
     """Reads the machine below root. A source that fails is None in the Sample and logged when it begins to fail."""
@@ -33,7 +35,7 @@ class Sampler:
         self._softirqs_table = CounterTableReader(softirqs.PATH)
         self._tcp = TcpLatencyReader() if root == Path("/") else None
         self._failing: set[str] = set()
-        self._cpus = 1 + max(read_cpus(root, "sys/devices/system/cpu/present") or {-1})
+        self._cpus = 1 + max(self._present(root), default=-1)
 
     def sample(self) -> Sample:
         """The counters now. Takes the time between the reads of the files, some milliseconds on a large machine."""
@@ -56,6 +58,13 @@ class Sampler:
             tcp_counts=self._read(self._snmp, lambda text: snmp.parse_snmp(bytes(text))),
             self_usage=read_self_usage(),
         )
+
+    def _present(self, root: Path) -> frozenset[int]:
+        try:
+            return read_cpus(root, PRESENT_PATH) or frozenset()
+        except ParseError as error:
+            self._fails(PRESENT_PATH, f"is not understood: {error}")
+            return frozenset()
 
     def _read(self, file: HotFile, parse: Callable[[bytearray], T]) -> T | None:
         text = file.read()

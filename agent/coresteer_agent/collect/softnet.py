@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import cpu_number
 from coresteer_core.rates import SoftnetCounts
 
 PATH = "proc/net/softnet_stat"
@@ -24,8 +25,11 @@ def parse_softnet(text: bytes, online: Iterable[int]) -> dict[int, SoftnetCounts
     for index, line in enumerate(lines):
         fields = line.split()
         try:
-            cpu = int(fields[_CPU_FIELD], 16) if len(fields) > _CPU_FIELD else order[index]
+            named = len(fields) > _CPU_FIELD
+            cpu = cpu_number(fields[_CPU_FIELD], PATH, index + 1, base=16) if named else order[index]
             counts[cpu] = (int(fields[0], 16), int(fields[1], 16), int(fields[2], 16))
+        except ParseError:
+            raise
         except ValueError:
             raise ParseError(PATH, index + 1, "A counter is not a hexadecimal number.") from None
         except IndexError:

@@ -1,6 +1,7 @@
 """/proc/stat: where the time of each online CPU went (kernel: fs/proc/stat.c)."""
 
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import cpu_number
 from coresteer_core.rates import CpuTimes
 
 PATH = "proc/stat"
@@ -22,19 +23,19 @@ def parse_stat(text: bytes) -> dict[int, CpuTimes]:
         end = text.find(b"\n", position)
         if end < 0:
             raise ParseError(PATH, line, "The text ends in the middle of a line.")
-        name, *fields = text[position + 3 : end].split()
+        name, _, rest = text[position + 3 : end].partition(b" ")
+        fields = rest.split()
         position = end + 1
-        if text[end - 1 : end].isspace() and not fields:
-            raise ParseError(PATH, line, "The line has no times.")
-        if not name.isdigit() or line == 1:
+        if not name:
             continue  # the sum over all CPUs
+        cpu = cpu_number(name, PATH, line)
         try:
             values = [int(field) for field in fields[:_FIELDS]]
         except ValueError:
             raise ParseError(PATH, line, "A time is not a number.") from None
         if len(values) < _FIELDS - 1:
             raise ParseError(PATH, line, f"The line has {len(values)} times; at least 7 were expected.")
-        times[int(name)] = tuple(values) if len(values) == _FIELDS else (*values, 0)
+        times[cpu] = tuple(values) if len(values) == _FIELDS else (*values, 0)
     if not times:
         raise ParseError(PATH, 1, "There is no line for any CPU.")
     return times

@@ -7,11 +7,13 @@ from time import monotonic
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, read_bytes
+from coresteer_agent.collect.files import cpu_number, names, read_bytes
 from coresteer_core.model import Task
 
 TOP = 64
 """So many processes are told, those that used most CPU."""
+_DIGITS = 20
+"""Of the largest number of 64 bits."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,12 +35,20 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
     try:
         return TaskStat(
             name=head.partition(b"(")[2].decode("utf-8", "replace"),
-            ticks=int(fields[11]) + int(fields[12]),
+            ticks=_natural(fields[11]) + _natural(fields[12]),
             started_ticks=int(fields[19]),
-            cpu=int(fields[36]),
+            cpu=cpu_number(fields[36], path, 1),
         )
+    except ParseError:
+        raise
     except ValueError:
         raise ParseError(path, 1, "A field that should be a number is none.") from None
+
+
+def _natural(text: bytes) -> int:
+    if not text.isdigit() or len(text) > _DIGITS:
+        raise ValueError(text)
+    return int(text)
 
 
 class TaskScanner:

@@ -17,15 +17,16 @@ from coresteer_agent.collect.files import (
     read_natural,
     read_text,
 )
-from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.cpuset import MAX_CPUS, format_cpu_list
 from coresteer_core.model import Cache, Cpu, NumaNode, Topology
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
 
-_SIZE = re.compile(r"(\d+)([KMG]?)\Z", re.ASCII)
+_SIZE = re.compile(r"(\d{1,9})([KMG]?)\Z", re.ASCII)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d+) kB")
+_DISTANCE = re.compile(r"\d{1,9}\Z", re.ASCII)
+_MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d{1,15}) kB")
 
 
 def read_topology(root: Path) -> Topology:
@@ -43,6 +44,8 @@ def read_topology(root: Path) -> Topology:
     Raises ParseError for a file that makes no sense.
     """
     numbers = numbered(root, _CPU, "cpu")
+    if numbers and numbers[-1] >= MAX_CPUS:
+        raise ParseError(_CPU, None, f"CPU {numbers[-1]} is beyond the largest number Linux can have.")
     online = _online(root, numbers)
     nodes = _numa_nodes(root, online)
     node_of = {cpu: node.id for node in nodes for cpu in node.online}
@@ -148,10 +151,10 @@ def _numa_nodes(root: Path, online: frozenset[int]) -> list[_Node]:
 
 def _distances(root: Path, folder: str) -> list[int]:
     text = read_text(root, f"{folder}/distance") or ""
-    try:
-        return [int(part) for part in text.split()]
-    except ValueError:
-        raise ParseError(f"{folder}/distance", 1, f"“{text[:40]}” is not a row of numbers.") from None
+    parts = text.split()
+    if not all(_DISTANCE.match(part) for part in parts):
+        raise ParseError(f"{folder}/distance", 1, f"“{text[:40]}” is not a row of numbers.")
+    return [int(part) for part in parts]
 
 
 def _memory_bytes(root: Path, path: str) -> int | None:

@@ -1,24 +1,41 @@
 """Whole samples of a tree, tasks, sockets and what the commands print."""
 
 import json
+import os
+import re
 import socket
 import struct
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import tasks
-from coresteer_agent.collect.files import HotFile
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import MAX_CAPTURED_BYTES, HotFile, names, read_bytes, real_path
 from coresteer_agent.collect.hotplug import SUBSYSTEMS, HotplugMonitor
+from coresteer_agent.collect.interrupts import read_descriptions
+from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
 from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, summarize
 from coresteer_agent.collect.tasks import TaskScanner
+from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.show import sample_json, topology_json
 from coresteer_core.model import TcpLatency
+from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    InventoryMessage,
+    RatesMessage,
+    TasksMessage,
+    ToBackend,
+    TopologyMessage,
+    encode,
+)
 from coresteer_core.rates import derive
 
 
@@ -82,6 +99,65 @@ def test_a_source_that_fails_is_none_until_it_is_whole_again(
     (tree.root / "proc" / file).write_text(whole)
     assert getattr(sampler.sample(), field) is not None
     sampler.close()
+
+
+ALL_FILES = [f"proc/{file}" for file in (*FILES, "irq/41/smp_affinity_list", "1001/stat")] + [
+    "sys/devices/system/cpu/present",
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/node/node0/distance",
+    "sys/class/net/eth0/speed",
+]
+NUMBERS = ["", "-1", "70000", "999999999", "18446744073709551616", "9" * 60, "9" * 5000]
+LINES = ["cpu", "cpu ", ":", "\0", f"{'9' * 5000}: 1", "(null)"]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> LargeTree:
+    return LargeTree(tmp_path_factory.mktemp("mutated") / "machine", cpus=4, irqs=48, processes=2)
+
+
+@settings(max_examples=40)
+@pytest.mark.parametrize("file", ALL_FILES)
+@given(mutation=st.sampled_from([(r"\d+", NUMBERS), (r"[^\n]+", LINES)]), data=st.data())
+def test_whatever_stands_in_a_file_the_agent_has_something_to_send(
+    machine: LargeTree, file: str, mutation: tuple[str, list[str]], data: st.DataObject
+) -> None:
+    path = machine.root / file
+    before = path.read_text() if path.exists() else "0\n"
+    pattern, texts = mutation
+    most = len(re.findall(pattern, before))
+    if data.draw(st.booleans()):
+        most = min(most, 8)  # in a counter file that is the header and where rows begin
+    wrong = data.draw(st.dictionaries(st.integers(0, most - 1), st.sampled_from(texts), min_size=1, max_size=3))
+
+    def mutate(text: str) -> str:
+        numbers = count()
+        return re.sub(pattern, lambda found: wrong.get(next(numbers), found[0]), text)
+
+    scanner = TaskScanner(machine.root)
+    scanner.scan()
+    whole, mutated = Sampler(machine.root), Sampler(machine.root)
+    first = whole.sample()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(mutate(before))
+    try:
+        second = mutated.sample()
+        path.write_text(before)
+        machine.tick()
+        before = path.read_text()
+        path.write_text(mutate(before))
+        third = mutated.sample()
+        inventory = InventoryReader(machine.root)
+        messages: list[ToBackend] = [TasksMessage(0, scanner.scan())]
+        messages += [RatesMessage(derive(*pair, 1)) for pair in ((first, second), (second, third), (first, third))]
+        messages.append(InventoryMessage(inventory.read(derive(first, third, 1))))
+        assert all(len(encode(message)) < MAX_FRAME_BYTES for message in messages)
+        with suppress(ParseError):
+            assert encode(TopologyMessage(read_topology(machine.root)))
+    finally:
+        path.write_text(before)
+        whole.close()
+        mutated.close()
 
 
 def test_this_machine_can_be_sampled() -> None:
@@ -328,3 +404,56 @@ def test_a_moment_without_text_does_not_make_old_counters_look_new(tree: LargeTr
     assert before.interrupts is not None
     assert after.interrupts is not None
     assert after.interrupts.rows != before.interrupts.rows
+
+
+# Captured trees are data of unknown origin
+
+
+@pytest.mark.parametrize("kind", ["link out", "linked folder", "fifo", "device", "endless", "folder"])
+def test_what_a_captured_tree_should_not_hold_is_as_if_absent(kind: str, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "rootless"
+    outside.mkdir()
+    (outside / "interrupts").write_text("secret\n")
+    (root / "proc").mkdir(parents=True)
+    file = root / "proc/interrupts"
+    match kind:
+        case "link out":
+            file.symlink_to("../../rootless/interrupts")
+        case "linked folder":
+            file.parent.rmdir()
+            file.parent.symlink_to(outside)
+        case "fifo":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "endless":
+            with file.open("wb") as large:
+                large.truncate(MAX_CAPTURED_BYTES + 1)
+        case "folder":
+            file.mkdir()
+    assert read_bytes(root, "proc/interrupts") is None
+    assert HotFile(root, "proc/interrupts").read() is None
+    assert read_descriptions(root) is None
+    if kind == "linked folder":
+        assert names(root, "proc") == []
+        assert real_path(root, "proc") is None
+
+
+def test_a_captured_file_that_grows_without_end_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    file = HotFile(tmp_path, "file")
+    assert bytes(file.read() or b"") == b"x"
+    with (tmp_path / "file").open("r+b") as large:
+        large.truncate(MAX_CAPTURED_BYTES + 65536)
+    assert file.read() is None
+
+
+def test_links_inside_a_captured_tree_are_followed(tmp_path: Path) -> None:
+    root = tmp_path / "linked"
+    root.symlink_to("real")
+    (tmp_path / "real/sub").mkdir(parents=True)
+    (tmp_path / "real/sub/file").write_bytes(b"x")
+    (root / "to").symlink_to("sub")
+    assert read_bytes(root, "to/file") == b"x"
+    assert bytes(HotFile(root, "to/file").read() or b"") == b"x"
+    assert names(root, "to") == ["file"]
