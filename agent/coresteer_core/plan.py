@@ -33,7 +33,8 @@ class Wish(Struct, frozen=True):
 class Preview(Struct, frozen=True):
     """What a plan would do. It can be applied when refused is empty and the plan has actions.
 
-    sentence: the whole in one line. commands: the same by hand, in order.
+    sentence: the whole in one line, or that it is refused and why. commands: the same by hand, in order; none when
+    something is refused.
     """
 
     plan: Plan
@@ -81,11 +82,16 @@ def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
     return Preview(
         plan=plan,
-        sentence=_sentence(view, plan),
-        commands=[parse_setting(a.key).shell(a.becomes) for a in actions],
+        sentence=_refused(refused) if refused else _sentence(view, plan),
+        commands=[] if refused else [parse_setting(a.key).shell(a.becomes) for a in actions],
         warned=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
         refused=refused,
     )
+
+
+def _refused(refused: list[Refusal]) -> str:
+    first = refused[0].sentence
+    return f"Refused: {first}" if len(refused) == 1 else f"Refused for {len(refused)} reasons, the first: {first}"
 
 
 def _sentence(view: View, plan: Plan) -> str:

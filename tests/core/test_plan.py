@@ -100,6 +100,15 @@ def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
     assert answer.commands == ["echo 2-3 > /proc/irq/41/smp_affinity_list"]
 
 
+@given(views(), wishes)
+def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(view: View, wanted: list[Wish]) -> None:
+    answer = preview(view, wanted, reason="test")
+    assert answer.sentence.startswith("Refused") == bool(answer.refused)
+    if answer.refused:
+        assert answer.sentence.endswith(answer.refused[0].sentence)
+        assert answer.commands == []
+
+
 def test_an_interrupt_that_is_named_twice_is_refused() -> None:
     cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
     view = View(Topology(cpus, [], []), Inventory([], [Irq(41, "", "", "0-7", None, None, movable=True)]))

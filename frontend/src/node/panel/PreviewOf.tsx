@@ -30,7 +30,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
   const returns = answer.plan.actions.map((action) => action.was).join(", ");
   return (
     <section className={classes.preview} aria-label="Preview" aria-live="polite">
-      {answer.plan.actions.length > 0 && <p>{answer.sentence}</p>}
+      {answer.plan.actions.length > 0 && answer.refused.length === 0 && <p>{answer.sentence}</p>}
       {answer.plan.actions.length > 0 && (
         <table className="table">
           <thead>

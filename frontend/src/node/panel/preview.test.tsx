@@ -23,6 +23,20 @@ test("a preview begins with what it would do, in one sentence", () => {
   expect(preview.firstElementChild?.textContent).toBe(ANSWER.sentence);
 });
 
+test("a refused preview says why once, and not what would happen", () => {
+  const sentence = "CPU 99 is not online.";
+  const refused = [{ code: "offline", key: "irq/41/affinity", sentence }] as typeof ANSWER.refused;
+  render(
+    <PreviewOf
+      answer={{ ...ANSWER, sentence: `Refused: ${sentence}`, refused }}
+      error={null}
+      confirmS={120}
+      limitUs={null}
+    />,
+  );
+  expect(screen.getAllByText(/CPU 99 is not online/)).toHaveLength(1);
+});
+
 test("Esc closes the panel, but not when it is meant for a dialog above", () => {
   const navigate = vi.fn();
   const view = { navigate, inventory: null } as unknown as NodeView;
