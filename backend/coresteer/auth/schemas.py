@@ -2,13 +2,25 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
-Username = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@-]+$")]
-Password = Annotated[str, Field(min_length=10, max_length=200)]
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+from coresteer.inputs import Body, Spelt, Text, refused
+
+Username = Annotated[
+    str,
+    Field(min_length=1, max_length=64),
+    Spelt(r"[A-Za-z0-9._@-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
+]
+Password = Annotated[Text, Field(min_length=10, max_length=200)]
+Name = Annotated[Text, Field(min_length=1, max_length=100)]
+Token = Annotated[Text, Field(min_length=1, max_length=200)]
+NodeName = Annotated[
+    str,
+    Field(min_length=1, max_length=253),
+    Spelt(r"[A-Za-z0-9._-]+", "A node's name is made of the letters A to Z in either case, digits and . _ -"),
+]
 
 
 class Role(StrEnum):
@@ -25,19 +37,19 @@ class SetupState(BaseModel):
     needs_setup: bool
 
 
-class SetupRequest(BaseModel):
+class SetupRequest(Body):
     """The link's token and the first administrator's name and password."""
 
-    token: str = Field(min_length=1, max_length=200)
+    token: Token
     username: Username
     password: Password
 
 
-class LoginRequest(BaseModel):
+class LoginRequest(Body):
     """A name and a password."""
 
-    username: str = Field(min_length=1, max_length=64)
-    password: str = Field(min_length=1, max_length=200)
+    username: Annotated[Text, Field(min_length=1, max_length=64)]
+    password: Annotated[Text, Field(min_length=1, max_length=200)]
 
 
 class Me(BaseModel):
@@ -59,7 +71,7 @@ class User(BaseModel):
     last_login_at: datetime | None
 
 
-class UserCreate(BaseModel):
+class UserCreate(Body):
     """A new person."""
 
     username: Username
@@ -67,12 +79,18 @@ class UserCreate(BaseModel):
     role: Role
 
 
-class UserUpdate(BaseModel):
-    """What to change of a person; absent fields stay."""
+class UserUpdate(Body):
+    """What to change of a person, at least one thing; absent fields stay."""
 
     role: Role | None = None
     disabled: bool | None = None
     password: Password | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.role is None and self.disabled is None and self.password is None:
+            raise refused("Nothing is to be changed; give role, disabled or password.")
+        return self
 
 
 class ApiToken(BaseModel):
@@ -87,7 +105,7 @@ class ApiToken(BaseModel):
     expires_at: datetime | None
 
 
-class ApiTokenCreate(BaseModel):
+class ApiTokenCreate(Body):
     """A new token, with no more rights than its maker."""
 
     name: Name
@@ -101,7 +119,7 @@ class ApiTokenCreated(ApiToken):
     token: str
 
 
-class EnrolmentTokenCreate(BaseModel):
+class EnrolmentTokenCreate(Body):
     """A one-time token for a new agent. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
 
     simulated: bool = False
@@ -116,13 +134,11 @@ class EnrolmentToken(BaseModel):
     expires_at: datetime
 
 
-class EnrolRequest(BaseModel):
+class EnrolRequest(Body):
     """Sent by an agent: the one-time token and its node names (several only with a token for simulated nodes)."""
 
-    token: str = Field(min_length=1, max_length=200)
-    names: list[Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9._-]+$")]] = Field(
-        min_length=1, max_length=10_000
-    )
+    token: Token
+    names: list[NodeName] = Field(min_length=1, max_length=10_000)
 
 
 class EnrolledNode(BaseModel):

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request
 from coresteer.auth.dependencies import Admin, Operator, Viewer
 from coresteer.bus import NodeEvent
 from coresteer.db import Database, Session
+from coresteer.inputs import RowId
 from coresteer.nodes import service
 from coresteer.nodes.schemas import Node, NodeSummary, NodeUpdate
 
@@ -18,13 +19,13 @@ async def list_nodes(request: Request, session: Session, _: Viewer) -> list[Node
 
 
 @router.get("/{node_id}")
-async def get_node(request: Request, session: Session, _: Viewer, node_id: int) -> Node:
+async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
     """One node with topology, inventory and its busiest tasks."""
     return await service.details(session, request.app.state.registry, node_id)
 
 
 @router.patch("/{node_id}")
-async def update_node(request: Request, identity: Operator, node_id: int, body: NodeUpdate) -> NodeSummary:
+async def update_node(request: Request, identity: Operator, node_id: RowId, body: NodeUpdate) -> NodeSummary:
     """Replace the labels given by people; those that the agent tells stay."""
     state = request.app.state
     database: Database = state.database
@@ -35,7 +36,7 @@ async def update_node(request: Request, identity: Operator, node_id: int, body: 
 
 
 @router.delete("/{node_id}", status_code=204)
-async def delete_node(request: Request, identity: Admin, node_id: int) -> None:
+async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None:
     """Forget a node; its samples go when their time is over."""
     database: Database = request.app.state.database
     async with database.session() as session:
@@ -45,7 +46,7 @@ async def delete_node(request: Request, identity: Admin, node_id: int) -> None:
 
 
 @router.post("/{node_id}/revoke-key", status_code=204)
-async def revoke_key(request: Request, identity: Admin, node_id: int) -> None:
+async def revoke_key(request: Request, identity: Admin, node_id: RowId) -> None:
     """The node's agent is disconnected and must be enrolled again."""
     database: Database = request.app.state.database
     async with database.session() as session:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from coresteer.inputs import Body, Spelt, Text
 from coresteer.structs import AsStruct
 from coresteer_core.model import Inventory, Task, Topology
 
@@ -67,10 +68,17 @@ class Node(NodeSummary):
     interval_s: float | None
 
 
-class NodeUpdate(BaseModel):
+class NodeUpdate(Body):
     """Labels given by people; they replace the ones there are."""
 
     labels: dict[
-        Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9._/-]*$")],
-        Annotated[str, Field(max_length=63)],
+        Annotated[
+            str,
+            Field(min_length=1, max_length=63),
+            Spelt(
+                r"[a-z0-9][a-z0-9._/-]*",
+                "A label's name is made of small letters, digits and . _ / -, and begins with a letter or digit.",
+            ),
+        ],
+        Annotated[Text, Field(max_length=63)],
     ] = Field(max_length=32)

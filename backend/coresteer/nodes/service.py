@@ -61,7 +61,7 @@ async def enrol(
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow:
     """The node with everything, or NotFound."""
-    row = await repository.find(session, node_id) if 0 < node_id < 2**31 else None
+    row = await repository.find(session, node_id)
     if row is None:
         raise NotFound(f"There is no node {node_id}; it may have been deleted.")
     return row

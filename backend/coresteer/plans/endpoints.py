@@ -3,11 +3,12 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime
 
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
+from coresteer.inputs import RowId
 from coresteer.plans import service
 from coresteer.plans.recent import last_minute
 from coresteer.plans.schemas import (
@@ -21,12 +22,10 @@ from coresteer.plans.schemas import (
 
 router = APIRouter(tags=["plans"])
 
-NodeId = Annotated[int, Path(ge=1, le=2**31 - 1)]
-
 
 @router.post("/api/nodes/{node_id}/previews")
 async def preview_plan(
-    node_id: NodeId, body: PreviewRequest, identity: Viewer, session: Session, request: Request
+    node_id: RowId, body: PreviewRequest, identity: Viewer, session: Session, request: Request
 ) -> PreviewAnswer:
     """What would happen to the node if these settings had these values. Changes nothing."""
     agents = request.app.state.agents
@@ -41,7 +40,7 @@ async def preview_plan(
 
 
 @router.post("/api/nodes/{node_id}/changes", status_code=201)
-async def apply_plan(node_id: NodeId, body: ChangeRequest, identity: Operator, request: Request) -> Change:
+async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, request: Request) -> Change:
     """Apply a previewed plan. It undoes itself unless it is confirmed in time."""
     agents = request.app.state.agents
     return await service.apply(
@@ -54,7 +53,7 @@ async def list_changes(
     _: Viewer,
     session: Session,
     *,
-    node_id: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    node_id: RowId | None = None,
     is_open: Annotated[bool | None, Query(alias="open")] = None,
     from_time: AwareDatetime | None = None,
     to_time: AwareDatetime | None = None,

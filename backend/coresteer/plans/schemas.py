@@ -5,24 +5,26 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from coresteer.inputs import Body, Text
 from coresteer.structs import AsStruct
 from coresteer_core.guard import MAX_MOVES, Refusal, Warned
-from coresteer_core.plan import Plan
+from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import ChangeState, EndedBy, Result
 
-Key = Annotated[str, Field(min_length=1, max_length=200)]
-Value = Annotated[str, Field(max_length=4096)]
+Key = Annotated[Text, Field(min_length=1, max_length=200)]
+Value = Annotated[Text, Field(max_length=4096)]
+Reason = Annotated[Text, Field(max_length=500)]
 Seconds = Annotated[float, Field(ge=30, le=600)]
 
 
-class WishIn(BaseModel):
+class WishIn(Body):
     """A setting and the value it should have, for example irq/41/affinity and 2-3."""
 
     key: Key
     value: Value
 
 
-class PreviewRequest(BaseModel):
+class PreviewRequest(Body):
     """What to look at. allow_isolated: isolated CPUs are meant."""
 
     wishes: list[WishIn] = Field(min_length=1, max_length=MAX_MOVES)
@@ -45,23 +47,43 @@ class PreviewAnswer(BaseModel):
     blocked_because: str | None
 
 
-class GuardrailIn(BaseModel):
+class GuardrailIn(Body):
     """Undo at once when the metric rises over max."""
 
     metric: Literal["rtt_p99_us", "dropped_per_s", "busiest_cpu_percent"]
     max: Annotated[float, Field(ge=0, le=1e9)]
 
 
-class ChangeRequest(BaseModel):
+class ActionIn(Body):
+    """A coresteer_core Action as somebody sends it."""
+
+    key: Key
+    was: Value
+    becomes: Value
+    reason: Reason
+
+
+class PlanIn(Body):
+    """A coresteer_core Plan as somebody sends it."""
+
+    actions: list[ActionIn] = Field(min_length=1, max_length=MAX_MOVES)
+    allow_isolated: bool = False
+
+    def to_plan(self) -> Plan:
+        """The same for the core."""
+        return Plan([Action(a.key, a.was, a.becomes, a.reason) for a in self.actions], self.allow_isolated)
+
+
+class ChangeRequest(Body):
     """Apply a preview. plan: as the preview returned it; a setting that has changed since refuses the whole."""
 
-    plan: Annotated[Plan, AsStruct()]
+    plan: PlanIn
     confirm_timeout_s: Seconds = 120
     guardrails: list[GuardrailIn] = Field(default=[], max_length=3)
-    reason: Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")] = ""
+    reason: Reason = ""
 
 
-class ExtendRequest(BaseModel):
+class ExtendRequest(Body):
     """More time before the change returns; at most 600 s from now."""
 
     seconds: Annotated[float, Field(ge=10, le=600)] = 120

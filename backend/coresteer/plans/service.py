@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -14,7 +14,7 @@ from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.bus import Bus, ChangeEvent, NodeEvent
 from coresteer.db import Database
-from coresteer.errors import Conflict, NodeAway, NotFound, Problem
+from coresteer.errors import Conflict, Invalid, NodeAway, NotFound, Problem
 from coresteer.nodes.connections import Connections
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans import check, life, repository
@@ -97,15 +97,17 @@ async def apply(
     identity: Identity,
 ) -> Change:
     """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent."""
-    check.check_plan(request.plan)
+    plan = request.plan.to_plan()
     change_id = uuid4()
-    async with database.session() as session:
+    kept = _on_record(database, identity, "change.apply", target=f"node {node_id}", node_id=node_id, result="refused")
+    async with kept, database.session() as session:
+        check.check_plan(plan)
         node = await _node(session, node_id)
         await repository.one_at_a_time(session, node_id)
-        found = check.check_against_node(check.view_of(node), request.plan)
+        found = check.check_against_node(check.view_of(node), plan)
         blocked = check.blocked_because(
             node,
-            request.plan,
+            plan,
             role=identity.role,
             connected=connections.is_connected(node_id),
             others=await repository.open_on(session, [node_id]),
@@ -116,7 +118,7 @@ async def apply(
             id=change_id,
             node_id=node_id,
             node=node,
-            plan=msgspec.to_builtins(request.plan),
+            plan=msgspec.to_builtins(plan),
             sentence=found.sentence,
             state=ChangeState.APPLYING,
             created_by=identity.username,
@@ -130,12 +132,12 @@ async def apply(
         session.add(row)
         _step(row, ChangeState.APPLYING, "Sent to the agent.")
         detail = {"sentence": found.sentence, "reason": request.reason}
-        _audit(session, row, identity.username, "change.apply", detail=detail)
+        _audit(session, row, identity.username, "change.apply", result="asked", detail=detail)
         change = to_schema(row, _now())
     _publish(bus, change)
     guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
     try:
-        await connections.send(node_id, Apply(str(change_id), request.plan, request.confirm_timeout_s, guardrails))
+        await connections.send(node_id, Apply(str(change_id), plan, request.confirm_timeout_s, guardrails))
     except NodeAway as away:
         sentence = f"The node's agent went away before it got the change; nothing was written. {away.detail}"
         message = ChangeMessage(str(change_id), ChangeState.FAILED, sentence, [], EndedBy.ERROR)
@@ -148,12 +150,11 @@ async def confirm(
     database: Database, connections: Connections, bus: Bus, *, change_id: UUID, identity: Identity
 ) -> Change:
     """Keep an unconfirmed change; the answer is what its agent made of it, not what was hoped for."""
-    await _ask(database, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
-    change = await _tell(
-        connections, bus, await _get(database, change_id), Confirm(str(change_id)), lambda told: told.state in _ENDED
-    )
-    if change.state is not ChangeState.CONFIRMED:
-        raise Conflict(f"It could not be kept: {_last_sentence(change)}")
+    before = await _ask(database, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
+    async with _failure_on_record(database, identity, "change.confirm", before):
+        change = await _tell(connections, bus, before, Confirm(str(change_id)), lambda told: told.state in _ENDED)
+        if change.state is not ChangeState.CONFIRMED:
+            raise Conflict(f"It could not be kept: {_last_sentence(change)}")
     return change
 
 
@@ -164,9 +165,12 @@ async def roll_back(
     may = {ChangeState.APPLYING, ChangeState.UNCONFIRMED, ChangeState.CONFIRMED, ChangeState.FAILED}
     before = await _ask(database, change_id, identity, "change.roll_back", may)
     kept = before.state is ChangeState.CONFIRMED
-    change = await _tell(connections, bus, before, Rollback(str(change_id)), lambda told: kept or told.state in _ENDED)
-    if change.state is not ChangeState.ROLLED_BACK:
-        raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
+    async with _failure_on_record(database, identity, "change.roll_back", before):
+        change = await _tell(
+            connections, bus, before, Rollback(str(change_id)), lambda told: kept or told.state in _ENDED
+        )
+        if change.state is not ChangeState.ROLLED_BACK:
+            raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
     return change
 
 
@@ -175,15 +179,17 @@ async def extend(
 ) -> Change:
     """Give an unconfirmed change more time."""
     before = await _ask(database, change_id, identity, "change.extend", {ChangeState.UNCONFIRMED})
-    change = await _tell(connections, bus, before, Extend(str(change_id), seconds), lambda _: True)
-    if change.state is not ChangeState.UNCONFIRMED:
-        raise Conflict(f"It has no more time: {_last_sentence(change)}")
+    async with _failure_on_record(database, identity, "change.extend", before):
+        change = await _tell(connections, bus, before, Extend(str(change_id), seconds), lambda _: True)
+        if change.state is not ChangeState.UNCONFIRMED:
+            raise Conflict(f"It has no more time: {_last_sentence(change)}")
     return change
 
 
 async def get(database: Database, change_id: UUID) -> Change:
     """One change. Raises NotFound."""
-    return await _get(database, change_id)
+    async with database.session() as session:
+        return to_schema(await _row(session, change_id), _now())
 
 
 async def page(
@@ -282,13 +288,46 @@ def _take(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> None
 
 async def _ask(database: Database, change_id: UUID, identity: Identity, action: str, may: set[ChangeState]) -> Change:
     """The change, once it is on record who asked for what. Raises NotFound, and Conflict in a state not among may."""
-    async with database.session() as session:
-        row = await _row(session, change_id)
-        change = to_schema(row, _now())
+    change = await get(database, change_id)
+    target = _target(change_id, change.node_name)
+    async with _on_record(database, identity, action, target=target, node_id=change.node_id, result="refused"):
         if change.state not in may:
             raise Conflict(_why_not(change))
-        _audit(session, row, identity.username, action, detail={})
+    async with database.session() as session:
+        record(session, actor=identity.username, action=action, target=target, node_id=change.node_id, result="asked")
     return change
+
+
+@asynccontextmanager
+async def _on_record(
+    database: Database, identity: Identity, action: str, *, target: str, node_id: int, result: str
+) -> AsyncIterator[None]:
+    """What is raised inside goes into the audit log with its sentence, in a transaction of its own."""
+    try:
+        yield
+    except (Conflict, Invalid, NodeAway, NoAnswer) as problem:
+        async with database.session() as session:
+            record(
+                session,
+                actor=identity.username,
+                action=action,
+                target=target,
+                node_id=node_id,
+                result=result,
+                detail={"sentence": problem.detail},
+            )
+        raise
+
+
+def _failure_on_record(
+    database: Database, identity: Identity, action: str, change: Change
+) -> AbstractAsyncContextManager[None]:
+    target = _target(UUID(change.id), change.node_name)
+    return _on_record(database, identity, action, target=target, node_id=change.node_id, result="failed")
+
+
+def _target(change_id: UUID, node_name: str) -> str:
+    return f"change {change_id} on {node_name}"
 
 
 async def _tell(
@@ -313,12 +352,10 @@ async def _tell(
 def _why_not(change: Change) -> str:
     if change.state is ChangeState.APPLYING:
         return "The agent is still applying it; wait for its report."
-    what = {
-        ChangeState.CONFIRMED: "It was kept already.",
-        ChangeState.ROLLED_BACK: "It was rolled back already.",
-        ChangeState.FAILED: "It has failed.",
-    }.get(change.state, f"It is {change.state}.")
-    return f"{what} {_last_sentence(change)}"
+    if change.state is ChangeState.CONFIRMED:
+        return "It was kept already."
+    what = {ChangeState.ROLLED_BACK: "It was rolled back already", ChangeState.FAILED: "It has failed"}
+    return f"{what.get(change.state, f'It is {change.state}')}: {_last_sentence(change)}"
 
 
 def _last_sentence(change: Change) -> str:
@@ -336,7 +373,7 @@ def _audit(
         session,
         actor=actor,
         action=action,
-        target=f"change {row.id} on {row.node.name}",
+        target=_target(row.id, row.node.name),
         node_id=row.node_id,
         result=result,
         detail=detail,
@@ -360,11 +397,6 @@ async def _row(session: AsyncSession, change_id: UUID) -> ChangeRow:
     if row is None:
         raise NotFound(f"There is no change {change_id}.")
     return row
-
-
-async def _get(database: Database, change_id: UUID) -> Change:
-    async with database.session() as session:
-        return to_schema(await _row(session, change_id), _now())
 
 
 def _now() -> datetime:

@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime, BeforeValidator
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
 from coresteer.errors import Invalid
+from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import physical_netdevs
 from coresteer.nodes.tables import NodeRow
@@ -28,7 +29,6 @@ def _unrepeated(value: object) -> object:
     return list(dict.fromkeys(value)) if isinstance(value, list) else value
 
 
-NodeId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Columns = Annotated[int, Query(ge=1, le=2000)]
 Points = Annotated[int, Query(ge=2, le=1000)]
 Metrics = Annotated[list[Metric], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(Metric))]
@@ -60,7 +60,7 @@ async def heatmap(
     request: Request,
     session: Session,
     _: Viewer,
-    node_id: NodeId,
+    node_id: RowId,
     *,
     share: Share,
     from_time: AwareDatetime,
@@ -84,7 +84,7 @@ async def series(
     request: Request,
     session: Session,
     _: Viewer,
-    node_id: NodeId,
+    node_id: RowId,
     *,
     metric: Metrics,
     from_time: AwareDatetime,
@@ -105,7 +105,7 @@ async def matrix(
     request: Request,
     session: Session,
     _: Viewer,
-    node_id: NodeId,
+    node_id: RowId,
     *,
     from_time: AwareDatetime,
     to_time: AwareDatetime,

@@ -533,6 +533,20 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * ActionIn
+         * @description A coresteer_core Action as somebody sends it.
+         */
+        ActionIn: {
+            /** Key */
+            key: string;
+            /** Was */
+            was: string;
+            /** Becomes */
+            becomes: string;
+            /** Reason */
+            reason: string;
+        };
+        /**
          * ApiToken
          * @description A token for scripts, sent as ``Authorization: Bearer``. Its text is shown once, when it is made.
          */
@@ -679,7 +693,12 @@ export interface components {
             /** Results */
             results: {
                 key: string;
-                outcome: string;
+                /**
+                 * Outcome
+                 * @description What became of one action. unsupported: the node has no such setting (any more).
+                 * @enum {unknown}
+                 */
+                outcome: "applied" | "failed" | "refused" | "unchanged" | "unsupported";
                 sentence: string;
                 found: string | null;
                 read_back: string | null;
@@ -702,20 +721,7 @@ export interface components {
          * @description Apply a preview. plan: as the preview returned it; a setting that has changed since refuses the whole.
          */
         ChangeRequest: {
-            /**
-             * Plan
-             * @description Actions in the order in which they are written. allow_isolated: isolated CPUs are meant.
-             */
-            plan: {
-                actions: {
-                    key: string;
-                    was: string;
-                    becomes: string;
-                    reason: string;
-                }[];
-                /** @default false */
-                allow_isolated: boolean;
-            };
+            plan: components["schemas"]["PlanIn"];
             /**
              * Confirm Timeout S
              * @default 120
@@ -735,9 +741,11 @@ export interface components {
         /**
          * ChangeState
          * @description A change's life: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
+         *
+         *     A preview is a plan that nobody has applied yet: it is not kept, so it has no state here.
          * @enum {string}
          */
-        ChangeState: "previewed" | "applying" | "unconfirmed" | "confirmed" | "rolled_back" | "failed";
+        ChangeState: "applying" | "unconfirmed" | "confirmed" | "rolled_back" | "failed";
         /**
          * ChangeStep
          * @description One step of a change's life.
@@ -1129,6 +1137,19 @@ export interface components {
             };
         };
         /**
+         * PlanIn
+         * @description A coresteer_core Plan as somebody sends it.
+         */
+        PlanIn: {
+            /** Actions */
+            actions: components["schemas"]["ActionIn"][];
+            /**
+             * Allow Isolated
+             * @default false
+             */
+            allow_isolated: boolean;
+        };
+        /**
          * PreviewAnswer
          * @description What would happen. It can be applied when can_apply says so, else blocked_because says why not.
          *
@@ -1271,7 +1292,7 @@ export interface components {
         };
         /**
          * UserUpdate
-         * @description What to change of a person; absent fields stay.
+         * @description What to change of a person, at least one thing; absent fields stay.
          */
         UserUpdate: {
             role?: components["schemas"]["Role"] | null;

@@ -1,0 +1,54 @@
+"""What requests are made of: bodies that refuse what they do not know, texts the database can hold, row numbers."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+
+class Body(BaseModel):
+    """A request's body, or a part of one. A field it does not have is refused, for it may be a limit misspelt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def refused(sentence: str) -> PydanticCustomError:
+    """For validators: the sentence becomes the field's message as it is."""
+    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
+
+
+@dataclass(frozen=True)
+class Spelt:
+    """Annotation for a text that must match the pattern as a whole; the sentence says what may be in it."""
+
+    pattern: str
+    sentence: str
+
+    def _check(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise refused(self.sentence)
+        return text
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Checked after length and type."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The pattern is told."""
+        return handler(schema) | {"pattern": f"^{self.pattern}$"}
+
+
+def _can_be_kept(text: str) -> str:
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise refused("It has a character that cannot be kept: NUL, or half of a surrogate pair.")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_can_be_kept)]
+"""A text that PostgreSQL and UTF-8 can hold."""
+
+RowId = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""The number of a node, a user or a token."""
