@@ -1,8 +1,6 @@
 """Signing in, people, API tokens and enrolment over HTTP."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path, Request, Response, status
+from fastapi import APIRouter, Request, Response, status
 
 from coresteer.auth import enrolment, repository, service
 from coresteer.auth.dependencies import Admin, Viewer
@@ -26,10 +24,9 @@ from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.tables import ApiTokenRow
 from coresteer.config import Config
 from coresteer.db import Session
+from coresteer.inputs import RowId
 
 router = APIRouter(tags=["auth"])
-
-RowId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 def _public_url(request: Request) -> str:
