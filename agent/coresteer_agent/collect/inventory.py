@@ -39,7 +39,8 @@ class InventoryReader:
       (somebody moved them), as told by the Rates given;
     - which devices and interrupts there are, after rescan(), every thirtieth call, and when the
       Rates name an interrupt that is not known yet;
-    - the affinity of interrupts given to reread(), for whoever just wrote one.
+    - the affinity of interrupts given to reread(), for whoever just tried to write one, and whether they can
+      be moved: one that the kernel refused to move is locked from then on.
 
     The answer is the same object as before when nothing changed. A file that makes no sense is logged
     once and its value None.
@@ -73,9 +74,14 @@ class InventoryReader:
         self._rescan = True
 
     def reread(self, irqs: Iterable[int]) -> None:
-        """Read the affinity of some interrupts now."""
+        """Read the affinity of some interrupts now, and ask again whether they can be moved at all."""
         for number in irqs:
-            if number in self._affinities and self._reread_irq(number):
+            if number not in self._affinities:
+                continue
+            movable = irq.read_movable(self._root, number)
+            moved = movable != self._movable[number]
+            self._movable[number] = movable
+            if self._reread_irq(number) or moved:
                 self._inventory = None
 
     def read(self, rates: Rates | None = None) -> Inventory:
@@ -89,7 +95,9 @@ class InventoryReader:
                 if self._units[0]():
                     self._inventory = None
                 self._units.rotate(-1)
-            self.reread(strayed)
+            for number in strayed:
+                if number in self._affinities and self._reread_irq(number):
+                    self._inventory = None
         self._calls += 1
         if self._inventory is None or self._composed_for != self.connection_netdev:
             self._composed_for = self.connection_netdev

@@ -11,18 +11,19 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from coresteer_agent.collect.files import numbered, read_bytes, read_cpus_as_list, read_natural
+from coresteer_agent.collect.files import numbered, read_bytes, read_cpus_as_list, read_natural, real_path
 
 _log = logging.getLogger(__name__)
 
 FOLDER = "proc/irq"
-_MANAGED = b"IRQD_AFFINITY_MANAGED"
+_FIXED = (b"IRQD_AFFINITY_MANAGED", b"IRQD_NO_BALANCING", b"IRQD_PER_CPU")
 _NO_WRITE_BIT = (
     "Its smp_affinity_list is read-only: the kernel spreads this interrupt itself (a managed interrupt), "
     "or its controller can deliver it to one CPU only."
 )
-_IS_MANAGED = (
-    "The driver left the affinity of this interrupt to the kernel (a managed interrupt); it follows the CPUs online."
+_IS_FIXED = (
+    "The kernel keeps the affinity of this interrupt to itself: it spreads it over the CPUs (a managed interrupt), "
+    "or binds it to one of them."
 )
 
 
@@ -62,20 +63,19 @@ def read_movable(root: Path, irq: int) -> Movable:
     """Whether somebody may set the interrupt's affinity, found out without ever moving it.
 
     1. Since Linux 6.x the file has no write permission where the affinity cannot be set.
-    2. debugfs, where it is mounted and readable, names managed interrupts.
+    2. debugfs, where it is mounted and readable, names interrupts that stay where they are. It does
+       not name all of them, so it never means yes.
     3. As root on the running kernel: a text that cannot be parsed is written. write_irq_affinity()
        checks the permission before it parses, so EIO or EPERM means no, EINVAL means yes.
     """
-    path = Path(f"{root}/{FOLDER}/{irq}/smp_affinity_list")
-    try:
-        mode = path.stat().st_mode
-    except OSError:
+    path = real_path(root, f"{FOLDER}/{irq}/smp_affinity_list")
+    if path is None:
         return Movable(None)
-    if not mode & stat.S_IWUSR:
+    if not path.stat().st_mode & stat.S_IWUSR:
         return Movable(False, _NO_WRITE_BIT)
-    state = read_bytes(root, f"sys/kernel/debug/irq/irqs/{irq}")
-    if state is not None:
-        return Movable(False, _IS_MANAGED) if _MANAGED in state else Movable(True)
+    state = read_bytes(root, f"sys/kernel/debug/irq/irqs/{irq}") or b""
+    if any(flag in state for flag in _FIXED):
+        return Movable(False, _IS_FIXED)
     if os.geteuid() == 0 and is_running_kernel(root):
         return _ask(path)
     return Movable(None)
@@ -89,6 +89,7 @@ def is_running_kernel(root: Path) -> bool:
 
 
 def _ask(path: Path) -> Movable:
+    """The one write outside the executor. It can never change anything: the kernel takes no “x” for a CPU list."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -100,7 +101,7 @@ def _ask(path: Path) -> Movable:
         if error.errno == errno.EINVAL:
             return Movable(True)
         if error.errno in (errno.EIO, errno.EPERM):
-            return Movable(False, _IS_MANAGED)
+            return Movable(False, _IS_FIXED)
         _log.debug("Whether %s may be written is not known: %s.", path, error.strerror)
         return Movable(None)
     finally:

@@ -1,5 +1,6 @@
 """Round-trip times of TCP sockets by NETLINK_SOCK_DIAG (kernel: include/uapi/linux/inet_diag.h, tcp.h)."""
 
+import errno
 import logging
 import math
 import socket
@@ -24,6 +25,7 @@ _RTT = 68
 _INFO_BYTES = _RTT + 4
 _U32 = struct.Struct("=I")
 
+_REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.EPROTONOSUPPORT, errno.ENOENT})
 _RECENT_MS = 10_000
 _MANY_SOCKETS = 2_000
 _MANY_PERIOD_S = 5.0
@@ -78,22 +80,23 @@ def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
 
 
 class TcpLatencyReader:
-    """Asks the running kernel. More than 2,000 sockets are asked for every 5 s only; between, the last answer holds.
+    """Asks the running kernel. More than 2,000 sockets are asked for every 5 s only; between, nothing is known.
 
-    Where the kernel refuses, the reason is logged once and the answer is None from then on.
+    Where the kernel refuses, the answer is None from then on; after any other error it is asked anew next time.
+    Either is logged once.
     """
 
     def __init__(self) -> None:
         self._netlink: Netlink | None = None
         self._refused = False
-        self._last: TcpLatency | None = None
+        self._failing = False
         self._next_s = 0.0
 
     def read(self) -> TcpLatency | None:
         """Round-trip times now; None without active sockets to other hosts, or where they cannot be read."""
         now_s = time.monotonic()
         if self._refused or now_s < self._next_s:
-            return self._last
+            return None
         try:
             if self._netlink is None:
                 self._netlink = Netlink(NETLINK_SOCK_DIAG)
@@ -107,14 +110,15 @@ class TcpLatencyReader:
                     if rtt is not None:
                         rtts_us.append(rtt)
         except OSError as error:
-            _log.warning("TCP latency is not known, because the kernel refuses to list sockets: %s.", error)
-            self._refused = True
-            self._last = None
+            if not self._failing:
+                _log.warning("TCP latency is not known, because the kernel does not list sockets: %s.", error)
+            self._failing = True
+            self._refused = error.errno in _REFUSALS
             self.close()
             return None
-        self._last = summarize(rtts_us)
+        self._failing = False
         self._next_s = now_s + _MANY_PERIOD_S if sockets > _MANY_SOCKETS else 0.0
-        return self._last
+        return summarize(rtts_us)
 
     def close(self) -> None:
         """Let the socket go."""

@@ -97,11 +97,32 @@ def test_a_file_without_write_permission_is_a_managed_interrupt(tmp_path: Path) 
     assert found.reason is not None and "managed" in found.reason
 
 
-@pytest.mark.parametrize(("state", "movable"), [("dstate:\n IRQD_AFFINITY_MANAGED\n", False), ("dstate:\n", True)])
-def test_debugfs_names_managed_interrupts(state: str, movable: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "movable"),
+    [
+        ("dstate:\n IRQD_AFFINITY_MANAGED\n", False),
+        ("dstate:\n IRQD_NO_BALANCING\n", False),
+        ("dstate:\n IRQD_PER_CPU\n", False),
+        ("dstate:\n", None),
+    ],
+)
+def test_debugfs_names_interrupts_that_stay_and_never_means_yes(
+    state: str, movable: bool | None, tmp_path: Path
+) -> None:
     write(tmp_path, "proc/irq/36/smp_affinity_list", "0-1\n")
     write(tmp_path, "sys/kernel/debug/irq/irqs/36", state)
     assert read_movable(tmp_path, 36).movable is movable
+
+
+def test_an_interrupt_that_could_not_be_written_is_locked_from_then_on(
+    tree: LargeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = InventoryReader(tree.root)
+    assert known(reader.read().irq(44)).movable is None
+    monkeypatch.setattr(irq_module, "read_movable", lambda *_: Movable(False, "The kernel refused."))
+    reader.reread([44])
+    found = known(reader.read().irq(44))
+    assert (found.movable, found.locked_reason) == (False, "The kernel refused.")
 
 
 def test_in_a_captured_tree_a_writable_file_says_nothing_and_is_not_written(tmp_path: Path) -> None:
