@@ -23,7 +23,8 @@ from coresteer_agent.config import (
 EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
   1  it could not be done; the line above says why. For restore: something could not be put back
-  2  the arguments are not understood or contradict each other"""
+  2  the arguments are not understood or contradict each other
+  130  Ctrl-C ended restore; run it again, for not everything may be put back"""
 
 log = logging.getLogger("coresteer")
 
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coresteer-agent: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 0
+        return 130 if args.command is _restore else 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say to it
         return 1
@@ -226,19 +227,23 @@ def _restore(args: argparse.Namespace) -> int:
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - as above
     from coresteer_agent.apply.restore import restore  # noqa: PLC0415 - as above
 
+    path = args.state_dir.absolute() / "agent/journal.jsonl"
     try:
-        results = restore(args.state_dir / "agent/journal.jsonl", _root(args))
+        results = restore(path, _root(args))
     except (JournalError, OSError) as error:
         log.error("%s", error)
         return 1
     if args.output == "json":
-        print(msgspec.json.encode(results).decode())
+        print(msgspec.json.encode(results or []).decode())
+    elif results is None:
+        print(f"There is no journal at {path}: Coresteer changed nothing from there.")
+        print("If the agent ran with another state directory, name that one with --state-dir.")
     elif not results:
         print("Nothing to put back: every setting is as before Coresteer.")
     else:
         for result in results:
             print(result.sentence)
-    return 1 if any(result.outcome in ("refused", "failed") for result in results) else 0
+    return 1 if any(result.stuck for result in results or []) else 0
 
 
 def _simulate(args: argparse.Namespace) -> int:

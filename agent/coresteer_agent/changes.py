@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply.executor import Executor
-from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.executor import Executor, reason
+from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.change import advance
 from coresteer_core.change_events import (
     ApplyRequested,
@@ -17,10 +17,10 @@ from coresteer_core.change_events import (
     ConfirmRequested,
     Event,
     ExtendRequested,
-    Instruction,
     InverseRan,
     Measured,
     Note,
+    NotKept,
     PlanRan,
     PutBack,
     Report,
@@ -34,7 +34,17 @@ from coresteer_core.change_events import (
 from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
-from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Result, Rollback, Seen
+from coresteer_core.protocol import (
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Confirm,
+    Extend,
+    Outcome,
+    Result,
+    Rollback,
+    Seen,
+)
 
 log = logging.getLogger("coresteer.changes")
 
@@ -55,6 +65,7 @@ class ChangeKeeper:
     ) -> None:
         self._report = report
         self._state = Changes(observe_reason=observe_reason)
+        self._complaint = ""
         self._journal = Journal(journal_path, root) if observe_reason is None else None
         self._executor = Executor(root, self._journal, view_source) if self._journal is not None else None
         if self._journal is not None:
@@ -78,15 +89,14 @@ class ChangeKeeper:
 
     def tick(self) -> frozenset[str]:
         """Once a second: timers, and what somebody restored beside us."""
-        touched: frozenset[str] = frozenset()
-        if self._journal is not None and (keys := self._journal.restored_by_others()):
-            touched = keys | self.feed(PutBack(keys))
+        keys = self._restored_by_others()
+        touched = keys | self.feed(PutBack(keys)) if keys else frozenset()
         return touched | self.feed(Tick())
 
     def measured(self, rates: Rates) -> frozenset[str]:
         """Hold an interval against the guardrails of the open changes."""
         if any(change.open and change.guardrails for change in self._state.changes.values()):
-            return self.feed(Measured(measure(rates)))
+            return self.feed(Measured(measure(rates), rates.duration_s))
         return frozenset()
 
     def feed(self, event: Event) -> frozenset[str]:
@@ -94,9 +104,14 @@ class ChangeKeeper:
         touched: set[str] = set()
         events = deque([event])
         while events:
-            self._state, instructions = advance(self._state, events.popleft(), time.monotonic())
+            before = self._state
+            self._state, instructions = advance(before, events.popleft(), time.monotonic())
             for instruction in instructions:
-                if (outcome := self._carry_out(instruction)) is not None:
+                if isinstance(instruction, Note):
+                    if (not_kept := self._note(instruction, before)) is not None:
+                        events.append(not_kept)
+                        break
+                elif (outcome := self._carry_out(instruction)) is not None:
                     events.append(outcome)
                     touched.update(result.key for result in outcome.results)
         return frozenset(touched)
@@ -106,10 +121,21 @@ class ChangeKeeper:
         if self._journal is not None:
             self._journal.close()
 
-    def _carry_out(self, instruction: Instruction) -> PlanRan | InverseRan | None:
+    def _restored_by_others(self) -> frozenset[str]:
+        if self._journal is None:
+            return frozenset()
+        try:
+            keys = self._journal.restored_by_others()
+        except (OSError, JournalError) as error:
+            if self._complaint != str(error):
+                self._complaint = str(error)
+                log.error("The journal %s cannot be used: %s.", self._journal.path, reason(error))
+            return frozenset()
+        self._complaint = ""
+        return keys
+
+    def _carry_out(self, instruction: RunPlan | RunInverse | Report) -> PlanRan | InverseRan | None:
         match instruction:
-            case Note():
-                self._note(instruction)
             case Report():
                 self._tell(instruction.message)
             case RunPlan():
@@ -122,26 +148,31 @@ class ChangeKeeper:
         results: list[Result] = []
         for action in plan.actions:
             if self._executor is None:
-                results.append(Result(action.key, "refused", "This agent only observes."))
+                results.append(Result(action.key, Outcome.REFUSED, "This agent only observes."))
             else:
                 results.append(self._executor.apply(action, change_id=change_id, allow_isolated=plan.allow_isolated))
-            if results[-1].outcome not in ("applied", "unchanged"):
+            if not results[-1].done:
                 break
         return results
 
     def _undo(self, action: Action) -> Result:
         if self._executor is None:
-            return Result(action.key, "refused", "This agent only observes.")
+            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.undo(action)
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: Note, before: Changes) -> NotKept | None:
         if self._journal is None:
-            return
+            return None
+        change_id = note.change.change_id
         try:
             self._journal.note(note.change)
-        except OSError as error:
+        except (OSError, JournalError) as error:
             # each write still notes its original first or is not done, so undo goes on working
-            log.error("The journal could not note change %s: %s.", note.change.change_id, error.strerror)
+            log.error("The journal could not note change %s: %s.", change_id, reason(error))
+            waiting = before.changes.get(change_id)
+            if note.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
+                return NotKept(waiting, reason(error))
+        return None
 
     def _tell(self, message: ChangeMessage) -> None:
         log.info("Change %s is %s. %s", message.change_id[:60], message.state.replace("_", " "), message.sentence)

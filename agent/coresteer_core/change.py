@@ -23,6 +23,7 @@ from coresteer_core.change_events import (
     InverseRan,
     Measured,
     Note,
+    NotKept,
     PlanRan,
     PutBack,
     Report,
@@ -37,13 +38,15 @@ from coresteer_core.change_events import (
 from coresteer_core.guard import MAX_MOVES
 from coresteer_core.guardrail import METRICS
 from coresteer_core.plan import Plan, inverse
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Result
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 LOST_BACKEND_GRACE_S = 10.0
 """How long an unconfirmed change outlives the connection: a reconnect takes less, a person's page needs no more."""
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
 STRIKES = 2
 """Intervals in a row over a guardrail's max that undo a change: one may be the disturbance of the move itself."""
+STRIKES_S = 2.0
+"""How long these intervals have to last together at least, to the next tenth of a second."""
 REMEMBERED = 256
 """Changes kept for a later rollback or report; older ones that have ended are forgotten."""
 
@@ -68,7 +71,7 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
         case Tick():
             return _tick(state, now)
         case Measured():
-            return _measured(state, event.metrics, now)
+            return _measured(state, event, now)
         case BackendLost():
             return (state if state.lost_since is not None else replace(state, lost_since=now)), []
         case BackendBack():
@@ -81,10 +84,14 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
             return _put_back(state, event.keys, now)
         case Restarted():
             return _restarted(state, event.changes)
+        case NotKept():
+            sentence = f"The journal cannot be written ({event.why}), so it cannot be kept yet."
+            waiting = replace(event.change, sentence=sentence)
+            return _keep(state, waiting), [_report(waiting, now)]
         case PlanRan() | InverseRan() | ConfirmRequested() | RollbackRequested() | ExtendRequested() | SeenByBackend():
             change = state.changes.get(event.change_id)
             if change is None:  # an answer to Seen would be answered with Seen, and so on without end
-                return state, [] if isinstance(event, SeenByBackend) else _unknown(event.change_id)
+                return state, [] if isinstance(event, SeenByBackend) else _unknown(state, event.change_id)
             return _about_one(state, change, event, now)
     assert_never(event)
 
@@ -126,6 +133,7 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         confirm_timeout_s=event.confirm_timeout_s,
         guardrails=event.guardrails,
         strikes=[0] * len(event.guardrails),
+        over_s=[0.0] * len(event.guardrails),
     )
     if against := _objection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
@@ -165,7 +173,7 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
         return state, []
     touched = {result.key for result in results if _touched(result)}
     undo = inverse(Plan([action for action in change.plan.actions if action.key in touched]))
-    wrong = next((result for result in results if result.outcome not in ("applied", "unchanged")), None)
+    wrong = next((result for result in results if not result.done), None)
     change = replace(change, results=results, undo=undo)
     if wrong is not None:
         change = replace(change, sentence=wrong.sentence)
@@ -184,7 +192,8 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
 
 def _touched(result: Result) -> bool:
     """The action may have left another value than it found: written, or written and read back otherwise."""
-    return result.outcome == "applied" or (result.outcome == "failed" and result.read_back != result.found)
+    otherwise = result.outcome is Outcome.FAILED and result.read_back != result.found
+    return result.outcome is Outcome.APPLIED or otherwise
 
 
 def _inverse_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
@@ -192,15 +201,14 @@ def _inverse_ran(state: Changes, change: Change, results: list[Result], now: flo
     if by is None:
         return state, []
     # a setting that is gone has nothing left to be undone
-    stuck = {result.key: result for result in results if result.outcome in ("refused", "failed")}
+    stuck = {result.key: result for result in results if result.stuck}
     left = [action for action in change.undo.actions if action.key in stuck]
-    done = len(change.undo.actions) - len(left)
     if stuck:
         outcome = "Not everything could be put back: " + " ".join(result.sentence for result in stuck.values())
     elif len(results) == 1:
         outcome = results[0].sentence
     else:
-        outcome = f"All {done} settings are as before."
+        outcome = _as_before(results)
     failed = by is EndedBy.ERROR
     change = replace(
         change,
@@ -213,6 +221,17 @@ def _inverse_ran(state: Changes, change: Change, results: list[Result], now: flo
         deadline=None,
     )
     return _keep(state, change), [Note(change), _report(change, now)]
+
+
+def _as_before(results: list[Result]) -> str:
+    gone = [result.sentence for result in results if result.outcome is Outcome.UNSUPPORTED]
+    match len(results) - len(gone), len(gone):
+        case 0, 0:
+            return "Nothing had to be put back."
+        case back, 0:
+            return f"All {back} settings are as before."
+        case back, _:
+            return " ".join([f"{back} of {len(results)} settings are as before.", *gone])
 
 
 def _confirm(state: Changes, change: Change, now: float) -> Step:
@@ -271,23 +290,25 @@ def _tick(state: Changes, now: float) -> Step:
     return _undo_all(state, due)
 
 
-def _measured(state: Changes, metrics: dict[str, float | None], now: float) -> Step:
+def _measured(state: Changes, event: Measured, now: float) -> Step:
     due = []
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or not change.guardrails:
             continue
         strikes = []
+        over_s = []
         tripped = ""
-        for guardrail, before in zip(change.guardrails, change.strikes, strict=True):
-            value = metrics.get(guardrail.metric)
+        for guardrail, times, lasted in zip(change.guardrails, change.strikes, change.over_s, strict=True):
+            value = event.metrics.get(guardrail.metric)
             over = value is not None and value > guardrail.max
-            strikes.append(before + 1 if over else 0)
-            if strikes[-1] >= STRIKES and not tripped:
+            strikes.append(times + 1 if over else 0)
+            over_s.append(lasted + event.duration_s if over else 0.0)
+            if strikes[-1] >= STRIKES and round(over_s[-1], 1) >= STRIKES_S and not tripped:
                 tripped = (
-                    f"The {METRICS[guardrail.metric]} was {value:.6g} and so for {STRIKES} intervals in a row "
+                    f"The {METRICS[guardrail.metric]} was {value:.6g} and so for {strikes[-1]} intervals in a row "
                     f"over its guardrail of {guardrail.max:.6g}."
                 )
-        counted = replace(change, strikes=strikes)
+        counted = replace(change, strikes=strikes, over_s=over_s)
         state = _keep(state, counted)
         if tripped:
             due.append((counted, EndedBy.GUARDRAIL, tripped))
@@ -298,15 +319,18 @@ def _put_back(state: Changes, keys: frozenset[str], now: float) -> Step:
     instructions: list[Instruction] = []
     for before in state.changes.values():
         left = [action for action in before.undo.actions if action.key not in keys]
-        if before.ending is not None or len(left) == len(before.undo.actions):
+        begun = before.state is ChangeState.APPLYING and before.keys & keys
+        if len(left) == len(before.undo.actions) and not begun:
             continue
         change = replace(before, undo=Plan(left, allow_isolated=True))
-        ended = not left and change.state in (ChangeState.UNCONFIRMED, ChangeState.CONFIRMED)
+        ended = not left and (change.open or change.state is ChangeState.CONFIRMED)
         if ended:
+            failed = change.ending is EndedBy.ERROR
             change = replace(
                 change,
-                state=ChangeState.ROLLED_BACK,
-                ended_by=EndedBy.USER,
+                state=ChangeState.FAILED if failed else ChangeState.ROLLED_BACK,
+                ending=None,
+                ended_by=change.ending or EndedBy.USER,
                 deadline=None,
                 seen=False,
                 sentence="Put back on the node by coresteer-agent restore.",
@@ -379,9 +403,11 @@ def _report(change: Change, now: float) -> Report:
     )
 
 
-def _unknown(change_id: str) -> list[Instruction]:
-    sentence = (
-        f"This node does not know change {change_id[:60]}: it never arrived, is long past, "
-        "or the node has rebooted since, which put every setting back."
-    )
+def _unknown(state: Changes, change_id: str) -> list[Instruction]:
+    if state.observe_reason is not None:
+        sentence = "This agent only observes and has no journal, so it cannot tell."
+    else:
+        sentence = (
+            f"This node does not know change {change_id[:60]}: it never arrived, is long past, or its journal is gone."
+        )
     return [Report(ChangeMessage(change_id, ChangeState.FAILED, sentence, [], EndedBy.ERROR))]

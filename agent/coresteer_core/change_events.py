@@ -13,7 +13,8 @@ class Change(Struct, frozen=True):
 
     undo: the actions that put back what is written and not yet put back, in their order.
     ending: why the undo is under way, None when it is not. deadline: monotonic seconds.
-    strikes: intervals in a row over each guardrail. seen: the backend has stored its present state.
+    strikes: intervals in a row over each guardrail, over_s: how long these lasted.
+    seen: the backend has stored its present state.
     """
 
     change_id: str
@@ -28,6 +29,7 @@ class Change(Struct, frozen=True):
     ended_by: EndedBy | None = None
     deadline: float | None = None
     strikes: list[int] = []
+    over_s: list[float] = []
     seen: bool = False
 
     @property
@@ -81,6 +83,13 @@ class ConfirmRequested(Struct, frozen=True):
     change_id: str
 
 
+class NotKept(Struct, frozen=True):
+    """The confirmation could not be noted, so it must not count. change: as it stood before; why: within a sentence."""
+
+    change: Change
+    why: str
+
+
 class RollbackRequested(Struct, frozen=True):
     """Undo it, confirmed or not."""
 
@@ -102,9 +111,10 @@ class SeenByBackend(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """One interval's guardrail metrics (coresteer_core.guardrail.measure)."""
+    """One interval's guardrail metrics (coresteer_core.guardrail.measure), and how long it was."""
 
     metrics: dict[str, float | None]
+    duration_s: float
 
 
 class BackendLost(Struct, frozen=True):
@@ -140,6 +150,7 @@ Event: TypeAlias = (
     | PlanRan
     | InverseRan
     | ConfirmRequested
+    | NotKept
     | RollbackRequested
     | ExtendRequested
     | SeenByBackend

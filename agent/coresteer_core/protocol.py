@@ -30,9 +30,11 @@ class Guardrail(Struct, frozen=True):
 
 
 class ChangeState(StrEnum):
-    """A change's life: previewed → applying → unconfirmed → confirmed | rolled_back | failed."""
+    """A change's life: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
 
-    PREVIEWED = "previewed"
+    A preview is a plan that nobody has applied yet: it is not kept, so it has no state here.
+    """
+
     APPLYING = "applying"
     UNCONFIRMED = "unconfirmed"
     CONFIRMED = "confirmed"
@@ -51,17 +53,37 @@ class EndedBy(StrEnum):
     ERROR = "error"
 
 
+class Outcome(StrEnum):
+    """What became of one action. unsupported: the node has no such setting (any more)."""
+
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    UNSUPPORTED = "unsupported"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
 class Result(Struct, frozen=True):
-    """What became of one action. outcome: applied, unchanged, unsupported, refused or failed.
+    """An action's outcome, with a sentence for a person.
 
     found: the value that stood there before the write, read_back: the one after; None if unread.
     """
 
     key: str
-    outcome: str
+    outcome: Outcome
     sentence: str
     found: str | None = None
     read_back: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """The setting stands as the action wanted it."""
+        return self.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
+
+    @property
+    def stuck(self) -> bool:
+        """The setting is there and does not stand as the action wanted it."""
+        return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
 
 
 # Agent to backend

@@ -1,5 +1,6 @@
 """Fault drills: an agent is killed at any instant of applying a plan, and restore puts everything back."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,13 +13,15 @@ import pytest
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
+from coresteer_agent.changes import ChangeKeeper
 from coresteer_core.change import advance
 from coresteer_core.change_events import Changes, InverseRan, Restarted, RunInverse
 from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action
-from coresteer_core.protocol import ChangeState, EndedBy
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, EndedBy
 
 IRQS = range(41, 45)
+NOTHING = View(Topology([], [], []), Inventory([], []))
 
 # forks once per instant: the child applies a plan and kills itself at its n-th system call of interest
 DRILL = """
@@ -104,8 +107,8 @@ def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, 
         moved.add(tuple(stands(root)))
         results = restore(path, root)
         assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant} of {calls}: {results}"
-        assert all(result.outcome in ("applied", "unchanged") for result in results)
-        assert restore(path, root) == []
+        assert all(result.outcome in ("applied", "unchanged") for result in results or [])
+        assert not restore(path, root)
     assert len(moved) > len(IRQS), "the kills have to hit between the writes as well"
 
 
@@ -136,7 +139,7 @@ def test_restore_beside_a_running_agent_puts_back_and_the_agent_notices(tmp_path
     journal = Journal(tmp_path / "journal.jsonl", root)
     executor = Executor(root, journal, lambda: view)
     executor.apply(Action("irq/41/affinity", "0-7", "2", "test"), change_id="c")
-    (result,) = restore(journal.path, root)
+    (result,) = restore(journal.path, root) or []
     assert result.sentence == "IRQ 41 is back on 0-7."
     assert journal.restored_by_others() == {"irq/41/affinity"}
     assert executor.apply(Action("irq/41/affinity", "0-7", "3", "test"), change_id="d").outcome == "applied"
@@ -181,7 +184,94 @@ def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
     assert stands(root) == ["0-7"] * len(IRQS)
 
 
-def test_the_command_has_nothing_to_do_where_nothing_was_changed(tmp_path: Path) -> None:
+def test_the_command_names_the_journal_that_is_not_there(tmp_path: Path) -> None:
     done = cli("restore", "--state-dir", str(tmp_path))
     assert done.returncode == 0
-    assert "Nothing to put back" in done.stdout
+    assert (
+        f"There is no journal at {tmp_path}/agent/journal.jsonl: Coresteer changed nothing from there." in done.stdout
+    )
+    assert "--state-dir" in done.stdout
+
+
+def test_the_command_names_the_root_directory_that_it_needs(
+    changed: Callable[..., subprocess.CompletedProcess[str]], root: Path, tmp_path: Path
+) -> None:
+    done = changed("--root", str(tmp_path))
+    assert done.returncode == 1
+    assert f"give --root {root}" in done.stderr
+    assert stands(root) == ["2"] * len(IRQS)
+
+
+def test_a_disk_that_takes_no_writes_stops_no_restore(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state/agent/journal.jsonl"
+    drill(path, root, 0)
+    real = os.open
+
+    def read_only(name: str | Path, flags: int, *more: int, **named: int) -> int:
+        if str(name).startswith(str(path.parent)) and flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(name, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    results = restore(path, root)
+    assert stands(root) == ["0-7"] * len(IRQS)
+    assert results is not None
+    assert [result.sentence for result in results] == [
+        f"IRQ {irq} is back on 0-7. The journal could not note it: Read-only file system." for irq in reversed(IRQS)
+    ]
+
+
+def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state/agent/journal.jsonl"
+    drill(path, root, 0)
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    results = restore(path, root)
+    assert stands(root) == ["0-7"] * len(IRQS)
+    assert results is not None
+    assert all("No space left on device" in result.sentence and result.done for result in results)
+
+
+def test_what_a_person_set_after_a_kill_and_a_restore_is_not_overwritten_by_the_next_start(
+    tmp_path: Path, root: Path
+) -> None:
+    calls = int(drill(tmp_path / "whole.jsonl", root, 0).stdout)
+    for instant in range(1, calls + 1, 7):
+        reset(root)
+        path = tmp_path / f"{instant}/journal.jsonl"
+        drill(path, root, instant)
+        restore(path, root)
+        (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
+        ChangeKeeper(root, path, None, lambda: NOTHING, lambda _: None).close()
+        assert stands(root)[0] == "5", f"killed at call {instant}"
+
+
+def test_a_confirmation_that_the_journal_cannot_note_is_not_told_as_kept(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[ChangeMessage] = []
+    cpus = [Cpu(cpu, cpu, 0, 0, True) for cpu in range(8)]
+    view = View(Topology(cpus, [], []), Inventory([], []))
+    keeper = ChangeKeeper(root, tmp_path / "journal.jsonl", None, lambda: view, told.append)
+    keeper.asked(Apply("c", Plan([Action("irq/41/affinity", "0-7", "2", "test")]), 60))
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        keeper.asked(Confirm("c"))
+    keeper.asked(Confirm("c"))
+    keeper.close()
+    assert [message.state for message in told[1:]] == [
+        ChangeState.UNCONFIRMED,
+        ChangeState.UNCONFIRMED,
+        ChangeState.CONFIRMED,
+    ]
+    assert told[2].remaining_s is not None
+    assert told[2].sentence.endswith("(No space left on device), so it cannot be kept yet.")

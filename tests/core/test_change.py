@@ -19,6 +19,7 @@ from coresteer_core.change_events import (
     InverseRan,
     Measured,
     Note,
+    NotKept,
     PlanRan,
     PutBack,
     Report,
@@ -32,7 +33,7 @@ from coresteer_core.change_events import (
 )
 from coresteer_core.guard import MAX_MOVES
 from coresteer_core.plan import Action, Plan
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Result
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Outcome, Result
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED
@@ -73,21 +74,21 @@ class Machine:
         results: list[Result] = []
         for action in plan.actions:
             if self.kernel[action.key] not in (action.was, action.becomes):
-                results.append(Result(action.key, "refused", f"{action.key} is stale."))
+                results.append(Result(action.key, Outcome.REFUSED, f"{action.key} is stale."))
             else:
                 results.append(self._write(action))
-            if results[-1].outcome not in ("applied", "unchanged"):
+            if not results[-1].done:
                 break
         return results
 
     def _write(self, action: Action) -> Result:
         found = self.kernel[action.key]
         if action.key in self.stuck:
-            return Result(action.key, "refused", f"{action.key} is managed.", found, found)
+            return Result(action.key, Outcome.REFUSED, f"{action.key} is managed.", found, found)
         if found == action.becomes:
-            return Result(action.key, "unchanged", f"{action.key} is {found}.", found, found)
+            return Result(action.key, Outcome.UNCHANGED, f"{action.key} is {found}.", found, found)
         self.kernel[action.key] = action.becomes
-        return Result(action.key, "applied", f"{action.key} is {action.becomes}.", found, action.becomes)
+        return Result(action.key, Outcome.APPLIED, f"{action.key} is {action.becomes}.", found, action.becomes)
 
     def plan(self, *keys: str, becomes: str = "1") -> Plan:
         return Plan([Action(key, self.kernel[key], becomes, "test") for key in keys])
@@ -191,7 +192,7 @@ def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) 
 
 def test_a_value_that_was_read_back_otherwise_is_undone_too() -> None:
     state, _ = advance(Changes(), ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60), 0.0)
-    _, instructions = advance(state, PlanRan("x", [Result("a", "failed", "It became 5.", "0", "5")]), 0.0)
+    _, instructions = advance(state, PlanRan("x", [Result("a", Outcome.FAILED, "It became 5.", "0", "5")]), 0.0)
     (undo,) = [todo for todo in instructions if isinstance(todo, RunInverse)]
     assert undo.plan.actions[0].becomes == "0"
 
@@ -210,7 +211,7 @@ def test_what_cannot_be_put_back_makes_it_failed_and_may_be_tried_again(machine:
 
 def test_a_setting_that_is_gone_does_not_stop_the_undo() -> None:
     change = Change("x", Plan([]), UNCONFIRMED, "", 60, undo=Plan([Action("a", "1", "0", "")]), ending=EndedBy.USER)
-    state, _ = advance(Changes({"x": change}), InverseRan("x", [Result("a", "unsupported", "Gone.")]), 0.0)
+    state, _ = advance(Changes({"x": change}), InverseRan("x", [Result("a", Outcome.UNSUPPORTED, "Gone.")]), 0.0)
     assert state.changes["x"].state is ROLLED_BACK
 
 
@@ -269,11 +270,47 @@ def test_the_end_of_a_change_is_told_after_each_welcome_until_it_was_seen(machin
 def test_a_guardrail_trips_at_the_second_interval_in_a_row(machine: Machine) -> None:
     machine.apply("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
     for busiest in (95.0, 80.0, 96.0, None, 97.0):
-        assert machine.feed(Measured({"busiest_cpu_percent": busiest})) == []
-    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 97.5}))
+        assert machine.feed(Measured({"busiest_cpu_percent": busiest}, 1.0)) == []
+    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 97.5}, 1.0))
     assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.GUARDRAIL)
     assert "busiest CPU in percent was 97.5" in ended.sentence
     assert "guardrail of 90" in ended.sentence
+
+
+@pytest.mark.parametrize(("interval_s", "readings"), [(0.1, 20), (0.5, 4), (0.999, 2), (1.0, 2), (5.0, 2), (60.0, 2)])
+def test_a_guardrail_needs_two_intervals_and_two_seconds(machine: Machine, interval_s: float, readings: int) -> None:
+    machine.apply("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
+    over = Measured({"busiest_cpu_percent": 95.0}, interval_s)
+    for _ in range(readings - 1):
+        assert machine.feed(over) == []
+    (ended,) = machine.feed(over)
+    assert f"for {readings} intervals in a row" in ended.sentence
+
+
+def test_a_confirmation_that_could_not_be_noted_leaves_the_change_waiting_for_its_deadline(machine: Machine) -> None:
+    waiting = machine.apply("x", "a")
+    machine.feed(ConfirmRequested("x"))
+    (told,) = machine.feed(NotKept(waiting, "No space left on device"))
+    assert (told.state, told.remaining_s) == (UNCONFIRMED, 60)
+    assert told.sentence == "The journal cannot be written (No space left on device), so it cannot be kept yet."
+    machine.now = 60
+    assert machine.feed(Tick())[0].ended_by is EndedBy.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        ([], "Nothing had to be put back."),
+        ([Outcome.APPLIED, Outcome.UNCHANGED], "All 2 settings are as before."),
+        ([Outcome.APPLIED, Outcome.UNSUPPORTED], "1 of 2 settings are as before. Setting 1 is gone."),
+    ],
+)
+def test_the_end_of_an_undo_says_what_is_true(outcomes: list[Outcome], says: str) -> None:
+    undo = Plan([Action(f"{n}", "1", "0", "") for n in range(len(outcomes))])
+    change = Change("x", undo, UNCONFIRMED, "Asked for.", 60, undo=undo, ending=EndedBy.USER)
+    results = [Result(f"{n}", outcome, f"Setting {n} is gone.") for n, outcome in enumerate(outcomes)]
+    state, _ = advance(Changes({"x": change}), InverseRan("x", results), 0.0)
+    assert state.changes["x"].sentence == f"Asked for. {says}"
 
 
 def test_an_agent_that_stops_rolls_back_what_is_unconfirmed_and_keeps_the_rest(machine: Machine) -> None:
@@ -327,6 +364,20 @@ def test_what_was_restored_beside_the_agent_ends_the_change(machine: Machine) ->
 
 
 @pytest.mark.parametrize(
+    ("state", "ending", "by"),
+    [(ChangeState.APPLYING, None, EndedBy.USER), (UNCONFIRMED, EndedBy.TIMEOUT, EndedBy.TIMEOUT)],
+)
+def test_a_change_that_was_restored_after_a_kill_is_over_and_not_undone_at_the_next_start(
+    machine: Machine, state: ChangeState, ending: EndedBy | None, by: EndedBy
+) -> None:
+    killed = Change("x", machine.plan("a"), state, "", 60, ending=ending, undo=Plan([Action("a", "1", "0", "")]))
+    restored, _ = advance(Changes({"x": killed}), PutBack(frozenset({"a"})), 0.0)
+    assert (restored.changes["x"].state, restored.changes["x"].ended_by) == (ROLLED_BACK, by)
+    machine.feed(Restarted(list(restored.changes.values())))
+    assert machine.ran == []
+
+
+@pytest.mark.parametrize(
     ("event", "says"),
     [
         (ApplyRequested("x", Plan([]), 60), "no actions"),
@@ -369,6 +420,11 @@ def test_a_change_that_is_not_known_is_answered_as_failed(machine: Machine, even
     (answer,) = machine.feed(event)
     assert (answer.change_id, answer.state) == ("?", FAILED)
     assert "does not know" in answer.sentence
+
+
+def test_an_observing_agent_cannot_tell_of_a_change() -> None:
+    (answer,) = Machine(Changes(observe_reason="It does not run as root.")).feed(RollbackRequested("?"))
+    assert answer.sentence == "This agent only observes and has no journal, so it cannot tell."
 
 
 def test_seen_of_an_earlier_state_leaves_the_later_one_to_be_told(machine: Machine) -> None:
@@ -432,7 +488,7 @@ class Lives(RuleBasedStateMachine):
     def seen(self, pick: int, state: ChangeState) -> None:
         self.machine.feed(SeenByBackend(self.some_id(pick), state))
 
-    @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0})]))
+    @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0}, 1.0)]))
     def happens(self, event: Event) -> None:
         self.machine.feed(event)
 
@@ -491,7 +547,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def the_journal_knows_what_the_agent_knows(self) -> None:
         for name, change in self.machine.state.changes.items():
-            assert replace(self.machine.journal[name], strikes=[]) == replace(change, strikes=[])
+            assert replace(self.machine.journal[name], strikes=[], over_s=[]) == replace(change, strikes=[], over_s=[])
 
 
 TestLives = Lives.TestCase

@@ -17,6 +17,7 @@ from coresteer_core.protocol import (
     EndedBy,
     Extend,
     Guardrail,
+    Outcome,
     Ping,
     ProtocolError,
     Result,
@@ -33,7 +34,9 @@ from coresteer_core.protocol import (
 
 numbers = st.integers(0, 2**63 - 1)
 seconds = st.floats(allow_nan=False)
-results = st.builds(Result, st.text(), st.text(), st.text(), st.none() | st.text(), st.none() | st.text())
+results = st.builds(
+    Result, st.text(), st.sampled_from(Outcome), st.text(), st.none() | st.text(), st.none() | st.text()
+)
 messages_to_agent = st.one_of(
     st.builds(Welcome, numbers, numbers, numbers),
     st.builds(Extend, st.text(), seconds),
@@ -131,4 +134,4 @@ def test_what_was_not_read_is_none_and_not_zero() -> None:
 
 
 def test_a_result_keeps_what_was_found_apart_from_what_was_not_read() -> None:
-    assert msgspec.to_builtins(Result("k", "failed", "s"))["found"] is None
+    assert msgspec.to_builtins(Result("k", Outcome.FAILED, "s"))["found"] is None

@@ -4,6 +4,7 @@ import errno
 from pathlib import Path
 
 from coresteer_agent.apply import rooted
+from coresteer_core.protocol import Outcome
 from coresteer_core.settings import IrqAffinity
 
 MANAGED = "The kernel manages this interrupt's affinity itself and lets nobody change it."
@@ -13,15 +14,15 @@ READ_ONLY = (
 )
 
 _ERRORS = {
-    errno.EIO: ("refused", MANAGED),
-    errno.EPERM: ("refused", MANAGED),
-    errno.EACCES: ("refused", "The agent may not write its affinity; it has to run as root."),
+    errno.EIO: (Outcome.REFUSED, MANAGED),
+    errno.EPERM: (Outcome.REFUSED, MANAGED),
+    errno.EACCES: (Outcome.REFUSED, "The agent may not write its affinity; it has to run as root."),
     errno.EROFS: (
-        "refused",
+        Outcome.REFUSED,
         "/proc/irq is read-only for the agent; a systemd unit with ProtectKernelTunables or a container does that.",
     ),
-    errno.ENOSPC: ("failed", "That CPU's interrupt vectors are used up; choose another CPU."),
-    errno.EINVAL: ("failed", "The kernel takes no such set of CPUs; at least one of them has to be online."),
+    errno.ENOSPC: (Outcome.FAILED, "That CPU's interrupt vectors are used up; choose another CPU."),
+    errno.EINVAL: (Outcome.FAILED, "The kernel takes no such set of CPUs; at least one of them has to be online."),
 }
 
 
@@ -40,9 +41,19 @@ def write(root: Path, setting: IrqAffinity, value: str) -> None:
     rooted.write_text(root, setting.path, f"{value}\n")
 
 
-def explain(error: OSError | rooted.ReadOnlyModeError) -> tuple[str, str]:
-    """A failed write's outcome, refused or failed, and a sentence for it."""
+def owners(root: Path, setting: IrqAffinity) -> list[str]:
+    """Who handles the interrupt: the names of its actions, each a folder of its own; empty when not known."""
+    try:
+        return rooted.folders(root, str(Path(setting.path).parent))
+    except OSError:
+        return []
+
+
+def explain(error: OSError | rooted.ReadOnlyModeError, root: Path) -> tuple[Outcome, str]:
+    """A failed write's outcome, refused or failed, and a sentence for it. On a captured tree the disk answers."""
     if isinstance(error, rooted.ReadOnlyModeError):
-        return "refused", READ_ONLY
+        return Outcome.REFUSED, READ_ONLY
     known = _ERRORS.get(error.errno or 0)
-    return known if known is not None else ("failed", f"The kernel answered: {error.strerror}.")
+    if known is None or (error.errno == errno.ENOSPC and root != Path("/")):
+        return Outcome.FAILED, f"The answer was: {error.strerror}."
+    return known

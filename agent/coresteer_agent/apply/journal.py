@@ -1,7 +1,8 @@
 """What stood in each setting before Coresteer first changed it, and the changes under way, safe against kill -9.
 
 JSON lines, appended and fsynced before the kernel is touched. Every operation holds a lock on a file beside
-it, so ``coresteer-agent restore`` works while an agent runs. A reboot voids all originals: the kernel has put
+it, so ``coresteer-agent restore`` works while an agent runs. A folder that disappears is made anew from what the
+process remembers. A reboot voids all originals: the kernel has put
 everything back. The last file of an earlier boot is kept as journal.previous.jsonl, for a person to read.
 """
 
@@ -10,7 +11,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -41,11 +42,12 @@ class Opened(Struct, frozen=True, tag="journal"):
 
 
 class Writing(Struct, frozen=True, tag="writing"):
-    """A setting is about to be written; found is what stood there."""
+    """A setting is about to be written; found is what stood there, owners whose it was (empty: not known)."""
 
     change_id: str
     key: str
     found: str
+    owners: list[str] = []
 
 
 class Restored(Struct, frozen=True, tag="restored"):
@@ -73,33 +75,44 @@ def read_boot_id(root: Path) -> str:
 
 
 class Journal:
-    """The journal of one root directory. Raises JournalError when opened for another one."""
+    """The journal of one root directory. Raises JournalError when opened for another one.
 
-    def __init__(self, path: Path, root: Path) -> None:
+    read_only: take no lock and write nothing, for a disk that takes no writes; every note then raises OSError.
+    """
+
+    def __init__(self, path: Path, root: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._lock_path = path.with_suffix(".lock")
+        self._read_only = read_only
         self._opened = Opened(read_boot_id(root), str(root.resolve()))
         self._depth = 0
         self._fd = -1
+        self._lock = -1
         self._forget()
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with self.locked():
                 self._foreign.clear()
         except OSError as error:
+            self.close()
             raise JournalError(f"The journal {path} cannot be opened: {error.strerror}.") from error
+        except JournalError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Release its files."""
-        if self._fd >= 0:
-            os.close(self._fd)
-        os.close(self._lock)
+        for fd in (self._fd, self._lock):
+            if fd >= 0:
+                os.close(fd)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold off every other process that uses this journal; inside, what they wrote is known. May be nested."""
+    def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+        """Hold off every other process that uses this journal; inside, what they wrote is known. May be nested.
+
+        Raises OSError when the journal cannot be brought up to date, JournalError when it is another root's now.
+        """
         if self._depth == 0:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._take_lock(how)
         self._depth += 1
         try:
             if self._depth == 1:
@@ -107,8 +120,21 @@ class Journal:
             yield
         finally:
             self._depth -= 1
-            if self._depth == 0:
+            if self._depth == 0 and not self._read_only:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _take_lock(self, how: int) -> None:
+        """Lock the file that is at the lock's path now: its folder may have been removed meanwhile."""
+        while not self._read_only:
+            if self._lock >= 0:
+                fcntl.flock(self._lock, how)
+                with suppress(FileNotFoundError):
+                    if os.fstat(self._lock).st_ino == self._lock_path.stat().st_ino:
+                        return
+                os.close(self._lock)
+                self._lock = -1
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def originals(self) -> dict[str, str]:
         """Each changed setting's value before its first change, in the order of these changes."""
@@ -121,15 +147,23 @@ class Journal:
             return [self._with_undo(change) for change in self._changes.values()]
 
     def restored_by_others(self) -> frozenset[str]:
-        """Settings that another process has put back since this was last asked."""
-        with self.locked():
-            keys = frozenset(self._foreign)
-            self._foreign.clear()
-            return keys
+        """Settings that another process has put back since this was last asked; none while it still does."""
+        try:
+            with self.locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                keys = frozenset(self._foreign)
+                self._foreign.clear()
+                return keys
+        except BlockingIOError:
+            return frozenset()
 
-    def writing(self, change_id: str, key: str, found: str) -> None:
+    def owners(self, key: str) -> list[str]:
+        """Whose the setting was when it was last written; empty when that is not known."""
+        with self.locked():
+            return self._owners.get(key, [])
+
+    def writing(self, change_id: str, key: str, found: str, owners: list[str]) -> None:
         """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
-        self._append(Writing(change_id, key, found))
+        self._append(Writing(change_id, key, found, owners))
 
     def restored(self, key: str) -> None:
         """The setting's original stands again: a later change of it begins anew. Raises OSError."""
@@ -148,6 +182,7 @@ class Journal:
         self._size = self._compacted = 0
         self._header: Opened | None = None
         self._originals: dict[str, str] = {}
+        self._owners: dict[str, list[str]] = {}
         self._written: dict[str, set[str]] = {}
         self._changes: dict[str, Change] = {}
         self._foreign: set[str] = set()
@@ -163,13 +198,16 @@ class Journal:
         try:
             there = self.path.stat()
         except FileNotFoundError:
+            if self._read_only:
+                raise
             self._write_anew()
             return
         if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
             foreign = self._foreign
             if self._fd >= 0:
                 os.close(self._fd)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            mode = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND
+            self._fd = os.open(self.path, mode | os.O_CLOEXEC)
             self._forget()
             self._foreign = foreign
         if there.st_size > self._size:
@@ -180,7 +218,7 @@ class Journal:
         elif self._header.root != self._opened.root:
             raise JournalError(
                 f"The journal {self.path} belongs to the root directory {self._header.root}, "
-                f"not {self._opened.root}; name another state directory."
+                f"not {self._opened.root}; give --root {self._header.root}, or another --state-dir."
             )
         elif self._header.boot_id != self._opened.boot_id:
             self._begin_boot()
@@ -205,41 +243,63 @@ class Journal:
                 self._header = record
             case Writing():
                 self._originals.setdefault(record.key, record.found)
+                self._owners[record.key] = record.owners
                 self._written.setdefault(record.change_id, set()).add(record.key)
             case Restored():
                 self._originals.pop(record.key, None)
+                self._owners.pop(record.key, None)
+                for begun in self._written.values():
+                    begun.discard(record.key)
             case Changed():
                 self._changes[record.change.change_id] = record.change
 
     def _append(self, record: Record) -> None:
+        if self._read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with self.locked():
             torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
             line = (b"\n" if torn else b"") + msgspec.json.encode(record) + b"\n"
-            written = os.write(self._fd, line)
-            self._size += written
-            if written < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._fd)
+            try:
+                if os.write(self._fd, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._fd)
+            except OSError:
+                with suppress(OSError):  # else the rest stands there as a torn line, which is left out
+                    os.ftruncate(self._fd, self._size)
+                self._size = os.fstat(self._fd).st_size
+                raise
+            self._size += len(line)
             self._take(record)
 
     def _begin_boot(self) -> None:
-        previous = self.path.with_name("journal.previous.jsonl")
-        previous.unlink(missing_ok=True)
-        os.link(self.path, previous)
+        if not self._read_only:
+            previous = self.path.with_name("journal.previous.jsonl")
+            previous.unlink(missing_ok=True)
+            os.link(self.path, previous)
         told = after_reboot([self._with_undo(change) for change in self._changes.values()])
         self._originals = {}
+        self._owners = {}
+        self._written = {}
         self._changes = {change.change_id: change for change in told}
         self._write_anew()
 
     def _write_anew(self) -> None:
-        """Replace the file at once by one with only what counts; no change may be under way."""
+        """Replace the file at once by one with only what counts."""
         self._header = self._opened
+        if self._read_only:
+            return
         kept = list(self._changes.values())[-REMEMBERED:]
-        records: list[Record] = [self._opened]
-        records += [Writing("", key, found) for key, found in self._originals.items()]
-        records += [Changed(change) for change in kept]
         self._changes = {change.change_id: change for change in kept}
-        self._written = {}
+        self._written = {name: keys for name, keys in self._written.items() if name in self._changes}
+        records: list[Record] = [self._opened]
+        records += [Writing("", key, found, self._owners[key]) for key, found in self._originals.items()]
+        records += [
+            Writing(change_id, key, self._originals[key], self._owners[key])
+            for change_id, keys in self._written.items()
+            if self._changes[change_id].state is ChangeState.APPLYING
+            for key in sorted(keys)
+        ]
+        records += [Changed(change) for change in kept]
         new = self.path.with_suffix(".new")
         fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)

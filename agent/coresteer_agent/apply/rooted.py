@@ -42,6 +42,16 @@ def exists(root: Path, path: str) -> bool:
     return True
 
 
+def folders(root: Path, path: str) -> list[str]:
+    """The names of the folders in a folder below root, sorted. Raises OSError."""
+    fd = _open(root, path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(fd) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    finally:
+        os.close(fd)
+
+
 def _open(root: Path, path: str, flags: int) -> int:
     """Walk down from root one name at a time and follow no link: a captured tree is data of unknown origin."""
     *folders, name = path.split("/")

@@ -25,7 +25,7 @@ from coresteer_core.guard import refusals
 from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
-from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Result, Rollback, Seen
+from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
 from coresteer_core.settings import SettingError, parse_setting
 
 
@@ -65,7 +65,7 @@ class SimulatedChanges:
         """An interval has passed: deadlines and guardrails."""
         if not any(change.open for change in self._state.changes.values()):
             return []
-        return self._feed(Tick(), now) + self._feed(Measured(measure(rates)), now)
+        return self._feed(Tick(), now) + self._feed(Measured(measure(rates), rates.duration_s), now)
 
     def _feed(self, event: Event, now: float) -> list[ChangeMessage]:
         said: list[ChangeMessage] = []
@@ -87,7 +87,7 @@ class SimulatedChanges:
         results: list[Result] = []
         for action in plan.actions:
             results.append(self._write(action, plan))
-            if results[-1].outcome not in ("applied", "unchanged"):
+            if not results[-1].done:
                 break
         return results
 
@@ -97,24 +97,30 @@ class SimulatedChanges:
             setting = parse_setting(action.key)
             wanted = setting.canonical(action.becomes)
         except SettingError as error:
-            return Result(action.key, "refused", str(error))
+            return Result(action.key, Outcome.REFUSED, str(error))
         irq = self._node.inventory.irq(setting.irq)
         if irq is None or irq.requested is None:
-            return Result(action.key, "unsupported", f"This node has no interrupt {setting.irq}.")
+            return Result(action.key, Outcome.UNSUPPORTED, f"This node has no interrupt {setting.irq}.")
         view = View(self._node.machine.topology, self._node.inventory)
         found = setting.canonical(irq.requested)
         if against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated):
-            return Result(action.key, "refused", against[0].sentence, found)
+            return Result(action.key, Outcome.REFUSED, against[0].sentence, found)
         if found == wanted:
-            return Result(action.key, "unchanged", f"IRQ {setting.irq} was already on CPU {wanted}.", found, found)
+            return Result(
+                action.key, Outcome.UNCHANGED, f"IRQ {setting.irq} was already on CPU {wanted}.", found, found
+            )
         if found != action.was:
             return Result(
                 action.key,
-                "refused",
+                Outcome.REFUSED,
                 f"IRQ {setting.irq} is on CPU {found}, no longer on CPU {action.was}; look at the preview again.",
                 found,
             )
         read_back = self._node.deliver(setting.irq, wanted)
         return Result(
-            action.key, "applied", f"IRQ {setting.irq} went from CPU {found} to CPU {read_back}.", found, read_back
+            action.key,
+            Outcome.APPLIED,
+            f"IRQ {setting.irq} went from CPU {found} to CPU {read_back}.",
+            found,
+            read_back,
         )

@@ -73,7 +73,6 @@ function Skeleton() {
 }
 
 const SYMBOL: Record<Change["state"], string> = {
-  previewed: "○",
   applying: "▲",
   unconfirmed: "▲",
   confirmed: "✓",
