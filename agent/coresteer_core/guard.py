@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import Irq, View
+from coresteer_core.model import Irq, Netdev, View
 from coresteer_core.settings import parse_setting
 
 MAX_MOVES = 64
@@ -51,7 +51,8 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
                 Refusal(
                     "offline",
                     key,
-                    f"{_cpus(away)} {_is(away)} not online on this node; it has {_cpus(online)}.",
+                    f"{_cpus(away)} {_is(away)} not online on this node; "
+                    + (f"it has {_cpus(online)}." if online else "which CPUs it has could not be read."),
                 )
             )
         if (touched := cpus & isolated) and not allow_isolated:
@@ -71,27 +72,34 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     found: list[Warned] = []
     isolated = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
     after = {parse_setting(key).irq: parse_setting(key).cpus(value) for key, value in wanted}
-    for key, _ in wanted:
-        setting = parse_setting(key)
-        irq = view.inventory.irq(setting.irq)
-        if irq is None:
-            continue
-        cpus = after[setting.irq]
+    known = [(key, irq) for key, _ in wanted if (irq := view.inventory.irq(parse_setting(key).irq)) is not None]
+    for key, irq in known:
+        cpus = after[irq.irq]
         if allow_isolated and (touched := cpus & isolated):
             found.append(
                 Warned("isolated", key, f"{_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full.")
             )
         found += _placement(view, key, irq, cpus, after)
-        if view.inventory.controllers:
-            who = " and ".join(view.inventory.controllers)
-            found.append(Warned("controller", key, f"{who} runs on this node and may move the interrupt again."))
+    told: set[str] = set()
+    for key, irq in known:
+        netdev = next((n for n in view.inventory.netdevs if n.name == irq.netdev), None)
+        if netdev is not None and netdev.name not in told:
+            told.add(netdev.name)
+            found += _netdev(view, key, netdev, after)
+    if known and view.inventory.controllers:
+        who = view.inventory.controllers
+        runs = "runs" if len(who) == 1 else "run"
+        what = "the interrupt" if len(known) == 1 else "the interrupts"
+        sentence = f"{' and '.join(who)} {runs} on this node and may move {what} again."
+        found.append(Warned("controller", known[0][0], sentence))
     return found
 
 
 def _placement(view: View, key: str, irq: Irq, cpus: frozenset[int], after: dict[int, frozenset[int]]) -> list[Warned]:
+    """What is to be said of one interrupt's CPUs."""
     found: list[Warned] = []
     netdev = next((n for n in view.inventory.netdevs if n.name == irq.netdev), None)
-    home = netdev.numa_node if netdev is not None else irq.numa_node
+    home = irq.numa_node if netdev is None or netdev.numa_node is None else netdev.numa_node
     if home is not None and len(view.topology.numa_nodes) > 1:
         foreign = {c.cpu for c in view.topology.cpus if c.cpu in cpus and c.numa_node not in (None, home)}
         if foreign:
@@ -105,6 +113,23 @@ def _placement(view: View, key: str, irq: Irq, cpus: frozenset[int], after: dict
             )
     if netdev is None:
         return found
+    others = _lands(view, netdev.name, after, but=irq.irq)
+    if shared := {cpu for cpu in _siblings(view, cpus) - cpus if any(cpu in o for o in others)}:
+        one = len(shared) == 1
+        found.append(
+            Warned(
+                "smt_sibling",
+                key,
+                f"{_cpus(shared)} {'shares a core' if one else 'share cores'} with {_cpus(cpus)} "
+                f"and {'serves another queue' if one else 'serve other queues'} of {netdev.name}.",
+            )
+        )
+    return found
+
+
+def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int]]) -> list[Warned]:
+    """What is to be said of a netdev once, however many of its interrupts a plan moves."""
+    found: list[Warned] = []
     if netdev.management:
         found.append(
             Warned(
@@ -113,35 +138,27 @@ def _placement(view: View, key: str, irq: Irq, cpus: frozenset[int], after: dict
                 f"{netdev.name} carries this node's management connection; the change undoes itself if it is lost.",
             )
         )
-    others = _other_queues(view, netdev.name, irq.irq, after)
-    if shared := {cpu for cpu in _siblings(view, cpus) - cpus if any(cpu in o for o in others)}:
-        found.append(
-            Warned(
-                "smt_sibling",
-                key,
-                f"{_cpus(shared)} shares a core with {_cpus(cpus)} and serves another queue of {netdev.name}.",
-            )
-        )
-    if len(cpus) == 1 and others and all(o == cpus for o in others):
-        found.append(
-            Warned(
-                "one_core",
-                key,
-                f"All {len(others) + 1} interrupts of {netdev.name} would be served by {_cpus(cpus)} alone.",
-            )
-        )
+    lands = _lands(view, netdev.name, after)
+    cpus = frozenset[int]().union(*lands)
+    core = min(cpus, default=-1)
+    if len(lands) > 1 and cpus <= _siblings(view, frozenset([core])) | {core}:
+        whom = f"{_cpus(cpus)} alone" if len(cpus) == 1 else f"{_cpus(cpus)}, which are one core,"
+        sentence = f"All {len(lands)} interrupts of {netdev.name} would be served by {whom}"
+        found.append(Warned("one_core", key, sentence.rstrip(",") + "."))
     return found
 
 
-def _other_queues(view: View, netdev: str, but: int, after: dict[int, frozenset[int]]) -> list[frozenset[int]]:
-    """Where the netdev's other queue interrupts land once the plan is applied."""
+def _lands(
+    view: View, netdev: str, after: dict[int, frozenset[int]], *, but: int | None = None
+) -> list[frozenset[int]]:
+    """Where the netdev's queue interrupts, and those that a plan moves, are once it is applied."""
     lands = []
-    for other in view.inventory.irqs:
-        if other.netdev != netdev or other.irq == but or not other.queues:
+    for irq in view.inventory.irqs:
+        if irq.netdev != netdev or irq.irq == but:
             continue
-        if other.irq in after:
-            lands.append(after[other.irq])
-        elif where := other.effective or other.requested:
+        if irq.irq in after:
+            lands.append(after[irq.irq])
+        elif irq.queues and (where := irq.effective or irq.requested):
             lands.append(parse_cpu_list(where))
     return lands
 

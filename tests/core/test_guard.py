@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from coresteer_core.guard import MAX_MOVES, refusals, warnings
 from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Queue, Topology, View
@@ -59,9 +60,9 @@ def test_more_moves_than_one_plan_may_have_are_refused(view: View) -> None:
         ([(50, "1")], {"controller"}),
         ([(41, "1")], {"controller", "management"}),
         ([(41, "4")], {"controller", "management", "other_numa_node"}),
-        ([(41, "3")], {"controller", "management", "smt_sibling"}),
+        ([(41, "3")], {"controller", "management", "smt_sibling", "one_core"}),
         ([(41, "2")], {"controller", "management", "one_core"}),
-        ([(41, "2-3")], {"controller", "management"}),
+        ([(41, "2-3")], {"controller", "management", "one_core"}),
         ([(41, "0"), (42, "1")], {"controller", "management", "smt_sibling"}),
         ([(999, "1")], set()),
     ],
@@ -70,3 +71,38 @@ def test_each_warning_is_given_where_it_belongs(view: View, wanted: list[tuple[i
     found = warnings(view, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
     assert {warning.code for warning in found} == codes
     assert all(warning.sentence.endswith(".") for warning in found)
+
+
+def test_what_holds_for_the_whole_plan_is_said_once(view: View) -> None:
+    found = warnings(view, [(key(41), "2"), (key(42), "3")], allow_isolated=False)
+    codes = [warning.code for warning in found]
+    assert [codes.count(code) for code in ("controller", "management", "one_core")] == [1, 1, 1]
+    sentences = {warning.code: warning.sentence for warning in found}
+    assert sentences["one_core"] == "All 3 interrupts of eth0 would be served by CPUs 2-3, which are one core."
+    assert sentences["controller"] == "irqbalance runs on this node and may move the interrupts again."
+
+
+def test_without_a_netdevs_numa_node_the_interrupts_own_counts(view: View) -> None:
+    netdevs = [replace(netdev, numa_node=None) for netdev in view.inventory.netdevs]
+    bare = View(view.topology, replace(view.inventory, netdevs=netdevs, controllers=["irqbalance", "tuned"]))
+    found = {warning.code: warning.sentence for warning in warnings(bare, [(key(41), "4")], allow_isolated=False)}
+    assert found["other_numa_node"] == "CPU 4 is on another NUMA node than eth0 (node 0)."
+    assert found["controller"] == "irqbalance and tuned run on this node and may move the interrupt again."
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ([(41, "3")], "CPU 2 shares a core with CPU 3 and serves another queue of eth0."),
+        ([(41, "0,3"), (42, "1")], "CPUs 1-2 share cores with CPUs 0,3 and serve other queues of eth0."),
+    ],
+)
+def test_one_cpu_shares_and_several_share(view: View, wanted: list[tuple[int, str]], sentence: str) -> None:
+    found = warnings(view, [(key(irq), value) for irq, value in wanted], allow_isolated=False)
+    assert [w.sentence for w in found if w.code == "smt_sibling" and w.key == key(41)] == [sentence]
+
+
+def test_an_unreadable_topology_is_said_and_not_shown_as_no_cpu() -> None:
+    empty = View(Topology([], [], []), Inventory([], []))
+    (refusal,) = refusals(empty, [(key(41), "1")], allow_isolated=False)
+    assert refusal.sentence == "CPU 1 is not online on this node; which CPUs it has could not be read."
