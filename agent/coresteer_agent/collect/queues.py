@@ -19,8 +19,9 @@ from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, attributes
 _log = logging.getLogger(__name__)
 
 _QUEUE = re.compile(
-    r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d+)(?:$|[-@.])", re.IGNORECASE
+    r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d{1,9})(?:$|[-@.])", re.IGNORECASE
 )
+_NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
 _ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
 
 
@@ -68,7 +69,7 @@ def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tup
             found = re.search(rf"(?:^|[-@:_]){re.escape(word)}(?:$|[-@.:])", part)
             if found:
                 rest = f"{part[: found.start()]}-{part[found.end() :]}"
-                return True, _queues(rest) or (_both(rest[1:]) if word == netdev and rest[1:].isdecimal() else [])
+                return True, _queues(rest) or (_both(rest[1:]) if word == netdev and _NUMBER.match(rest[1:]) else [])
     return False, []
 
 
