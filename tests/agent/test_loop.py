@@ -300,6 +300,13 @@ def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it
     connection = greet(backend)
     assert next_change(connection) == told
     connection.websocket.send(encode(Seen("c", told.state)))
+    connection.websocket.send(encode(Confirm("c")))
+    assert next_change(connection) == told  # an answer, so what was sent before it has been heard
+    connection.close()
+    connection = greet(backend)
+    heard = [connection.hear() for _ in range(8)]
+    assert not [message for message in heard if isinstance(message, ChangeMessage)]
+    assert [message for message in heard if isinstance(message, RatesMessage)]
 
 
 def test_a_confirmed_change_stays_when_the_agent_ends(backend: Backend, start: Start, root: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coresteer_agent.__main__ import main
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
@@ -23,18 +24,17 @@ from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, 
 IRQS = range(41, 45)
 NOTHING = View(Topology([], [], []), Inventory([], []))
 
-# forks once per instant: the child applies a plan and kills itself at its n-th system call of interest
+# a process that does one thing and kills itself at its n-th system call of interest within that
 DRILL = """
 import os, signal, sys
 from pathlib import Path
-from coresteer_agent.apply.executor import Executor
-from coresteer_agent.apply.journal import Journal
-from coresteer_core.change import advance
-from coresteer_core.change_events import ApplyRequested, Changes, Note, PlanRan, RunPlan
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.changes import ChangeKeeper
 from coresteer_core.model import Cpu, Inventory, Topology, View
 from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import Apply, Confirm, Rollback
 
-path, root, instant, torn = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+path, root, instant, torn, doing = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 calls = 0
 
 def counted(name):
@@ -49,22 +49,26 @@ def counted(name):
         return real(*args, **kwargs)
     setattr(os, name, call)
 
-for name in ("open", "write", "fsync", "pread", "read"):
-    counted(name)
-view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
-journal = Journal(path, root)
-executor = Executor(root, journal, lambda: view)
-actions = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
-queue = [ApplyRequested("c1", Plan(actions), 120)]
-state = Changes()
-while queue:
-    state, instructions = advance(state, queue.pop(0), 0.0)
-    for todo in instructions:
-        if isinstance(todo, Note):
-            journal.note(todo.change)
-        elif isinstance(todo, RunPlan):
-            results = [executor.apply(action, change_id="c1") for action in todo.plan.actions]
-            queue.append(PlanRan("c1", results))
+def count():
+    for name in ("open", "write", "fsync", "pread", "read"):
+        counted(name)
+
+def keeper():
+    view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
+    return ChangeKeeper(root, path, None, lambda: view, lambda message: None)
+
+asked = Apply("c1", Plan([Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]), 120)
+if doing == "apply":
+    count()
+    keeper().asked(asked)
+else:
+    agent = keeper()
+    agent.asked(asked)
+    count()
+    if doing == "restore":
+        restore(path, root)
+    else:
+        agent.asked({"confirm": Confirm, "undo": Rollback}[doing]("c1"))
 print(calls)
 """
 
@@ -87,8 +91,10 @@ def stands(root: Path) -> list[str]:
     return [(root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip() for irq in IRQS]
 
 
-def drill(path: Path, root: Path, instant: int, torn: int = 0) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn)]
+def drill(
+    path: Path, root: Path, instant: int, torn: int = 0, doing: str = "apply"
+) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn), doing]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -110,6 +116,33 @@ def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, 
         assert all(result.outcome in ("applied", "unchanged") for result in results or [])
         assert not restore(path, root)
     assert len(moved) > len(IRQS), "the kills have to hit between the writes as well"
+
+
+@pytest.mark.parametrize("doing", ["confirm", "undo", "restore"])
+def test_a_kill_while_it_is_kept_undone_or_restored_leaves_every_original_restorable(
+    tmp_path: Path, root: Path, doing: str
+) -> None:
+    calls = int(drill(tmp_path / "whole.jsonl", root, 0, doing=doing).stdout)
+    step = max(1, calls // 20)
+    for instant in range(1, calls + 1, step):
+        reset(root)
+        path = tmp_path / f"{instant}/journal.jsonl"
+        killed = drill(path, root, instant, torn=instant % 10, doing=doing)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        results = restore(path, root)
+        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant} of {calls}: {results}"
+        assert not restore(path, root)
+        (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
+        ChangeKeeper(root, path, None, lambda: NOTHING, lambda _: None).close()
+        assert stands(root)[0] == "5", f"the next start overwrote a later value, killed at call {instant}"
+
+
+def test_ctrl_c_during_restore_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coresteer_agent.apply.restore.restore", interrupted)
+    assert main(["restore", "--state-dir", str(tmp_path)]) == 130
 
 
 def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path: Path, root: Path) -> None:
