@@ -25,11 +25,6 @@ _STRUCTURE_CALLS = 30
 _STRAYED_AT_ONCE = 64
 
 
-def read_inventory(root: Path) -> Inventory:
-    """Everything, read now. To follow it, keep an InventoryReader."""
-    return InventoryReader(root).read()
-
-
 class InventoryReader:
     """Follows the inventory of the machine below root; call read() about once a second.
 

@@ -7,7 +7,7 @@ import pytest
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import irq as irq_module
-from coresteer_agent.collect.inventory import InventoryReader, read_inventory
+from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.irq import Movable, read_movable
 from coresteer_agent.collect.netdev import Device, netdev_names, read_device
 from coresteer_agent.collect.queues import QueueIrq, map_device, parse_irq_name
@@ -178,7 +178,7 @@ def test_a_virtio_netdev_has_the_numa_node_and_interrupts_of_its_pci_function(tm
     (tmp_path / "sys/class/net").mkdir(parents=True)
     (tmp_path / "sys/class/net/eth0").symlink_to(f"../../../{pci}/virtio2/net/eth0")
     write(tmp_path, "proc/interrupts", "  CPU0\n 38:          5 PCI-MSIX-0000:00:03.0 1-edge virtio2-input.0\n")
-    inventory = read_inventory(tmp_path)
+    inventory = InventoryReader(tmp_path).read()
     (netdev,) = inventory.netdevs
     assert (netdev.numa_node, netdev.speed_bits_per_s, netdev.virtual) == (1, 1_000_000_000, False)
     assert [(q.name, q.irq, q.source, q.rps, q.xps) for q in netdev.queues] == [("rx-0", 38, "msi_irqs", "0-1", None)]
@@ -199,19 +199,19 @@ def known(irq: Irq | None) -> Irq:
 
 
 def test_an_empty_tree_has_an_empty_inventory(tmp_path: Path) -> None:
-    inventory = read_inventory(tmp_path)
+    inventory = InventoryReader(tmp_path).read()
     assert (inventory.netdevs, inventory.irqs, inventory.controllers) == ([], [], [])
 
 
 def test_without_interrupts_the_folders_tell_which_there_are(tmp_path: Path) -> None:
     write(tmp_path, "proc/irq/41/smp_affinity_list", "0-3\n")
     write(tmp_path, "proc/irq/default_smp_affinity", "f\n")
-    (irq,) = read_inventory(tmp_path).irqs
+    (irq,) = InventoryReader(tmp_path).read().irqs
     assert (irq.irq, irq.name, irq.requested, irq.effective) == (41, "", "0-3", None)
 
 
 def test_the_inventory_of_a_machine_is_whole(tree: LargeTree) -> None:
-    inventory = read_inventory(tree.root)
+    inventory = InventoryReader(tree.root).read()
     assert len(inventory.irqs) == 24
     assert [n.name for n in inventory.netdevs] == ["eth0", "eth1", "eth2", "eth3"]
     first = inventory.netdevs[0]
@@ -317,4 +317,4 @@ def test_a_file_that_makes_no_sense_is_none_and_logged_once(tree: LargeTree, cap
 def test_controllers_are_found_by_name(tree: LargeTree) -> None:
     write(tree.root, "proc/77/comm", "irqbalance\n")
     write(tree.root, "proc/78/comm", "tuned-ppd\n")
-    assert read_inventory(tree.root).controllers == ["irqbalance"]
+    assert InventoryReader(tree.root).read().controllers == ["irqbalance"]
