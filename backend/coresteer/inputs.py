@@ -47,8 +47,8 @@ def _can_be_kept(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_can_be_kept)]
-"""A text that PostgreSQL and UTF-8 can hold."""
+KEPT = AfterValidator(_can_be_kept)
+"""Annotation for a text that PostgreSQL and UTF-8 must hold; after its lengths, so that these count characters."""
 
 RowId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """The number of a node, a user or a token."""

@@ -8,7 +8,7 @@ from coresteer.audit import repository
 from coresteer.audit.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
-from coresteer.inputs import RowId, Text
+from coresteer.inputs import RowId
 
 router = APIRouter(tags=["audit"])
 
@@ -18,7 +18,7 @@ async def list_audit(
     _: Viewer,
     session: Session,
     node_id: RowId | None = None,
-    actor: Annotated[Text | None, Query(max_length=100)] = None,
+    actor: Annotated[Annotated[str, KEPT] | None, Query(max_length=100)] = None,
     older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:

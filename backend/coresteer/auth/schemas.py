@@ -6,16 +6,16 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from coresteer.inputs import Body, Spelt, Text, refused
+from coresteer.inputs import KEPT, Body, Spelt, refused
 
 Username = Annotated[
     str,
     Field(min_length=1, max_length=64),
     Spelt(r"[A-Za-z0-9._@-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
 ]
-Password = Annotated[Text, Field(min_length=10, max_length=200)]
-Name = Annotated[Text, Field(min_length=1, max_length=100)]
-Token = Annotated[Text, Field(min_length=1, max_length=200)]
+Password = Annotated[str, Field(min_length=10, max_length=200), KEPT]
+Name = Annotated[str, Field(min_length=1, max_length=100), KEPT]
+Token = Annotated[str, Field(min_length=1, max_length=200), KEPT]
 NodeName = Annotated[
     str,
     Field(min_length=1, max_length=253),
@@ -48,8 +48,8 @@ class SetupRequest(Body):
 class LoginRequest(Body):
     """A name and a password."""
 
-    username: Annotated[Text, Field(min_length=1, max_length=64)]
-    password: Annotated[Text, Field(min_length=1, max_length=200)]
+    username: Annotated[str, Field(min_length=1, max_length=64), KEPT]
+    password: Annotated[str, Field(min_length=1, max_length=200), KEPT]
 
 
 class Me(BaseModel):

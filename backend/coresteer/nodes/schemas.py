@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import Body, Spelt, Text
+from coresteer.inputs import KEPT, Body, Spelt
 from coresteer.structs import AsStruct
 from coresteer_core.model import Inventory, Task, Topology
 
@@ -80,5 +80,5 @@ class NodeUpdate(Body):
                 "A label's name is made of small letters, digits and . _ / -, and begins with a letter or digit.",
             ),
         ],
-        Annotated[Text, Field(max_length=63)],
+        Annotated[str, Field(max_length=63), KEPT],
     ] = Field(max_length=32)

@@ -5,15 +5,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import Body, Text
+from coresteer.inputs import KEPT, Body
 from coresteer.structs import AsStruct
 from coresteer_core.guard import MAX_MOVES, Refusal, Warned
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import ChangeState, EndedBy, Result
 
-Key = Annotated[Text, Field(min_length=1, max_length=200)]
-Value = Annotated[Text, Field(max_length=4096)]
-Reason = Annotated[Text, Field(max_length=500)]
+Key = Annotated[str, Field(min_length=1, max_length=200), KEPT]
+Value = Annotated[str, Field(max_length=4096), KEPT]
+Reason = Annotated[str, Field(max_length=500), KEPT]
 Seconds = Annotated[float, Field(ge=30, le=600)]
 
 

@@ -20,6 +20,8 @@ export function detailText(detail: Record<string, unknown>): string {
     .join(" · ");
 }
 
+const TONES: Record<string, string> = { ok: "ok", asked: "muted" };
+
 /** Who did what, when, on what, with which result. */
 export function AuditPage() {
   const { node, actor, older } = useSearch({ from: "/shell/audit" });
@@ -111,7 +113,7 @@ export function AuditPage() {
                         </>
                       )}
                     </td>
-                    <td className={entry.result === "ok" ? "ok" : "bad"}>{entry.result}</td>
+                    <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
                     <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>
                   </tr>
                 ))}
