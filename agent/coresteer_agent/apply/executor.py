@@ -1,4 +1,7 @@
-"""The one door to the kernel: every write of Coresteer goes through Executor.apply or Executor.undo."""
+"""The one door to the kernel: every write that could change something goes through Executor.apply or Executor.undo.
+
+(collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing.)
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -8,7 +8,7 @@ from coresteer.audit import repository
 from coresteer.audit.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
-from coresteer.inputs import RowId
+from coresteer.inputs import KEPT, RowId
 
 router = APIRouter(tags=["audit"])
 
