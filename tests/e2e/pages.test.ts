@@ -37,6 +37,7 @@ async function violations(): Promise<string[]> {
 async function open(name: string): Promise<void> {
   await openNode(page, name);
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+  await page.locator("[aria-busy=true]").waitFor({ state: "detached" }); // while history is read the charts are dimmed
 }
 
 const screens: [string, () => Promise<unknown>][] = [

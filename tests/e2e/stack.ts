@@ -112,7 +112,7 @@ export async function setUp(page: Page, { setUpLink }: Stack): Promise<void> {
 
 /** Opens a node's page by its name, as one does: through the go-anywhere list. */
 export async function openNode(page: Page, name: string): Promise<void> {
-  await page.keyboard.press("ControlOrMeta+k");
+  await page.getByRole("button", { name: /^⌘K/ }).click();
   await page.getByRole("combobox", { name: "Node or page" }).fill(name);
   await page.getByRole("listbox").getByRole("option", { name }).first().waitFor();
   await page.keyboard.press("Enter");
