@@ -14,12 +14,17 @@ _NODES_A_TRANSACTION = 100
 
 
 class Upkeep:
-    """Knows which hours must be made (again). stored_until_ms: before it, telemetry_hour is complete."""
+    """Knows which hours must be made (again)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._due: set[int] | None = None
-        self.stored_until_ms = 0
+        self._over_until_ms = 0
+
+    @property
+    def stored_until_ms(self) -> int:
+        """Before it telemetry_hour is complete; a replay into an older hour takes it back until that is made again."""
+        return min([self._over_until_ms, *(self._due or ())])
 
     def touched(self, times_ms: Iterable[int]) -> None:
         """Minutes that begin at these times were stored."""
@@ -38,7 +43,7 @@ class Upkeep:
             except BaseException:
                 self._due.add(hour)
                 raise
-        self.stored_until_ms = current
+        self._over_until_ms = current
 
     async def _make(self, hour: int) -> None:
         start, end = at_ms(hour), at_ms(hour + HOUR_MS)
