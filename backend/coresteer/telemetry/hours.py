@@ -24,7 +24,8 @@ class Upkeep:
     @property
     def stored_until_ms(self) -> int:
         """Before it telemetry_hour is complete; a replay into an older hour takes it back until that is made again."""
-        return min([self._over_until_ms, *(self._due or ())])
+        unfinished: set[int] = self._due or set()
+        return min([self._over_until_ms, *unfinished])
 
     def touched(self, times_ms: Iterable[int]) -> None:
         """Minutes that begin at these times were stored."""
