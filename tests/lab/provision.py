@@ -1,0 +1,162 @@
+"""What the lab runs on: QEMU, a stock kernel and a few tools, fetched into a cache folder, nothing installed.
+
+On Debian and its kin the packages come through apt with lists, sources and archives of the lab's own, so no root is
+needed and the machine stays as it is. They are unpacked into one folder, the sysroot, which guests see laid over the
+host's own root directory.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.initramfs import write_initramfs
+
+QEMU = "qemu-system-x86"
+KERNELS = ("linux-image-6.12-amd64", "linux-image-amd64")
+"""The full flavour; the cloud flavour lacks e1000e, igb and 9p. The first that the distribution has is taken."""
+TOOLS = ("busybox-static", "kmod", "iproute2", "ethtool", "numactl", "irqbalance", "procps")
+MERGED = ("bin", "sbin", "lib", "lib64")
+OLDEST_QEMU = 8  # the first with igb
+
+
+class LabUnavailableError(Exception):
+    """The lab cannot run here; the message says what is missing and how to get it."""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """sysroot: the unpacked packages. env: with which QEMU finds its own libraries."""
+
+    qemu: str
+    qemu_options: tuple[str, ...]
+    env: dict[str, str]
+    kernel: Path
+    initramfs: Path
+    sysroot: Path
+
+
+def provide() -> Kit:
+    """The kit, fetched when it is not there yet. Raises LabUnavailableError."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresteer-lab"
+    sysroot = cache / "sysroot"
+    if not (cache / "complete").exists():
+        shutil.rmtree(cache, ignore_errors=True)
+        _fetch(cache, sysroot)
+        _depmod(sysroot)
+        (cache / "complete").touch()
+    kernel = next((sysroot / "boot").glob("vmlinuz-*"))
+    initramfs = write_initramfs(cache / "initramfs", sysroot, kernel.name.removeprefix("vmlinuz-"))
+    libraries = [str(path) for path in sorted((sysroot / "usr/lib").glob("*-linux-gnu*"))]
+    libraries += [f"{path}/pulseaudio" for path in libraries]
+    ours = sysroot / "usr/bin/qemu-system-x86_64"
+    if ours.exists():
+        env = os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
+        data = [option for name in ("qemu", "seabios") for option in ("-L", str(sysroot / "usr/share" / name))]
+        return Kit(str(ours), tuple(data), env, kernel, initramfs, sysroot)
+    return Kit("qemu-system-x86_64", (), dict(os.environ), kernel, initramfs, sysroot)
+
+
+def _fetch(cache: Path, sysroot: Path) -> None:
+    if shutil.which("apt-get") is None:
+        raise LabUnavailableError("The lab fetches its kernel with apt-get, which this machine does not have.")
+    say("Fetching QEMU, a kernel and tools for the lab; nothing is installed.")
+    apt = _private_apt(cache)
+    _run(*apt, "update")
+    kernel = _kernel_package(apt)
+    (cache / "archives").mkdir()
+    _run(*apt, "download", kernel, "busybox-static", cwd=cache / "archives")
+    wanted = [name for name in TOOLS if name != "busybox-static"]
+    _run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", *wanted)
+    if not _host_qemu_will_do():
+        backports = ("--target-release", f"{_codename()}-backports") if _codename() == "bookworm" else ()
+        _run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", *backports, QEMU)
+    for name in MERGED:
+        (sysroot / "usr" / name).mkdir(parents=True)
+        (sysroot / name).symlink_to(f"usr/{name}")
+    for package in sorted((cache / "archives").glob("*.deb")):
+        _unpack(package, sysroot)
+    shutil.rmtree(cache / "archives")
+
+
+def _unpack(package: Path, into: Path) -> None:
+    """As dpkg -x does, but through the links of a merged /usr instead of over them."""
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as members:
+        subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", str(into)], stdin=members.stdout, check=True)
+
+
+def _private_apt(cache: Path) -> list[str]:
+    """apt-get with folders of its own and, for Debian 12, its backports, whose QEMU has igb."""
+    sources = cache / "sources"
+    shutil.copytree("/etc/apt/sources.list.d", sources, ignore=shutil.ignore_patterns("*.disabled*"))
+    (cache / "lists/partial").mkdir(parents=True)
+    if _codename() == "bookworm":
+        debian = sources / "debian.sources"
+        found = re.search(r"^URIs: .*$", debian.read_text(), re.MULTILINE) if debian.exists() else None
+        listed = Path("/etc/apt/sources.list")
+        old = (
+            re.search(r"^deb (?:\[.*\] )?(\S+) bookworm main", listed.read_text(), re.MULTILINE)
+            if listed.exists()
+            else None
+        )
+        uris = found[0] if found else f"URIs: {old[1]}" if old else None
+        if uris:
+            keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+            stanza = f"Types: deb\n{uris}\nSuites: bookworm-backports\nComponents: main\nSigned-By: {keyring}\n"
+            (sources / "backports.sources").write_text(stanza)
+    options = {
+        "Dir::Etc::sourceparts": sources,
+        "Dir::State::lists": cache / "lists",
+        "Dir::Cache": cache,
+        "Dir::Cache::archives": cache / "archives",
+        "Debug::NoLocking": "true",
+        "APT::Sandbox::User": "",
+    }
+    return ["apt-get", "--quiet=2", *(f"--option={key}={value}" for key, value in options.items())]
+
+
+def _kernel_package(apt: list[str]) -> str:
+    """The package that holds the kernel: what the newest of the meta-packages depends on."""
+    for meta in KERNELS:
+        shown = subprocess.run(["apt-cache", *apt[2:], "depends", meta], capture_output=True, text=True, check=False)
+        if found := re.search(r"Depends: (linux-image-\S+)", shown.stdout):
+            return found[1]
+    raise LabUnavailableError(f"The lab needs one of the kernel packages {', '.join(KERNELS)}; apt knows none of them.")
+
+
+def _host_qemu_will_do() -> bool:
+    if shutil.which("qemu-system-x86_64") is None:
+        return False
+    told = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"version (\d+)", told)
+    return found is not None and int(found[1]) >= OLDEST_QEMU
+
+
+def _codename() -> str:
+    found = re.search(r"^VERSION_CODENAME=(\S+)", Path("/etc/os-release").read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _depmod(sysroot: Path) -> None:
+    release = next((sysroot / "usr/lib/modules").iterdir()).name
+    path = f"{sysroot}/usr/sbin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    depmod = shutil.which("depmod", path=path)
+    if depmod is None:
+        raise LabUnavailableError("depmod is missing; it is in the package kmod.")
+    _run(depmod, "-b", str(sysroot), release)
+
+
+def _run(*command: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    if done.returncode:
+        raise LabUnavailableError(
+            f"“{' '.join(command[:1] + command[-3:])}” ended with {done.returncode}: {done.stderr.strip()}"
+        )
+
+
+def say(text: str) -> None:
+    """To the person who waits."""
+    print(text, file=sys.stderr, flush=True)

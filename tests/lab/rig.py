@@ -1,0 +1,220 @@
+"""Boots machines and runs commands in them."""
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.lab import qemu
+from tests.lab.bridge import bridge
+from tests.lab.machines import Machine
+from tests.lab.provision import Kit, say
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BOOT_S = 45
+"""A boot that takes longer hangs; about one in thirty with 8 CPUs does."""
+BOOTS = 3
+MANAGEMENT = "management"
+"""The netdev of a guest that leads to the backend and nowhere else."""
+_FORWARD = REPOSITORY / "tests/lab/forward.py"
+_INSIDE = REPOSITORY / "tests/lab/inside.py"
+
+
+class GuestError(Exception):
+    """A guest did not do what was asked; the message holds what it said."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended. status 124: its time was over."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Guest:
+    """A running machine. Commands one at a time; what takes longer runs in the background by start."""
+
+    def __init__(self, machine: Machine, folder: Path, processes: list[subprocess.Popen[bytes]], attempts: int) -> None:
+        self.machine = machine
+        self.share = folder / "share"
+        self.attempts = attempts
+        self.boot_s = 0.0
+        self._folder = folder
+        self._processes = processes
+        self._port: socket.socket | None = None
+        self._rest = b""
+
+    @property
+    def console(self) -> str:
+        """What QEMU, the kernel and the first program printed."""
+        return (self._folder / "console").read_text(errors="replace")
+
+    def connect(self, timeout_s: float) -> None:
+        """Wait until the guest takes commands. Raises GuestError."""
+        end = time.monotonic() + timeout_s
+        port = socket.socket(socket.AF_UNIX)
+        path = self._folder / "control"
+        while not path.exists():
+            if self._processes[0].poll() is not None or time.monotonic() > end:
+                raise GuestError(f"QEMU ended or opened no socket:\n{self.console}")
+            time.sleep(0.02)  # QEMU tells nobody when it listens
+        port.connect(str(path))
+        self._port = port
+        self._receive(end - time.monotonic())
+
+    def run(self, *command: str, timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None) -> Done:
+        """Run to its end. Raises GuestError when it fails and check is set, or when the guest does not answer."""
+        self._send({"run": command, "timeout_s": timeout_s, "env": env or {}})
+        done = Done(**self._receive(timeout_s + 30))
+        if check and done.status:
+            raise GuestError(f"“{' '.join(command)}” ended with {done.status}: {done.stderr or done.stdout}")
+        return done
+
+    def start(self, *command: str, output: str, env: dict[str, str] | None = None) -> int:
+        """Start in the background; its output goes to the file share / output. Returns the process's number."""
+        self._send({"start": command, "output": output, "env": env or {}})
+        pid: int = self._receive(30)["pid"]
+        return pid
+
+    def python(self, module: str, *arguments: str, timeout_s: float = 60, check: bool = True) -> Done:
+        """Run a module of the checkout with its virtual environment's Python."""
+        return self.run(
+            sys.executable,
+            "-m",
+            module,
+            *arguments,
+            timeout_s=timeout_s,
+            check=check,
+            env={"PYTHONPATH": str(REPOSITORY)},
+        )
+
+    def read(self, path: str) -> str:
+        """A file's text, stripped."""
+        return self.run("cat", path).stdout.strip()
+
+    def close(self) -> None:
+        """End the machine."""
+        if self._port is not None:
+            self._port.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _send(self, value: dict[str, Any]) -> None:
+        if self._port is None:
+            raise GuestError("The guest is not connected.")
+        self._port.settimeout(30)
+        self._port.sendall(json.dumps(value).encode() + b"\n")
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        if self._port is None:
+            raise GuestError("The guest is not connected.")
+        end = time.monotonic() + timeout_s
+        while b"\n" not in self._rest:
+            self._port.settimeout(max(end - time.monotonic(), 0.001))
+            try:
+                data = self._port.recv(65536)
+            except (TimeoutError, ConnectionResetError):
+                data = b""
+            if not data:
+                raise GuestError(f"{self.machine.name} did not answer. Its console ends with:\n{self.console[-2000:]}")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        value: dict[str, Any] = json.loads(line)
+        return value
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How a machine is started, once or again."""
+
+    kit: Kit
+    machine: Machine
+    taps: list[int]
+    backend_port: int | None
+
+    def begin(self, attempt: int) -> Guest:
+        folder = Path(tempfile.mkdtemp(prefix="coresteer-lab-"))
+        (folder / "share").mkdir()
+        (folder / "share/machine.json").write_text(json.dumps(self._description()))
+        port = self.backend_port
+        command = qemu.command(
+            self.kit,
+            self.machine,
+            control=folder / "control",
+            share=folder / "share",
+            python=sys.executable,
+            inside=_INSIDE,
+            forward=None if port is None else f"{sys.executable} {_FORWARD} {port}",
+            taps=self.taps,
+        )
+        with (folder / "console").open("ab") as console:
+            # cat, because QEMU opens the file of its console anew, which a pipe of its own survives
+            tee = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=console)
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=tee.stdin,
+                stderr=console,
+                env=self.kit.env,
+                pass_fds=self.taps,
+            )
+        if tee.stdin is not None:
+            tee.stdin.close()
+        return Guest(self.machine, folder, [process, tee], attempt)
+
+    def await_boot(self, guest: Guest) -> Guest:
+        """The guest, or the next one, that took commands in time. Raises GuestError after BOOTS of them."""
+        while True:
+            began = time.monotonic()
+            try:
+                guest.connect(BOOT_S)
+            except GuestError as error:
+                guest.close()
+                if guest.attempts == BOOTS:
+                    raise GuestError(f"{self.machine.name} did not boot in {BOOTS} attempts. {error}") from error
+                say(f"{self.machine.name} did not boot; trying again.")
+                guest = self.begin(guest.attempts + 1)
+            else:
+                guest.boot_s = time.monotonic() - began
+                return guest
+
+    def _description(self) -> dict[str, Any]:
+        nics = [
+            {**asdict(nic), "mac": qemu.mac(number), "name": f"eth{number}"}
+            for number, nic in enumerate(self.machine.nics)
+        ]
+        if self.backend_port is not None:
+            nics.append({"mac": qemu.MANAGEMENT_MAC, "name": MANAGEMENT, "netns": None, "addresses": ["10.0.2.15/24"]})
+        return {"name": self.machine.name, "nics": nics}
+
+
+@contextlib.contextmanager
+def boot(kit: Kit, *machines: Machine, backend_port: int | None = None) -> Iterator[list[Guest]]:
+    """The machines, running; several are joined by a bridge. Ends them all at the end.
+
+    backend_port: of a backend on this host that the guests may reach. Raises GuestError.
+    """
+    with contextlib.ExitStack() as stack:
+        queues = [sum(nic.queues for nic in machine.nics) for machine in machines]
+        taps = stack.enter_context(bridge(queues)) if len(machines) > 1 else [[] for _ in machines]
+        starts = [_Start(kit, machine, own, backend_port) for machine, own in zip(machines, taps, strict=True)]
+        begun = [(start, start.begin(1)) for start in starts]
+        guests: list[Guest] = []
+        try:
+            guests.extend(start.await_boot(guest) for start, guest in begun)
+            yield guests
+        finally:
+            for guest in {id(guest): guest for guest in [*guests, *(guest for _, guest in begun)]}.values():
+                guest.close()
