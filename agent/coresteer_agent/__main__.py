@@ -1,4 +1,4 @@
-"""``coresteer-agent``: run, enrol, topology, sample, restore, simulate."""
+"""``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate."""
 
 import argparse
 import logging
@@ -24,7 +24,7 @@ EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
   1  it could not be done; the line above says why. For restore: something could not be put back
   2  the arguments are not understood or contradict each other
-  130  Ctrl-C ended restore; run it again, for not everything may be put back"""
+  130  Ctrl-C ended capture or restore; run it again, for it may have done only a part"""
 
 log = logging.getLogger("coresteer")
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coresteer-agent: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130 if args.command is _restore else 0
+        return 130 if args.command in (_restore, _capture) else 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say to it
         return 1
@@ -82,6 +82,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         show.set_defaults(what=name)
         _add_root(show)
         show.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
+
+    capture = _command(
+        commands, "capture", "copy what the agent reads, without secrets, to look at elsewhere", _capture
+    )
+    capture.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder; use it as --root")
+    _add_root(capture)
 
     restore = _command(commands, "restore", "put everything back as it was before Coresteer changed it", _restore)
     _add_root(restore)
@@ -218,6 +224,25 @@ def _show(args: argparse.Namespace) -> int:
         return 1
     sys.stdout.write(text.decode() + "\n")
     sys.stdout.flush()
+    return 0
+
+
+def _capture(args: argparse.Namespace) -> int:
+    from coresteer_agent.capture import MANIFEST, SECRETS, capture  # noqa: PLC0415 - only this subcommand needs it
+
+    folder: Path = args.folder
+    root = _root(args)
+    try:
+        if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
+            raise ConfigError(f"{folder} is there already and not an empty folder; name a new one.")
+        folder.mkdir(exist_ok=True)
+        captured = capture(root, folder)
+    except OSError as error:
+        log.error("%s cannot be written: %s.", error.filename or folder, error.strerror)
+        return 1
+    print(f"{folder} has {captured.files} files of what the agent reads here.\n{SECRETS}", end="")
+    if captured.unread:
+        print(f"The kernel did not tell {len(captured.unread)} files; {folder / MANIFEST} names them with the reason.")
     return 0
 
 

@@ -9,10 +9,14 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
@@ -26,8 +30,35 @@ MAX_CAPTURED_BYTES = 16 * 1024 * 1024
 _MAX_NUMBER = 1 << 32
 
 
+class Asked(Struct):
+    """The paths below the root that were asked for, whether they are there or not.
+
+    found: only where they are and of which kind; read: files; listed: folders.
+    """
+
+    found: set[str] = set()
+    read: set[str] = set()
+    listed: set[str] = set()
+
+
+_asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+
+@contextmanager
+def watched() -> Iterator[Asked]:
+    """What this thread asks for meanwhile through this module, which is all that collectors read below a root."""
+    asked = Asked()
+    token = _asked.set(asked)
+    try:
+        yield asked
+    finally:
+        _asked.reset(token)
+
+
 def open_file(root: Path, path: str) -> int:
     """A descriptor to read a file with. Raises OSError, also for what a captured tree should not hold."""
+    if (asked := _asked.get()) is not None:
+        asked.read.add(path)
     name = f"{root}/{path}"
     if root == _MACHINE:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
@@ -48,6 +79,8 @@ def open_file(root: Path, path: str) -> int:
 
 def real_path(root: Path, path: str) -> Path | None:
     """Where a file or folder really is, all links followed; None where it is absent or not below root."""
+    if (asked := _asked.get()) is not None:
+        asked.found.add(path)
     try:
         found = os.path.realpath(f"{root}/{path}", strict=True)
     except OSError:
@@ -84,20 +117,23 @@ def read_bytes(root: Path, path: str) -> bytes | None:
     speed of a link that is down), so every refusal to read means: not known. An empty file says nothing either.
     """
     try:
-        fd = open_file(root, path)
+        return read_file(root, path) or None
     except OSError:
         return None
+
+
+def read_file(root: Path, path: str) -> bytes:
+    """The contents of a file. Raises OSError with the kernel's number."""
+    fd = open_file(root, path)
     try:
         data = chunk = os.read(fd, _CHUNK)
         while chunk:
             # seq_file returns a page or so at a time, and only an empty read is the end
             if chunk := os.read(fd, _CHUNK):
                 data += chunk
-    except OSError:
-        return None
     finally:
         os.close(fd)
-    return data or None
+    return data
 
 
 def read_text(root: Path, path: str) -> str | None:
@@ -171,6 +207,8 @@ def _mask_as_list(text: str) -> str:
 
 def names(root: Path, path: str) -> list[str]:
     """What a folder holds, sorted; nothing where there is no such folder."""
+    if (asked := _asked.get()) is not None:
+        asked.listed.add(path)
     folder = f"{root}/{path}"
     if root != _MACHINE:
         if (place := real_path(root, path)) is None:

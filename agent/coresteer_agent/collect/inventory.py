@@ -147,7 +147,7 @@ class InventoryReader:
 
     def _read_devices(self) -> None:
         root = self._root
-        told = queues.read_netlink_queues() if irq.is_running_kernel(root) else {}
+        told = self._guarded(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
         before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}

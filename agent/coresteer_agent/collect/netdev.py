@@ -99,6 +99,7 @@ def read_device(root: Path, name: str) -> Device:
         up = None if flags is None else bool(int(flags, 16) & 1)
     except ValueError:
         raise ParseError(f"{folder}/flags", 1, f"“{flags}” is not a hexadecimal number.") from None
+    driver = real_path(root, f"{folder}/device/driver")
     buses = _bus_names(root, f"{folder}/device")
     numa_node = None
     for depth in range(max(len(buses), 1)):
@@ -107,22 +108,13 @@ def read_device(root: Path, name: str) -> Device:
             break
     return Device(
         name=name,
-        driver=_target(root, f"{folder}/device/driver"),
+        driver=None if driver is None else driver.name,
         speed_bits_per_s=speed_mbit_per_s * 1_000_000 if speed_mbit_per_s else None,
         mtu=read_natural(root, f"{folder}/mtu"),
         numa_node=numa_node,
         up=up,
         bus_names=buses,
     )
-
-
-def _target(root: Path, path: str) -> str | None:
-    folder, _, name = path.rpartition("/")
-    place = real_path(root, folder)
-    try:
-        return None if place is None else (place / name).readlink().name
-    except OSError:
-        return None
 
 
 def _bus_names(root: Path, path: str) -> list[str]:

@@ -9,14 +9,21 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
-from coresteer_agent.collect.files import names, numbered, read_int, read_mask_as_list
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import names, numbered, read_bytes, read_int, read_mask_as_list
+from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import CLASS, Device
 from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, attributes
 
 _log = logging.getLogger(__name__)
+
+NETLINK_PATH = "netlink-queues.json"
+"""Where a captured tree has what netlink said, as read_netlink_queues() returns it."""
 
 _QUEUE = re.compile(
     r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d{1,9})(?:$|[-@.])", re.IGNORECASE
@@ -25,12 +32,16 @@ _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
 _ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
 
 
-class QueueIrq(Struct, frozen=True):
-    """How a queue is served. source: netlink, msi_irqs or name."""
+U32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Source = Literal["netlink", "msi_irqs", "name"]
 
-    irq: int | None
-    source: str | None
-    napi_id: int | None = None
+
+class QueueIrq(Struct, frozen=True):
+    """How a queue is served, and which source told it."""
+
+    irq: U32 | None
+    source: Source | None
+    napi_id: U32 | None = None
 
 
 class DeviceIrqs(Struct, frozen=True):
@@ -104,7 +115,7 @@ def map_device(
         own.add(irq)
         for queue in queues if found == ["*"] else found:
             if queue in served and served[queue].irq is None:
-                source = "msi_irqs" if irq in msi_irqs else "name"
+                source: Source = "msi_irqs" if irq in msi_irqs else "name"
                 served[queue] = QueueIrq(irq, source, served[queue].napi_id)
     return DeviceIrqs(served, frozenset(own))
 
@@ -136,8 +147,16 @@ _NAPI_GET = 11
 _KINDS = {0: "rx", 1: "tx"}
 
 
-def read_netlink_queues() -> dict[int, dict[str, QueueIrq]]:
-    """By ifindex and queue, what the running kernel knows. Empty before Linux 6.8 and where netlink is refused."""
+def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
+    """By ifindex and queue, what the running kernel knows. Empty before Linux 6.8 and where netlink is refused.
+
+    Of a captured tree, what its kernel knew. Raises ParseError for a file that makes no sense.
+    """
+    if not is_running_kernel(root):
+        try:
+            return msgspec.json.decode(read_bytes(root, NETLINK_PATH) or b"{}", type=dict[int, dict[str, QueueIrq]])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ParseError(NETLINK_PATH, None, f"{error}.") from None
     try:
         netlink = Netlink(NETLINK_GENERIC)
         try:

@@ -1,0 +1,216 @@
+"""``coresteer-agent capture``: what the collectors read of a machine, as a tree that ``--root`` takes.
+
+The collectors run once and are watched (collect.files.watched), and what they asked for is copied. So the tree
+is what they read, now and after every change of them; what must not leave the machine is taken out here.
+"""
+
+import errno
+import logging
+import os
+import re
+import stat
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from coresteer_agent.collect import controllers, files, irq, netdev, queues
+from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.collect.sampler import Sampler
+from coresteer_agent.collect.tasks import TaskScanner
+from coresteer_agent.collect.topology import read_topology
+from coresteer_agent.identity import make_hello
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MANIFEST = "MANIFEST"
+
+SECRETS = """\
+Left out: command lines, environments, the host's name, the machine's and the boot's identity, addresses (MAC, IP)
+and sockets, mounts, serial numbers, the kernel's command line.
+Changed: processes are named task-PID, except kernel threads, irqbalance and tuned, and have no memory addresses; of
+the routes only the default ones are there, without their gateways.
+Kept: the names of devices and interrupts, also of a device that is named after its MAC address (enx…).
+"""
+_MANIFEST = """\
+What coresteer-agent {version} read below /proc and /sys of one machine, for example for
+    coresteer-agent topology --root .
+Files have the kernel's own text and mode; those without text and folders without files were only listed.
+An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} is what netlink said.
+
+"""
+
+_LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname"})
+_OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
+_AFFINITY = re.compile(rf"{irq.FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
+_GATEWAY = re.compile(rb"(\S+\s+\S+\s+)[0-9A-Fa-f]+")
+
+# proc_pid_stat(5), counted from the third field on
+_TASK_FLAGS = 6
+_TASK_ADDRESSES = (*range(23, 28), 32)
+_TASK_MORE_ADDRESSES = 42
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of include/linux/sched.h."""
+
+
+class Captured(Struct, frozen=True):
+    """files: how many have text; unread: why the kernel did not tell a file, by path."""
+
+    files: int
+    unread: dict[str, str]
+
+
+def capture(root: Path, folder: Path) -> Captured:
+    """Copy what the collectors read below root into an empty folder. Raises OSError when that cannot be written."""
+    with files.watched() as asked:
+        _guarded(lambda: read_topology(root))
+        _guarded(lambda: _sample(root))
+        _guarded(lambda: TaskScanner(root).scan())
+        _guarded(lambda: make_hello(root, 1.0, None))
+        inventory = _guarded(InventoryReader(root).read)
+    # the kernel's refusal is in no file, so the tree tells it as newer kernels do
+    irqs = inventory.irqs if inventory is not None and irq.is_running_kernel(root) else []
+    tree = _Tree(root, folder, {found.irq for found in irqs if found.movable is False})
+    for path in sorted(asked.found - _LEFT_OUT):
+        tree.place(path)
+    for path in sorted(asked.listed):
+        if path.startswith("sys/"):  # of /proc, which lists much that is not for the collectors, what they read
+            for name in files.names(root, path):
+                tree.place(f"{path}/{name}")
+    unread = {}
+    for path in sorted(asked.read - _LEFT_OUT):
+        try:
+            tree.copy(path)
+        except _UnreadError as error:
+            unread[path] = str(error)
+    if told := _guarded(lambda: queues.read_netlink_queues(root)):
+        (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(told))
+    tree.finish()
+    with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
+        manifest.write(_MANIFEST.format(version=version("coresteer-agent"), netlink=queues.NETLINK_PATH) + SECRETS)
+        if unread:
+            manifest.write("\nThe kernel did not tell:\n")
+        manifest.writelines(f"{path}: {why}\n" for path, why in unread.items())
+    return Captured(tree.texts, unread)
+
+
+def _sample(root: Path) -> None:
+    sampler = Sampler(root)
+    sampler.sample()
+    sampler.close()
+
+
+def _guarded(read: Callable[[], T]) -> T | None:
+    """Also after a mistake of ours in a collector, which a capture may be made to show."""
+    try:
+        return read()
+    except Exception as error:
+        _log.warning("What the agent would read after this is missing: %s", error)
+        return None
+
+
+class _UnreadError(Exception):
+    """The kernel did not tell what is in a file that is there."""
+
+
+class _Tree:
+    """A folder in which each file and folder is where it is below root, and links lead where they lead there."""
+
+    def __init__(self, root: Path, folder: Path, locked: set[int]) -> None:
+        self.texts = 0
+        self._root = root
+        self._real_root = root.resolve()
+        self._folder = folder
+        self._locked = locked
+        self._places: dict[str, Path | None] = {"": folder}
+        self._modes: dict[Path, int] = {}
+
+    def place(self, path: str) -> Path | None:
+        """Where path is in the folder, made as an empty file or folder; None where it is absent below root."""
+        if path not in self._places:
+            self._places[path] = self._make(path)
+        return self._places[path]
+
+    def _make(self, path: str) -> Path | None:
+        source = files.real_path(self._root, path)
+        if source is None:
+            return None
+        if path.startswith("proc/"):
+            place = self._folder / path  # its links lead into the folder of the process that asks
+        else:
+            place = self._folder / source.relative_to(self._real_root)
+            parent, _, name = path.rpartition("/")
+            above = self.place(parent)
+            # two spellings of one path pass the same link
+            if above is not None and name != ".." and above / name != place and not (above / name).is_symlink():
+                (above / name).symlink_to(os.path.relpath(place, above))
+        if source.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+            self._modes[place] = self._mode(path, source)
+        return place
+
+    def _mode(self, path: str, source: Path) -> int:
+        mode = stat.S_IMODE(source.stat().st_mode) & 0o666 | stat.S_IRUSR
+        found = _AFFINITY.match(path)
+        return mode & ~0o222 if found is not None and int(found[1]) in self._locked else mode
+
+    def copy(self, path: str) -> None:
+        """A file with its text. Raises _UnreadError."""
+        try:
+            text = self._without_secrets(path, files.read_file(self._root, path))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESRCH):
+                return
+            raise _UnreadError(error.strerror) from error
+        if text and (place := self.place(path)) is not None and not place.stat().st_size:
+            place.write_bytes(text)
+            self.texts += 1
+
+    def _without_secrets(self, path: str, text: bytes) -> bytes:
+        if path == netdev.ROUTE_PATH:
+            return _default_routes(text)
+        if (found := _OF_TASK.match(path)) is None:
+            return text
+        pid, kind = found.groups()
+        if kind == "comm":
+            stat_text = files.read_bytes(self._root, f"proc/{pid}/stat") or b""
+            return _task_name(text.removesuffix(b"\n"), pid, stat_text.rpartition(b") ")[2].split()) + b"\n"
+        return _task_stat(text, pid)
+
+    def finish(self) -> None:
+        """Give the files their modes, after which they may not be written any more."""
+        for place, mode in self._modes.items():
+            place.chmod(mode)
+
+
+def _default_routes(text: bytes) -> bytes:
+    head, *lines = text.splitlines(keepends=True) or [b""]
+    defaults = [line for line in lines if len(fields := line.split()) > 7 and not (fields[1] + fields[7]).strip(b"0")]
+    return head + b"".join(_GATEWAY.sub(rb"\g<1>00000000", line, count=1) for line in defaults)
+
+
+def _task_stat(text: bytes, pid: str) -> bytes:
+    """Nothing of a text that cannot be understood."""
+    head, bracket, rest = text.rpartition(b") ")
+    fields = rest.split()
+    if not bracket or len(fields) <= _TASK_FLAGS:
+        return b""
+    name = _task_name(head.partition(b"(")[2], pid, fields)
+    for number in range(len(fields)):
+        if number in _TASK_ADDRESSES or number >= _TASK_MORE_ADDRESSES:
+            fields[number] = b"0"
+    return b"%s (%s) %s\n" % (pid.encode(), name, b" ".join(fields))
+
+
+def _task_name(name: bytes, pid: str, fields: list[bytes]) -> bytes:
+    flags = fields[_TASK_FLAGS] if len(fields) > _TASK_FLAGS else b""
+    kernel_thread = flags.isdigit() and int(flags[:20]) & _KERNEL_THREAD
+    return name if kernel_thread or name + b"\n" in controllers.KNOWN else f"task-{pid}".encode()
