@@ -106,16 +106,22 @@ def map_device(
     """The map of one netdev. told: what netlink said, by queue."""
     served = {queue: told.get(queue, QueueIrq(None, None)) for queue in queues}
     own = set(msi_irqs) | {q.irq for q in told.values() if q.irq is not None}
+    named: dict[int, list[str]] = {}
     for irq, name in irq_names.items():
         ours, found = parse_irq_name(name, device.name, device.bus_names)
         if not ours:
             if irq not in msi_irqs:
                 continue
             found = next((q for part in name.split(", ") if (q := _queues(part))), [])
+        named[irq] = found
+    # an interrupt with the netdev's own name serves all where it is the only one; beside interrupts of
+    # queues it is the one for link changes (igb, e1000e)
+    alone = all(found in ([], ["*"]) for found in named.values())
+    for irq, found in named.items():
         own.add(irq)
-        for queue in queues if found == ["*"] else found:
+        for queue in (queues if alone else []) if found == ["*"] else found:
             if queue in served and served[queue].irq is None:
-                source: Source = "msi_irqs" if irq in msi_irqs else "name"
+                source = "msi_irqs" if irq in msi_irqs else "name"
                 served[queue] = QueueIrq(irq, source, served[queue].napi_id)
     return DeviceIrqs(served, frozenset(own))
 

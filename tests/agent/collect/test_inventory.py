@@ -86,6 +86,13 @@ def test_the_only_interrupt_of_an_old_netdev_serves_all_its_queues() -> None:
     assert {q.irq for q in found.queues.values()} == {19}
 
 
+def test_beside_interrupts_of_queues_the_one_with_the_netdevs_own_name_is_for_its_link() -> None:
+    names = {55: "eth0", 56: "eth0-TxRx-0", 57: "eth0-TxRx-1"}
+    found = map_device(DEVICE, ["rx-0", "rx-1", "tx-0", "tx-1"], names, frozenset(names), {})
+    assert {name: q.irq for name, q in found.queues.items()} == {"rx-0": 56, "rx-1": 57, "tx-0": 56, "tx-1": 57}
+    assert found.irqs == {55, 56, 57}
+
+
 # Movable or not
 
 
