@@ -48,6 +48,8 @@ An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} i
 _LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/hostname"})
 _OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
 _AFFINITY = re.compile(rf"{irq.FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
+_WITH_ADDRESS = re.compile(rb"(?!irq/).*(\d\.\d+\.\d|:.*:)", re.DOTALL)
+"""An NFS client's kernel thread is named after its server, 192.0.2.7-manager or fe80::1-manager."""
 _GATEWAY = re.compile(rb"(\S+\s+\S+\s+)[0-9A-Fa-f]+")
 
 # proc_pid_stat(5), counted from the third field on
@@ -212,5 +214,5 @@ def _task_stat(text: bytes, pid: str) -> bytes:
 
 def _task_name(name: bytes, pid: str, fields: list[bytes]) -> bytes:
     flags = fields[_TASK_FLAGS] if len(fields) > _TASK_FLAGS else b""
-    kernel_thread = flags.isdigit() and int(flags[:20]) & _KERNEL_THREAD
-    return name if kernel_thread or name + b"\n" in controllers.KNOWN else f"task-{pid}".encode()
+    from_kernel = flags.isdigit() and int(flags[:20]) & _KERNEL_THREAD and not _WITH_ADDRESS.match(name)
+    return name if from_kernel or name + b"\n" in controllers.KNOWN else f"task-{pid}".encode()

@@ -121,7 +121,7 @@ def map_device(
         own.add(irq)
         for queue in (queues if alone else []) if found == ["*"] else found:
             if queue in served and served[queue].irq is None:
-                source = "msi_irqs" if irq in msi_irqs else "name"
+                source: Source = "msi_irqs" if irq in msi_irqs else "name"
                 served[queue] = QueueIrq(irq, source, served[queue].napi_id)
     return DeviceIrqs(served, frozenset(own))
 
