@@ -1,0 +1,159 @@
+"""A backend on this host and agents in guests that join it."""
+
+import contextlib
+import http.cookiejar
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.lab.inside import SHARE
+from tests.lab.qemu import BACKEND
+from tests.lab.rig import Guest, GuestError
+
+START_S = 60
+END_S = 20
+JOIN_S = 60
+ADMIN = {"username": "ada", "password": "correct horse battery"}
+HOST = "this-host"
+"""The node's name of the agent that `coresteer up` starts beside the backend."""
+
+
+class BackendError(Exception):
+    """The backend did not start, or refused what was asked; the message holds what it said."""
+
+
+class Backend:
+    """A running backend. set_up_link: works until somebody is made administrator, as the first ask does."""
+
+    def __init__(self, port: int, set_up_link: str, env: dict[str, str]) -> None:
+        self.port = port
+        self.address = f"http://127.0.0.1:{port}"
+        self.set_up_link = set_up_link
+        self.env = env
+        self._csrf_token: str | None = None
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}),  # one from the environment is for outside
+            urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()),
+        )
+
+    def token(self) -> str:
+        """A one-time token that lets an agent in."""
+        command = [sys.executable, "-m", "coresteer", "enrolment-token"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=self.env).stdout.strip()
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON of whatever was asked for
+        """A request as the administrator, who is made at the first one. Raises BackendError for a refusal."""
+        if self._csrf_token is None:
+            token = self.set_up_link.partition("token=")[2]
+            self._csrf_token = self._send("POST", "/api/auth/setup", {"token": token, **ADMIN})["csrf_token"]
+        return self._send(method, path, body)
+
+    def await_live(self, name: str, timeout_s: float = 30) -> dict[str, Any]:
+        """The node's summary, once a sample of it is there. Raises BackendError."""
+        end = time.monotonic() + timeout_s
+        while True:
+            found: list[dict[str, Any]] = [node for node in self.ask("GET", "/api/nodes") if node["name"] == name]
+            if found and found[0]["health"] == "live":
+                return found[0]
+            if time.monotonic() > end:
+                raise BackendError(f"{name} is not live but {found[0]['health'] if found else 'unknown'}.")
+            time.sleep(0.1)
+
+    def _send(self, method: str, path: str, body: object) -> Any:  # noqa: ANN401 - as above
+        headers = {"Content-Type": "application/json", "X-CSRF-Token": self._csrf_token or ""}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310 - http to 127.0.0.1
+        try:
+            with self._opener.open(request, timeout=30) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise BackendError(f"{method} {path} is answered with {error.code}: {error.read().decode()}") from error
+        return json.loads(text) if text else None
+
+
+@contextlib.contextmanager
+def backend(port: int | None = None) -> Iterator[Backend]:
+    """`coresteer up` with a state folder of its own, on a free port unless one is given. Raises BackendError."""
+    port = port or _free_port()
+    state_dir = Path(tempfile.mkdtemp(prefix="coresteer-lab-state-"))
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("CORESTEER_", "DATABASE_URL"))}
+    env |= {"CORESTEER_STATE_DIR": str(state_dir), "CORESTEER_PORT": str(port), "CORESTEER_NODE_NAME": HOST}
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "coresteer", "up"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        start_new_session=True,  # Ctrl-C is ours: the guests end first
+    )
+    try:
+        yield Backend(port, _set_up_link(process), env)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        shutil.rmtree(state_dir, ignore_errors=True)
+
+
+def join(guest: Guest, backend: Backend) -> int:
+    """Start the agent in the guest and wait until the backend has let it in; its name is the machine's.
+
+    Its output is guest.share / "agent.log". Returns its process's number. Raises GuestError.
+    """
+    (guest.share / "token").write_text(backend.token())
+    host, port = BACKEND
+    pid = guest.start(
+        *(guest.interpreter, "-m", "coresteer_agent", "run", "--backend", f"http://{host}:{port}", "--insecure"),
+        *("--token-file", str(SHARE / "token")),
+        output="agent.log",
+    )
+    end = time.monotonic() + JOIN_S
+    while "Connected to" not in (said := (guest.share / "agent.log").read_text()):
+        if time.monotonic() > end:
+            raise GuestError(f"The agent in {guest.machine.name} did not reach the backend. It said:\n{said}")
+        time.sleep(0.1)  # a file tells nobody when it grows
+    return pid
+
+
+def _set_up_link(process: subprocess.Popen[str]) -> str:
+    """What `coresteer up` announces when all runs. Its later lines are read too, lest it blocks."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    said = ""
+    end = time.monotonic() + START_S
+    with contextlib.suppress(queue.Empty):
+        while (line := lines.get(timeout=max(end - time.monotonic(), 0.001))) is not None:
+            said += line
+            if found := re.search(r"http:\S+/setup\?token=\S+", line):
+                return found[0]
+    raise BackendError(f"The backend did not start. It said:\n{said}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
