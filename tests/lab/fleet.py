@@ -26,7 +26,7 @@ from tests.lab.rig import Guest, GuestError
 
 START_S = 60
 END_S = 20
-JOIN_S = 60
+SAID_S = 60
 ADMIN = {"username": "ada", "password": "correct horse battery"}
 HOST = "this-host"
 """The node's name of the agent that `coresteer up` starts beside the backend."""
@@ -114,23 +114,35 @@ def backend(port: int | None = None) -> Iterator[Backend]:
 
 
 def join(guest: Guest, backend: Backend) -> int:
-    """Start the agent in the guest and wait until the backend has let it in; its name is the machine's.
+    """Start the agent in the guest and wait until the backend has let it in. Returns its process's number."""
+    pid = start_agent(guest, backend)
+    await_joined(guest)
+    return pid
 
-    Its output is guest.share / "agent.log". Returns its process's number. Raises GuestError.
-    """
+
+def start_agent(guest: Guest, backend: Backend) -> int:
+    """In the guest, with the machine's name. What it says goes to guest.share / "agent.log"."""
     (guest.share / "token").write_text(backend.token())
     host, port = BACKEND
-    pid = guest.start(
+    return guest.start(
         *(guest.interpreter, "-m", "coresteer_agent", "run", "--backend", f"http://{host}:{port}", "--insecure"),
         *("--token-file", str(SHARE / "token")),
         output="agent.log",
     )
-    end = time.monotonic() + JOIN_S
-    while "Connected to" not in (said := (guest.share / "agent.log").read_text()):
+
+
+def await_joined(guest: Guest) -> None:
+    """Wait until the agent is connected. Raises GuestError."""
+    await_said(guest, "agent.log", "Connected to")
+
+
+def await_said(guest: Guest, output: str, words: str) -> None:
+    """Wait until what was started with that output says the words. Raises GuestError."""
+    end = time.monotonic() + SAID_S
+    while words not in (said := (guest.share / output).read_text()):
         if time.monotonic() > end:
-            raise GuestError(f"The agent in {guest.machine.name} did not reach the backend. It said:\n{said}")
+            raise GuestError(f"{guest.machine.name} did not say “{words}” in {SAID_S} s but:\n{said}")
         time.sleep(0.1)  # a file tells nobody when it grows
-    return pid
 
 
 def _set_up_link(process: subprocess.Popen[str]) -> str:
