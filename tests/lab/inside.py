@@ -51,6 +51,8 @@ def ready(description: dict[str, Any]) -> None:
     quiet("ip", "link", "set", "lo", "up")
     quiet("ip", "netns", "add", "peer")
     quiet("ip", "-n", "peer", "link", "set", "lo", "up")
+    for name, value in (("arp_ignore", "1"), ("arp_announce", "2")):  # NICs on one wire answer for themselves only
+        Path(f"/proc/sys/net/ipv4/conf/all/{name}").write_text(value)
     network(description["nics"])
 
 

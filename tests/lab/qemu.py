@@ -69,6 +69,8 @@ def command(
         options += ["-netdev", f"user,id=management,restrict=on,ipv6=off,guestfwd=tcp:{host}:{port}-cmd:{forward}"]
         options += ["-device", f"virtio-net-pci,bus=pcie.0,netdev=management,mac={MANAGEMENT_MAC},romfile="]
     options += _nics(machine, taps)
+    if machine.interrupt_remapping:
+        options += ["-device", "intel-iommu,intremap=on"]
     if machine.disk:
         options += ["-drive", "if=none,id=disk,file.driver=null-co,file.size=64M,format=raw"]
         options += ["-device", "nvme,bus=pcie.0,drive=disk,serial=lab"]

@@ -49,6 +49,7 @@ class Guest:
         self.share = folder / "share"
         self.attempts = attempts
         self.boot_s = 0.0
+        self.interpreter = sys.executable
         self._folder = folder
         self._processes = processes
         self._port: socket.socket | None = None

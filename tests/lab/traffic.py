@@ -1,0 +1,140 @@
+"""Traffic between the lab's own guests and namespaces, counted and bounded. Runs in a guest; standard library only.
+
+serve: discards UDP and TCP, answers requests, until its time is over. flood: UDP from many source ports. stream: TCP.
+request: one byte there and back, again and again. Each prints what it did as one line of JSON.
+"""
+
+import argparse
+import json
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+
+PORT = 9000
+"""UDP and TCP to here are discarded; requests go to the next port."""
+_CHUNK = bytes(64 * 1024)
+_BATCH = 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("what", choices=["serve", "flood", "stream", "request"])
+    parser.add_argument("--to", default="", help="address")
+    parser.add_argument("--flows", type=int, default=1, help="source ports of a flood, connections of a stream")
+    parser.add_argument("--count", type=int, default=10_000, help="packets, MiB or requests at most")
+    parser.add_argument("--rate", type=int, default=2_000, help="packets a second of a flood")
+    parser.add_argument("--size", type=int, default=64, help="bytes of a packet")
+    parser.add_argument("--seconds", type=float, default=10, help="how long at most")
+    args = parser.parse_args()
+    print(json.dumps({"serve": serve, "flood": flood, "stream": stream, "request": request}[args.what](args)))
+
+
+def serve(args: argparse.Namespace) -> dict[str, int]:
+    """Take what comes, on every address."""
+    counted = {"packets": 0, "bytes": 0, "requests": 0}
+    ready = selectors.DefaultSelector()
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind(("", PORT))
+    datagrams.setblocking(False)
+    ready.register(datagrams, selectors.EVENT_READ, partial(_count, datagrams, counted))
+    for port, take in ((PORT, _discard), (PORT + 1, _echo)):
+        listener = socket.create_server(("", port))
+        ready.register(listener, selectors.EVENT_READ, partial(_accept, listener, ready, counted, take))
+    print("ready", flush=True)
+    end = time.monotonic() + args.seconds
+    while (left := end - time.monotonic()) > 0:
+        for key, _ in ready.select(left):
+            key.data()
+    return counted
+
+
+_Take = Callable[[socket.socket, dict[str, int]], bool]
+
+
+def _count(datagrams: socket.socket, counted: dict[str, int]) -> None:
+    for _ in range(_BATCH):
+        try:
+            counted["bytes"] += len(datagrams.recv(2048))
+        except BlockingIOError:
+            return
+        counted["packets"] += 1
+
+
+def _accept(
+    listener: socket.socket, ready: selectors.BaseSelector, counted: dict[str, int], take: _Take
+) -> None:
+    connection, _ = listener.accept()
+
+    def work() -> None:
+        if not take(connection, counted):
+            ready.unregister(connection)
+            connection.close()
+
+    ready.register(connection, selectors.EVENT_READ, work)
+
+
+def _discard(connection: socket.socket, counted: dict[str, int]) -> bool:
+    data = connection.recv(256 * 1024)
+    counted["bytes"] += len(data)
+    return bool(data)
+
+
+def _echo(connection: socket.socket, counted: dict[str, int]) -> bool:
+    data = connection.recv(2048)
+    if data:
+        connection.sendall(data)
+        counted["requests"] += 1
+    return bool(data)
+
+
+def flood(args: argparse.Namespace) -> dict[str, float]:
+    """UDP from as many source ports as there are flows, in turn, at a steady rate."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(args.flows)]
+    for one in sockets:
+        one.connect((args.to, PORT))
+    data, sent, refused = bytes(args.size), 0, 0
+    start = time.monotonic()
+    while sent < args.count and (elapsed := time.monotonic() - start) < args.seconds:
+        due = min(int(elapsed * args.rate), args.count)
+        if due <= sent:
+            time.sleep(1 / args.rate)
+        while sent < due:
+            try:
+                sockets[sent % args.flows].send(data)
+            except OSError:
+                refused += 1  # nobody listens yet, or a queue is full
+            sent += 1
+    return {"packets": sent, "refused": refused, "seconds": time.monotonic() - start}
+
+
+def stream(args: argparse.Namespace) -> dict[str, float]:
+    """TCP as fast as it goes."""
+    connections = [socket.create_connection((args.to, PORT), 10) for _ in range(args.flows)]
+    limit, sent, start = args.count << 20, 0, time.monotonic()
+    while sent < limit and time.monotonic() - start < args.seconds:
+        for connection in connections:
+            connection.sendall(_CHUNK)
+            sent += len(_CHUNK)
+    return {"bytes": sent, "seconds": time.monotonic() - start}
+
+
+def request(args: argparse.Namespace) -> dict[str, float]:
+    """Requests one after the other, on each connection in turn, with the median and the 99th percentile."""
+    connections = [socket.create_connection((args.to, PORT + 1), 10) for _ in range(args.flows)]
+    took: list[float] = []
+    start = time.monotonic()
+    while len(took) < args.count and time.monotonic() - start < args.seconds:
+        connection = connections[len(took) % args.flows]
+        asked = time.monotonic()
+        connection.sendall(b"?")
+        connection.recv(1)
+        took.append(time.monotonic() - asked)
+    took.sort()
+    p50_us, p99_us = (took[int(len(took) * share)] * 1e6 if took else 0.0 for share in (0.5, 0.99))
+    return {"requests": len(took), "p50_us": p50_us, "p99_us": p99_us}
+
+
+if __name__ == "__main__":
+    main()
