@@ -1,9 +1,19 @@
 import { spawnSync } from "node:child_process";
-import { setTimeout } from "node:timers/promises";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { affinity, generatedMachine, type Machine, someMachine } from "./machine";
-import { bin, Child, launchBrowser, openNode, type Stack, setUp, startStack } from "./stack";
+import {
+  apply,
+  bin,
+  Child,
+  kernelSays,
+  launchBrowser,
+  openIrq,
+  openNode,
+  type Stack,
+  setUp,
+  startStack,
+} from "./stack";
 
 let machine: Machine;
 let before: string;
@@ -26,43 +36,20 @@ afterAll(async () => {
   await machine?.stop();
 });
 
-/** What the kernel says, once it says it. */
-async function kernelSays(irq: number, cpus: string): Promise<void> {
-  const end = Date.now() + 60_000;
-  while ((await affinity(machine, irq)) !== cpus) {
-    if (Date.now() > end) throw new Error(`IRQ ${irq} is on ${await affinity(machine, irq)}, not on ${cpus}.`);
-    await setTimeout(50); // procfs tells nobody when an affinity changes
-  }
-}
-
-async function openIrq(irq: number): Promise<void> {
-  await openNode(page, "here");
-  await page.goto(`${page.url().split("?")[0]}?sel=irq%3A${irq}`);
-  await page.getByRole("heading", { name: `IRQ ${irq}` }).waitFor();
-}
-
-async function apply(cpus: string, seconds: string): Promise<void> {
-  await page.getByLabel("Move to CPUs").fill(cpus);
-  await page.getByLabel("Returns unless kept within").selectOption(seconds);
-  await page.getByRole("region", { name: "Preview" }).getByText(`irq/${machine.movable}/affinity`).waitFor();
-  await page.getByRole("button", { name: /^Apply for/ }).click();
-  await page.getByRole("button", { name: "Keep" }).waitFor();
-}
-
 test("an interrupt moved from the browser returns when nobody keeps it", async () => {
-  await openIrq(machine.movable);
-  await apply("1", "30");
+  await openIrq(page, "here", machine.movable);
+  await apply(page, machine.movable, "1", "30");
   expect(await affinity(machine, machine.movable)).toBe("1");
   await page.getByText(/it returns in/i).waitFor();
   await page.goto(`${stack.url}/audit`);
   await page.getByText(/it returns in/i).waitFor(); // the countdown stands on every page
-  await kernelSays(machine.movable, before);
+  await kernelSays(() => affinity(machine, machine.movable), before);
   await page.getByText("Nobody kept it in time, so it returned by itself.").waitFor();
 });
 
 test("a kept change stays, also when the agent's time is over, and can be rolled back afterwards", async () => {
-  await openIrq(machine.movable);
-  await apply("0", "30");
+  await openIrq(page, "here", machine.movable);
+  await apply(page, machine.movable, "0", "30");
   await page.getByRole("button", { name: "Keep" }).click();
   await page.getByRole("status").getByText("Kept.").first().waitFor();
   const changes = await page.request.get(`${stack.url}/api/changes?limit=1`);
@@ -76,12 +63,12 @@ test("a kept change stays, also when the agent's time is over, and can be rolled
   await page.getByRole("region", { name: "Preview" }).waitFor();
   await page.getByRole("button", { name: /^Apply for/ }).click();
   await page.getByRole("button", { name: "Keep" }).click();
-  await kernelSays(machine.movable, before);
+  await kernelSays(() => affinity(machine, machine.movable), before);
 });
 
 test("a change is rolled back at once when a person says so", async () => {
-  await openIrq(machine.movable);
-  await apply("1", "600");
+  await openIrq(page, "here", machine.movable);
+  await apply(page, machine.movable, "1", "600");
   await page.getByRole("button", { name: "Roll back now" }).click();
   await page.getByText("It was rolled back by a person.").waitFor();
   expect(await affinity(machine, machine.movable)).toBe(before);
@@ -94,7 +81,7 @@ test.each([
   ["a", /“a” is not a CPU or a range of CPUs/],
   ["", /An interrupt needs at least one CPU/],
 ])("the CPU list “%s” is refused with the reason before the kernel sees it", async (cpus, reason) => {
-  await openIrq(machine.movable);
+  await openIrq(page, "here", machine.movable);
   await page.getByLabel("Move to CPUs").fill(cpus);
   await page.getByText(reason).first().waitFor();
   expect(await page.getByRole("button", { name: /^Apply for/ }).isDisabled()).toBe(true);

@@ -5,6 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 export const repository = new URL("../../", import.meta.url).pathname;
@@ -22,7 +23,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** A process of ours whose output can be awaited and that is ended by its own number. */
+/** A process of ours that is typed to, whose output can be awaited and that is ended by its own number. */
 export class Child {
   output = "";
   private exitCode: number | null | undefined;
@@ -30,7 +31,7 @@ export class Child {
   private readonly ended: Promise<unknown>;
 
   constructor(command: string, args: string[], env: NodeJS.ProcessEnv) {
-    this.process = spawn(command, args, { env, cwd: repository, stdio: ["ignore", "pipe", "pipe"] });
+    this.process = spawn(command, args, { env, cwd: repository, stdio: "pipe" });
     for (const stream of [this.process.stdout, this.process.stderr])
       stream?.on("data", (chunk: Buffer) => {
         this.output += chunk.toString();
@@ -40,10 +41,14 @@ export class Child {
     });
   }
 
-  /** Waits for a line of output. */
-  async until(pattern: RegExp): Promise<string> {
+  type(line: string): void {
+    this.process.stdin?.write(`${line}\n`);
+  }
+
+  /** Waits for a line of output, after the first so many characters of it. */
+  async until(pattern: RegExp, after = 0): Promise<string> {
     for (;;) {
-      const match = this.output.match(pattern);
+      const match = this.output.slice(after).match(pattern);
       if (match !== null) return match[0];
       if (this.exitCode !== undefined)
         throw new Error(`It ended with ${this.exitCode} before ${pattern}:\n${this.output}`);
@@ -101,7 +106,7 @@ export async function launchBrowser(): Promise<Browser> {
 }
 
 /** Makes the first administrator through the set-up link, as a person would, and leaves them signed in. */
-export async function setUp(page: Page, { setUpLink }: Stack): Promise<void> {
+export async function setUp(page: Page, { setUpLink }: Pick<Stack, "setUpLink">): Promise<void> {
   await page.goto(setUpLink);
   await page.getByLabel("Name").fill(admin.username);
   await page.getByLabel("Password").first().fill(admin.password);
@@ -117,4 +122,30 @@ export async function openNode(page: Page, name: string): Promise<void> {
   await page.getByRole("listbox").getByRole("option", { name }).first().waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/nodes\/\d+/);
+}
+
+export async function openIrq(page: Page, node: string, irq: number): Promise<void> {
+  await openNode(page, node);
+  await page.goto(`${page.url().split("?")[0]}?sel=irq%3A${irq}`);
+  await page.getByRole("heading", { name: `IRQ ${irq}` }).waitFor();
+}
+
+/** Moves the interrupt that is open, for so many seconds. */
+export async function apply(page: Page, irq: number, cpus: string, seconds: string): Promise<void> {
+  await page.getByLabel("Move to CPUs").fill(cpus);
+  await page.getByLabel("Returns unless kept within").selectOption(seconds);
+  await page.getByRole("region", { name: "Preview" }).getByText(`irq/${irq}/affinity`).waitFor();
+  await page.getByRole("button", { name: /^Apply for/ }).click();
+  await page.getByRole("button", { name: "Keep" }).waitFor();
+}
+
+/** Waits until the kernel says so of an affinity; procfs tells nobody when one changes. */
+export async function kernelSays(affinity: () => Promise<string>, cpus: string): Promise<void> {
+  const end = Date.now() + 60_000;
+  let said = await affinity();
+  while (said !== cpus) {
+    if (Date.now() > end) throw new Error(`The affinity is ${said}, not ${cpus}.`);
+    await setTimeout(50);
+    said = await affinity();
+  }
 }

@@ -125,7 +125,7 @@ def start_agent(guest: Guest, backend: Backend) -> int:
     (guest.share / "token").write_text(backend.token())
     host, port = BACKEND
     return guest.start(
-        *(guest.interpreter, "-m", "coresteer_agent", "run", "--backend", f"http://{host}:{port}", "--insecure"),
+        *("coresteer-agent", "run", "--backend", f"http://{host}:{port}", "--insecure"),
         *("--token-file", str(SHARE / "token")),
         output="agent.log",
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tests.lab.fleet import BackendError, await_joined, await_said, backend, start_agent
 from tests.lab.machines import MACHINES, PEER
 from tests.lab.provision import LabUnavailableError, provide, say
-from tests.lab.rig import REPOSITORY, Guest, GuestError, boot
+from tests.lab.rig import Guest, GuestError, boot
 
 COMMAND_S = 60
 TRAFFIC_S = 600
@@ -60,23 +60,24 @@ def running(args: argparse.Namespace) -> Iterator[list[Guest]]:
                 start_traffic(guests, TRAFFIC[args.traffic])
             print(f"Coresteer is at {joined.address}")
             print(f"Make the first administrator with this link, which works once: {joined.set_up_link}", flush=True)
-            yield guests
-            say("Stopping.")
+            try:
+                yield guests
+            finally:
+                say("Stopping.")
 
 
 def start_traffic(guests: list[Guest], what: tuple[str, ...]) -> None:
     """To the first guest: from the others, or from its own peer where it is alone."""
     first, *others = guests
-    python = (first.interpreter, "-m", "tests.lab.traffic")
-    env = {"PYTHONPATH": str(REPOSITORY)}
-    first.start(*python, "serve", "--seconds", str(TRAFFIC_S), output="serve.log", env=env)
+    python = ("python", "-m", "tests.lab.traffic")
+    first.start(*python, "serve", "--seconds", str(TRAFFIC_S), output="serve.log")
     await_said(first, "serve.log", "ready")
     addresses = [nic.addresses[0].partition("/")[0] for nic in first.machine.nics if nic.netns is None]
     for address in addresses:
         for sender in others or [first]:
             enter = () if others else ("ip", "netns", "exec", PEER)
             options = (*what, "--to", address, "--seconds", str(TRAFFIC_S))
-            sender.start(*enter, *python, *options, output=f"traffic-{address}.log", env=env)
+            sender.start(*enter, *python, *options, output=f"traffic-{address}.log")
 
 
 def console(guests: list[Guest]) -> None:
