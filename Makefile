@@ -10,12 +10,12 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up test check test-python test-frontend test-browser bench-agent bench-ingest types lock format clean
+.PHONY: up test check test-python test-frontend test-browser lab-test lab-up bench-agent bench-ingest types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
 
-test: check test-python test-frontend test-browser  ## everything that CI runs
+test: check test-python test-frontend test-browser lab-test  ## everything that CI runs
 
 check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python and TypeScript
 	$(BIN)/ruff format --check .
@@ -26,13 +26,19 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	  { echo "frontend/src/api/schema.d.ts is not what the backend's API says: run 'make types' and commit it."; exit 1; }
 
 test-python: .venv/.installed
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore tests/lab
 
 test-frontend: $(NODE_MODULES)
 	cd frontend && npm run --silent test
 
 test-browser: .venv/.installed frontend/dist/.built
 	@tests/e2e/run
+
+lab-test: .venv/.installed frontend/dist/.built  ## virtual machines with NUMA nodes and multi-queue NICs
+	@tests/lab/run
+
+lab-up: .venv/.installed frontend/dist/.built  ## one of them in the browser: MACHINE=two_socket|small_vm|trio TRAFFIC=udp|tcp|request
+	@exec $(BIN)/python -m tests.lab.up $(or $(MACHINE),two_socket) $(if $(TRAFFIC),--traffic $(TRAFFIC))
 
 bench-agent: .venv/.installed  ## the agent's CPU and memory, here and on a large captured tree
 	$(BIN)/python -m tests.bench.bench_agent

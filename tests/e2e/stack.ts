@@ -1,6 +1,6 @@
 // Starts the whole of Coresteer as `make up` does, in a private state directory on a free port, and stops it again.
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -29,15 +29,18 @@ export class Child {
   private exitCode: number | null | undefined;
   private readonly process: ChildProcess;
   private readonly ended: Promise<unknown>;
+  private readonly news = new EventEmitter();
 
   constructor(command: string, args: string[], env: NodeJS.ProcessEnv) {
     this.process = spawn(command, args, { env, cwd: repository, stdio: "pipe" });
     for (const stream of [this.process.stdout, this.process.stderr])
       stream?.on("data", (chunk: Buffer) => {
         this.output += chunk.toString();
+        this.news.emit("more");
       });
     this.ended = once(this.process, "close").then(([code]) => {
       this.exitCode = code;
+      this.news.emit("more");
     });
   }
 
@@ -52,8 +55,7 @@ export class Child {
       if (match !== null) return match[0];
       if (this.exitCode !== undefined)
         throw new Error(`It ended with ${this.exitCode} before ${pattern}:\n${this.output}`);
-      const more = [this.process.stdout, this.process.stderr].map((stream) => stream && once(stream, "data"));
-      await Promise.race([...more, this.ended]);
+      await once(this.news, "more");
     }
   }
 
