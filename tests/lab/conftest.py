@@ -2,8 +2,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-
-from tests.lab.machines import SMALL_VM, TRIO, TWO_SOCKET, Machine
+from tests.lab.fleet import Backend, backend
+from tests.lab.machines import SMALL_VM, TRIO, TWO_SOCKET
 from tests.lab.provision import Kit, LabUnavailableError, provide
 from tests.lab.rig import Guest, boot
 
@@ -18,19 +18,23 @@ def kit() -> Kit:
         pytest.skip(f"The lab cannot run here: {error}")
 
 
-def _one(kit: Kit, machine: Machine) -> Iterator[Guest]:
-    with boot(kit, machine) as [guest]:
+@pytest.fixture(scope="session")
+def host() -> Iterator[Backend]:
+    """A backend on this host, which guests that are given its port can reach."""
+    with backend() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def two_socket(kit: Kit, host: Backend) -> Iterator[Guest]:
+    with boot(kit, TWO_SOCKET, backend_port=host.port) as [guest]:
         yield guest
 
 
 @pytest.fixture(scope="session")
-def two_socket(kit: Kit) -> Iterator[Guest]:
-    yield from _one(kit, TWO_SOCKET)
-
-
-@pytest.fixture(scope="session")
 def small_vm(kit: Kit) -> Iterator[Guest]:
-    yield from _one(kit, SMALL_VM)
+    with boot(kit, SMALL_VM) as [guest]:
+        yield guest
 
 
 @pytest.fixture(params=["two_socket", "small_vm"])
@@ -41,8 +45,8 @@ def guest(request: pytest.FixtureRequest) -> Guest:
 
 
 @pytest.fixture(scope="session")
-def trio(kit: Kit) -> Iterator[list[Guest]]:
+def trio(kit: Kit, host: Backend) -> Iterator[list[Guest]]:
     if os.geteuid() != 0:
         pytest.skip("The bridge between guests needs root.")
-    with boot(kit, *TRIO) as guests:
+    with boot(kit, *TRIO, backend_port=host.port) as guests:
         yield guests

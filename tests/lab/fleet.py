@@ -162,7 +162,7 @@ def _set_up_link(process: subprocess.Popen[str]) -> str:
             said += line
             if found := re.search(r"http:\S+/setup\?token=\S+", line):
                 return found[0]
-    raise BackendError(f"The backend did not start. It said:\n{said}")
+    raise BackendError(f"The backend did not start. It said:\n{said.rstrip()}")
 
 
 def _free_port() -> int:

@@ -1,7 +1,8 @@
 """The first program of a guest: readies it, then runs the commands that the host sends. Standard library only.
 
-A line of JSON each way over a virtio port. ``{"run": [...], "timeout_s": 5}`` answers with status and output,
-``{"start": [...]}`` with the process's number; a status of 124 says that the time was over.
+`python` and `coresteer-agent` are the checkout's. A line of JSON each way over a virtio port. ``{"run": [...],
+"timeout_s": 5}`` answers with status and output, ``{"start": [...]}`` with the process's number; a status of 124
+says that the time was over.
 """
 
 import ctypes
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import IO, Any
 
 SHARE = Path("/run/share")
+REPOSITORY = Path(__file__).resolve().parents[2]
 TIME_OVER = 124
 _PORTS = Path("/sys/class/virtio-ports")
 
 
 def main() -> None:
-    os.environ.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", TERM="dumb")
+    path = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    os.environ.update(PATH=path, PYTHONPATH=str(REPOSITORY), HOME="/root", TERM="dumb")
     description = json.loads((SHARE / "machine.json").read_text())
     ready(description)
     with open_port("lab") as port:

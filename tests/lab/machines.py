@@ -24,8 +24,9 @@ class Machine:
     """One guest. numa_nodes share the CPUs and the memory evenly, in order.
 
     disk: an NVMe disk, whose interrupts the kernel keeps to itself. spare_controllers: of virtio-serial, without use,
-    each with 64 interrupts that may be moved. interrupt_remapping: as servers have it; with it an affinity takes effect
-    as it is written, and a CPU whose vectors are used up is told, without it at the next interrupt. kernel_arguments: beside those every guest has.
+    each with 64 interrupts that may be moved. interrupt_remapping: as servers have it; with it an affinity takes
+    effect as it is written, and a CPU whose vectors are used up is told, without it at the next interrupt.
+    kernel_arguments: beside those every guest has.
     """
 
     name: str

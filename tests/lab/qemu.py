@@ -17,9 +17,10 @@ KERNEL_ARGUMENTS = (
 _FIRST_BUS = 32
 
 
-def mac(number: int) -> str:
-    """Of a machine's NIC with that number, by which it is found in the guest."""
-    return f"52:54:00:00:00:{number:02x}"
+def mac(nic: Nic) -> str:
+    """Of a NIC, made of its first address, by which it is found in the guest."""
+    octets = nic.addresses[0].partition("/")[0].split(".")
+    return "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in octets[1:])
 
 
 def command(
@@ -116,7 +117,7 @@ def _nics(machine: Machine, taps: list[int]) -> list[str]:
             bus = f"port{number}"
         # two vectors a queue pair and two for configuration and control
         queues = f",mq=on,vectors={2 * nic.queues + 2}" if nic.queues > 1 else ""
-        options += ["-device", f"{nic.model},netdev=nic{number},mac={mac(number)},romfile=,bus={bus}{queues}"]
+        options += ["-device", f"{nic.model},netdev=nic{number},mac={mac(nic)},romfile=,bus={bus}{queues}"]
     return options
 
 

@@ -49,7 +49,6 @@ class Guest:
         self.share = folder / "share"
         self.attempts = attempts
         self.boot_s = 0.0
-        self.interpreter = sys.executable
         self._folder = folder
         self._processes = processes
         self._port: socket.socket | None = None
@@ -64,12 +63,10 @@ class Guest:
         """Wait until the guest takes commands. Raises GuestError."""
         end = time.monotonic() + timeout_s
         port = socket.socket(socket.AF_UNIX)
-        path = self._folder / "control"
-        while not path.exists():
+        while port.connect_ex(str(self._folder / "control")):
             if self._processes[0].poll() is not None or time.monotonic() > end:
-                raise GuestError(f"QEMU ended or opened no socket:\n{self.console}")
-            time.sleep(0.02)  # QEMU tells nobody when it listens
-        port.connect(str(path))
+                raise GuestError(f"QEMU ended or does not listen:\n{self.console}")
+            time.sleep(0.02)  # QEMU tells nobody when it begins to listen
         self._port = port
         self._receive(end - time.monotonic())
 
@@ -88,16 +85,8 @@ class Guest:
         return pid
 
     def python(self, module: str, *arguments: str, timeout_s: float = 60, check: bool = True) -> Done:
-        """Run a module of the checkout with its virtual environment's Python."""
-        return self.run(
-            sys.executable,
-            "-m",
-            module,
-            *arguments,
-            timeout_s=timeout_s,
-            check=check,
-            env={"PYTHONPATH": str(REPOSITORY)},
-        )
+        """Run a module of the checkout."""
+        return self.run("python", "-m", module, *arguments, timeout_s=timeout_s, check=check)
 
     def read(self, path: str) -> str:
         """A file's text, stripped."""
@@ -193,7 +182,7 @@ class _Start:
 
     def _description(self) -> dict[str, Any]:
         nics = [
-            {**asdict(nic), "mac": qemu.mac(number), "name": f"eth{number}"}
+            {**asdict(nic), "mac": qemu.mac(nic), "name": f"eth{number}"}
             for number, nic in enumerate(self.machine.nics)
         ]
         if self.backend_port is not None:

@@ -6,25 +6,33 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.lab.rig import Guest
 
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.model import Inventory, Topology
-from tests.lab.rig import Guest
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, Path]:
+    """By machine, what was captured."""
+    return {}
 
 
 @pytest.fixture
-def tree(guest: Guest, tmp_path: Path) -> Path:
-    guest.run("rm", "-rf", "/tmp/tree")
-    guest.python("coresteer_agent", "capture", "/tmp/tree")
-    guest.run("tar", "-C", "/tmp", "-cf", "/run/share/tree.tar", "tree", timeout_s=60)
-    subprocess.run(["tar", "-C", tmp_path, "-xf", guest.share / "tree.tar"], check=True)
-    return tmp_path / "tree"
+def tree(guest: Guest, trees: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    name = guest.machine.name
+    if name not in trees:
+        guest.run("coresteer-agent", "capture", "/tmp/tree", timeout_s=60)
+        guest.run("tar", "-C", "/tmp", "-cf", "/run/share/tree.tar", "tree", timeout_s=60)
+        trees[name] = tmp_path_factory.mktemp(name)
+        subprocess.run(["tar", "-C", trees[name], "-xf", guest.share / "tree.tar"], check=True)
+    return trees[name] / "tree"
 
 
 def test_a_captured_guest_is_read_here_as_the_agent_read_it_there(guest: Guest, tree: Path) -> None:
-    there = msgspec.json.decode(guest.python("coresteer_agent", "topology").stdout, type=Topology)
+    there = msgspec.json.decode(guest.run("coresteer-agent", "topology").stdout, type=Topology)
     assert read_topology(tree) == there
     inventory = InventoryReader(tree).read()
     live = msgspec.json.decode(guest.python("tests.lab.probe", "inventory").stdout, type=Inventory)

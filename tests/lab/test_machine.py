@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-
 from tests.lab.machines import PEER
-from tests.lab.rig import REPOSITORY, Guest
+from tests.lab.rig import Guest
 
 
 def topology(guest: Guest) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(guest.python("coresteer_agent", "topology").stdout)
+    found: dict[str, Any] = json.loads(guest.run("coresteer-agent", "topology").stdout)
     return found
 
 
 def netdevs(guest: Guest, *, netns: str | None = None) -> dict[str, dict[str, Any]]:
     """By name, with what a namespace's own agent would see."""
     enter = ("ip", "netns", "exec", netns) if netns else ()
-    python = (*enter, "env", f"PYTHONPATH={REPOSITORY}", guest.interpreter, "-m", "tests.lab.probe", "inventory")
-    return {n["name"]: n for n in json.loads(guest.run(*python, timeout_s=60).stdout)["netdevs"]}
+    said = guest.run(*enter, "python", "-m", "tests.lab.probe", "inventory", timeout_s=60).stdout
+    return {n["name"]: n for n in json.loads(said)["netdevs"]}
 
 
 def test_cpus_cores_packages_and_nodes_are_those_of_lscpu(guest: Guest) -> None:
@@ -38,7 +37,9 @@ def together(places: Mapping[int, Sequence[int]]) -> set[frozenset[int]]:
 
 
 def test_caches_are_shared_as_lscpu_says(guest: Guest) -> None:
-    told = [line.split() for line in guest.run("lscpu", "--caches=NAME,COHERENCY-SIZE,TYPE,LEVEL").stdout.splitlines()[1:]]
+    told = [
+        line.split() for line in guest.run("lscpu", "--caches=NAME,COHERENCY-SIZE,TYPE,LEVEL").stdout.splitlines()[1:]
+    ]
     levels = {(int(level), kind) for _, _, kind, level in told}
     caches = topology(guest)["caches"]
     assert {(c["level"], c["type"]) for c in caches} == levels
@@ -60,22 +61,23 @@ def test_nodes_memory_and_distances_are_those_of_numactl(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "netdev", "netns", "driver", "queue", "irq_name"),
+    ("netdev", "driver", "queue", "irq_name"),
     [
-        ("two_socket", "eth0", None, "igb", "rx-3", "eth0-TxRx-3"),
-        ("two_socket", "eth1", None, "igb", "tx-5", "eth1-TxRx-5"),
-        ("two_socket", "eth2", PEER, "e1000e", "rx-0", "eth2-rx-0"),
-        ("small_vm", "eth1", None, "e1000e", "tx-0", "eth1-tx-0"),
-        ("small_vm", "eth0", None, "virtio_net", "rx-0", r"virtio\d+-input.0"),
-        ("small_vm", "eth2", PEER, "vmxnet3", "rx-2", "eth2-rxtx-2"),
-        ("small_vm", "eth2", PEER, "vmxnet3", "tx-2", "eth2-rxtx-2"),
+        (("two_socket", None, "eth0"), "igb", "rx-3", "eth0-TxRx-3"),
+        (("two_socket", None, "eth1"), "igb", "tx-5", "eth1-TxRx-5"),
+        (("two_socket", PEER, "eth2"), "e1000e", "rx-0", "eth2-rx-0"),
+        (("small_vm", None, "eth1"), "e1000e", "tx-0", "eth1-tx-0"),
+        (("small_vm", None, "eth0"), "virtio_net", "rx-0", r"virtio\d+-input.0"),
+        (("small_vm", PEER, "eth2"), "vmxnet3", "rx-2", "eth2-rxtx-2"),
+        (("small_vm", PEER, "eth2"), "vmxnet3", "tx-2", "eth2-rxtx-2"),
     ],
 )
 def test_each_driver_tells_which_interrupt_serves_a_queue(
-    request: pytest.FixtureRequest, machine: str, netdev: str, netns: str | None, driver: str, queue: str, irq_name: str
+    request: pytest.FixtureRequest, netdev: tuple[str, str | None, str], driver: str, queue: str, irq_name: str
 ) -> None:
+    machine, netns, name = netdev
     guest: Guest = request.getfixturevalue(machine)
-    found = netdevs(guest, netns=netns)[netdev]
+    found = netdevs(guest, netns=netns)[name]
     assert found["driver"] == driver
     interrupts = guest.read("/proc/interrupts")
     expected = [int(n) for n in re.findall(rf"^ *(\d+):.* {irq_name}$", interrupts, re.MULTILINE)]

@@ -62,9 +62,7 @@ def _count(datagrams: socket.socket, counted: dict[str, int]) -> None:
         counted["packets"] += 1
 
 
-def _accept(
-    listener: socket.socket, ready: selectors.BaseSelector, counted: dict[str, int], take: _Take
-) -> None:
+def _accept(listener: socket.socket, ready: selectors.BaseSelector, counted: dict[str, int], take: _Take) -> None:
     connection, _ = listener.accept()
 
     def work() -> None:
