@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { apply, bin, Child, kernelSays, launchBrowser, openIrq, setUp } from "./stack";
 
 const node = "two-socket";
-const screenshot = process.env.LAB_SCREENSHOT;
+const screenshot = process.env.LAB_SCREENSHOT; // absolute path of docs/node-lab-dark.png to make it anew
 const traffic = screenshot === undefined ? [] : ["--traffic", "udp"];
 
 let lab: Child;

@@ -8,7 +8,10 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+from tests.lab.provision import Kit, LabUnavailableError
 
 _CLONE_NEWNET = 0x4000_0000
 _TUNSETIFF = 0x4004_54CA
@@ -16,11 +19,14 @@ _IFF_TAP, _IFF_NO_PI, _IFF_MULTI_QUEUE, _IFF_VNET_HDR = 0x0002, 0x1000, 0x0100, 
 
 
 @contextlib.contextmanager
-def bridge(queues: list[int]) -> Iterator[list[list[int]]]:
-    """Taps on a bridge, one a guest; of each the descriptors, one a queue. Needs root.
+def bridge(kit: Kit, queues: list[int]) -> Iterator[list[list[int]]]:
+    """Taps on a bridge, one a guest; of each the descriptors, one a queue. Raises LabUnavailableError without root.
 
     A tap stays in the namespace that it was made in, so QEMU, which gets the descriptor, need not enter it.
     """
+    if os.geteuid() != 0:
+        raise LabUnavailableError("The bridge between guests needs root.")
+    ip = partial(_ip, kit)
     namespace = f"coresteer-lab-{os.getpid()}"
     opened: list[list[int]] = []
     ip("netns", "add", namespace)
@@ -37,9 +43,11 @@ def bridge(queues: list[int]) -> Iterator[list[list[int]]]:
         ip("netns", "delete", namespace)
 
 
-def ip(*arguments: str) -> None:
-    """Run ip. Raises CalledProcessError."""
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+def _ip(kit: Kit, *arguments: str) -> None:
+    """Run ip, the kit's where the host has none. Raises LabUnavailableError with what it says."""
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, env=kit.env, check=False)
+    if done.returncode:
+        raise LabUnavailableError(f"“ip {' '.join(arguments)}” failed: {done.stderr.strip()}")
 
 
 def _within(namespace: str, name: str, queues: int) -> list[int]:

@@ -51,9 +51,12 @@ class Backend:
         )
 
     def token(self) -> str:
-        """A one-time token that lets an agent in."""
+        """A one-time token that lets an agent in. Raises BackendError."""
         command = [sys.executable, "-m", "coresteer", "enrolment-token"]
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=self.env).stdout.strip()
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=self.env)
+        if done.returncode:
+            raise BackendError(done.stderr.strip())
+        return done.stdout.strip()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON of whatever was asked for
         """A request as the administrator, who is made at the first one. Raises BackendError for a refusal."""

@@ -1,6 +1,7 @@
 """The first root directory of a guest: busybox and the modules needed to mount the host's root directory."""
 
 import lzma
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,8 +46,9 @@ def write_initramfs(path: Path, sysroot: Path, release: str) -> Path:
         data = (modules / name).read_bytes()
         plain = lzma.decompress(data) if name.endswith(".xz") else data
         entries.append((f"{_stem(name)}.ko", stat.S_IFREG | 0o644, plain))
-    path.write_bytes(_cpio(entries))
-    return path
+    fresh = path.with_suffix(f".{os.getpid()}")  # another boot may read the one that is there
+    fresh.write_bytes(_cpio(entries))
+    return fresh.replace(path)
 
 
 def _stem(name: str) -> str:

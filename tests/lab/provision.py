@@ -29,7 +29,7 @@ class LabUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Kit:
-    """sysroot: the unpacked packages. env: with which QEMU finds its own libraries."""
+    """sysroot: the unpacked packages. env: with which its programs and their libraries are found."""
 
     qemu: str
     qemu_options: tuple[str, ...]
@@ -52,12 +52,13 @@ def provide() -> Kit:
     initramfs = write_initramfs(cache / "initramfs", sysroot, kernel.name.removeprefix("vmlinuz-"))
     libraries = [str(path) for path in sorted((sysroot / "usr/lib").glob("*-linux-gnu*"))]
     libraries += [f"{path}/pulseaudio" for path in libraries]
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{sysroot}/usr/sbin:{sysroot}/usr/bin"
+    env = os.environ | {"PATH": path, "LD_LIBRARY_PATH": ":".join(libraries)}
     ours = sysroot / "usr/bin/qemu-system-x86_64"
     if ours.exists():
-        env = os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
         data = [option for name in ("qemu", "seabios") for option in ("-L", str(sysroot / "usr/share" / name))]
         return Kit(str(ours), tuple(data), env, kernel, initramfs, sysroot)
-    return Kit("qemu-system-x86_64", (), dict(os.environ), kernel, initramfs, sysroot)
+    return Kit("qemu-system-x86_64", (), env, kernel, initramfs, sysroot)
 
 
 def _fetch(cache: Path, sysroot: Path) -> None:

@@ -198,7 +198,7 @@ def boot(kit: Kit, *machines: Machine, backend_port: int | None = None) -> Itera
     """
     with contextlib.ExitStack() as stack:
         queues = [sum(nic.queues for nic in machine.nics) for machine in machines]
-        taps = stack.enter_context(bridge(queues)) if len(machines) > 1 else [[] for _ in machines]
+        taps = stack.enter_context(bridge(kit, queues)) if len(machines) > 1 else [[] for _ in machines]
         starts = [_Start(kit, machine, own, backend_port) for machine, own in zip(machines, taps, strict=True)]
         begun = [(start, start.begin(1)) for start in starts]
         guests: list[Guest] = []

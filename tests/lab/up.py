@@ -5,7 +5,6 @@ import contextlib
 import os
 import readline  # noqa: F401 - lets input() edit a line and remember the last ones
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -36,7 +35,7 @@ def main() -> int:
     try:
         with running(args) as guests:
             console(guests)
-    except (LabUnavailableError, GuestError, BackendError, OSError, subprocess.CalledProcessError) as error:
+    except (LabUnavailableError, GuestError, BackendError, OSError) as error:
         print(f"lab-up: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
