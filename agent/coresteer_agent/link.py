@@ -33,6 +33,7 @@ from coresteer_core.protocol import (
     Hello,
     InventoryMessage,
     Ping,
+    Policies,
     ProtocolError,
     RatesMessage,
     Rollback,
@@ -46,8 +47,8 @@ from coresteer_core.protocol import (
 
 log = logging.getLogger("coresteer.link")
 
-Request: TypeAlias = Apply | Confirm | Rollback | Extend | Seen
-"""What the backend asks about changes; the loop answers."""
+Request: TypeAlias = Apply | Confirm | Rollback | Extend | Seen | Policies
+"""What the backend asks and tells; the loop answers."""
 Heard: TypeAlias = Request | BackendBack | BackendLost
 
 

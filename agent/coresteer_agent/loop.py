@@ -25,7 +25,7 @@ from coresteer_agent.identity import make_hello, netdev_with, observe_reason
 from coresteer_agent.link import Heard, Link
 from coresteer_core.change_events import BackendBack, BackendLost, Stopping
 from coresteer_core.model import Inventory, Rates, Topology, View
-from coresteer_core.protocol import TasksMessage
+from coresteer_core.protocol import Policies, TasksMessage
 from coresteer_core.rates import Sample, derive
 from coresteer_core.settings import parse_setting
 
@@ -124,6 +124,8 @@ class Agent:
             self._note_connection()
         if isinstance(heard, BackendBack | BackendLost):
             self._after(self._changes.feed(heard))
+        elif isinstance(heard, Policies):
+            pass  # until the node loop decides
         else:
             self._after(self._changes.asked(heard))
 

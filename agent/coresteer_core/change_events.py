@@ -4,8 +4,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from coresteer_core.guardrail import Guardrail
 from coresteer_core.plan import Plan
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Result
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Result
 
 
 class Change(Struct, frozen=True):

@@ -1,5 +1,7 @@
 """The figures that can undo a change by themselves, read from one interval's Rates."""
 
+from msgspec import Struct
+
 from coresteer_core.model import ABSENT_SHARE, ABSENT_U32, SHARES_PER_UNIT, Rates
 
 METRICS = {
@@ -8,6 +10,13 @@ METRICS = {
     "busiest_cpu_percent": "busiest CPU in percent",
 }
 """Every metric a Guardrail may name, with the words for it in a sentence."""
+
+
+class Guardrail(Struct, frozen=True):
+    """Undo at once when metric, a key of METRICS, rises over max."""
+
+    metric: str
+    max: float
 
 
 def measure(rates: Rates) -> dict[str, float | None]:

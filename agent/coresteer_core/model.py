@@ -120,11 +120,82 @@ class Inventory(Struct, frozen=True):
         return next((i for i in self.irqs if i.irq == number), None)
 
 
+class IrqLoad(Struct, frozen=True, array_like=True):
+    """How often an interrupt arrived on a CPU."""
+
+    irq: int
+    cpu: int
+    per_s: float
+
+
+class Load(Struct, frozen=True):
+    """What the CPUs did lately, as means over some seconds.
+
+    busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
+    where not known. irqs: numbered interrupts that arrived. The last three are what guardrails watch.
+    """
+
+    seconds: float = 0.0
+    busy: list[float | None] = []
+    softirq: list[float | None] = []
+    irqs: list[IrqLoad] = []
+    rtt_p99_us: int | None = None
+    dropped_per_s: float | None = None
+    busiest_cpu_percent: float | None = None
+
+
+class Landing(Struct, frozen=True):
+    """Where packets of a task arrive: its flows that share netdev, queue and CPU, taken together.
+
+    queue, irq, cpu: None where not known. how: the CPU was found by ``rss`` (hash over the NIC's key and table),
+    ``rps`` (the same over the queue's RPS CPUs), ``queue`` (the netdev has one receive queue) or ``softirq`` (a virtual
+    netdev: where its packets are handled); None with an unknown CPU.
+    """
+
+    netdev: str
+    queue: str | None
+    irq: int | None
+    cpu: int | None
+    how: str | None
+    sockets: int
+    rx_bytes_per_s: float
+    tx_bytes_per_s: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Both directions."""
+        return self.rx_bytes_per_s + self.tx_bytes_per_s
+
+
+class NetTask(Struct, frozen=True):
+    """A process that talks over the network.
+
+    affinity: where its threads may run now, a CPU list; where threads differ, all of their CPUs. allowed: what its
+    cpuset lets it have. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its threads' number.
+    idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
+    """
+
+    pid: int
+    started_ticks: int
+    name: str
+    cgroup: str | None
+    threads: int
+    affinity: str
+    allowed: str
+    cpu: int
+    cpu_share: float
+    idle_s: float
+    landings: list[Landing]
+
+
 class View(Struct, frozen=True):
-    """A node as far as decisions look at it."""
+    """A node as far as decisions look at it. time_s: of the node's monotonic clock."""
 
     topology: Topology
     inventory: Inventory
+    load: Load = Load()
+    tasks: list[NetTask] = []
+    time_s: float = 0.0
 
 
 class Task(Struct, frozen=True):

@@ -12,21 +12,17 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from coresteer_core.model import Inventory, Rates, Task, Topology
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.guardrail import Guardrail
+from coresteer_core.model import Inventory, NetTask, Rates, Task, Topology
 from coresteer_core.plan import Plan
+from coresteer_core.policies.base import Conclusion
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Larger than any honest message (a topology and inventory of 8,192 CPUs), small enough to refuse the rest."""
-
-
-class Guardrail(Struct, frozen=True):
-    """Undo at once when metric rises over max. metric: rtt_p99_us, dropped_per_s or busiest_cpu_percent."""
-
-    metric: str
-    max: float
 
 
 class ChangeState(StrEnum):
@@ -132,6 +128,28 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
     tasks: list[Task]
 
 
+class FlowsMessage(Struct, frozen=True, tag="flows"):
+    """The processes that talk over the network and where their packets arrive, every few seconds; kept for replay.
+
+    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+    """
+
+    time_ms: int
+    tasks: list[NetTask]
+    exact: bool = False
+
+
+class DecisionMessage(Struct, frozen=True, tag="decision"):
+    """What a policy's round came to. Sent when it differs from what was told of the policy last.
+
+    change_id: of the change that carries its actions out; None where nothing is written.
+    """
+
+    time_ms: int
+    conclusion: Conclusion
+    change_id: str | None = None
+
+
 class ChangeMessage(Struct, frozen=True, tag="change"):
     """Where a change stands. Sent at every step; the last one again after each Welcome until Seen.
 
@@ -200,6 +218,12 @@ class Extend(Struct, frozen=True, tag="extend"):
     seconds: float
 
 
+class Policies(Struct, frozen=True, tag="policies"):
+    """Every policy in force on the node, in the place of those told before. The agent keeps them over a restart."""
+
+    policies: list[PolicyInForce]
+
+
 class Ping(Struct, frozen=True, tag="ping"):
     """Asks for Clock."""
 
@@ -213,8 +237,18 @@ class Seen(Struct, frozen=True, tag="seen"):
     state: ChangeState
 
 
-ToBackend: TypeAlias = Hello | TopologyMessage | InventoryMessage | RatesMessage | TasksMessage | ChangeMessage | Clock
-ToAgent: TypeAlias = Welcome | Ack | Apply | Confirm | Rollback | Extend | Ping | Seen
+ToBackend: TypeAlias = (
+    Hello
+    | TopologyMessage
+    | InventoryMessage
+    | RatesMessage
+    | TasksMessage
+    | FlowsMessage
+    | DecisionMessage
+    | ChangeMessage
+    | Clock
+)
+ToAgent: TypeAlias = Welcome | Ack | Apply | Confirm | Rollback | Extend | Ping | Seen | Policies
 
 _encoder = msgspec.msgpack.Encoder()
 _to_backend: msgspec.msgpack.Decoder[ToBackend] = msgspec.msgpack.Decoder(ToBackend)

@@ -32,8 +32,9 @@ from coresteer_core.change_events import (
     Tick,
 )
 from coresteer_core.guard import MAX_MOVES
+from coresteer_core.guardrail import Guardrail
 from coresteer_core.plan import Action, Plan
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Guardrail, Outcome, Result
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED

@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_core.guardrail import METRICS, measure
+from coresteer_core.guardrail import METRICS, Guardrail, measure
 from coresteer_core.model import NetdevCounts, Rates, Task, TcpLatency, decode_irq_id, encode_irq_id
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import (
+    PROTOCOL,
     Ack,
     Apply,
     ChangeMessage,
@@ -16,7 +17,6 @@ from coresteer_core.protocol import (
     Confirm,
     EndedBy,
     Extend,
-    Guardrail,
     Outcome,
     Ping,
     ProtocolError,
@@ -76,7 +76,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(frame: bytes) -> None:
         try:
             decode(frame)
         except ProtocolError as error:
-            assert str(error).startswith("Not a message of protocol 1")
+            assert str(error).startswith(f"Not a message of protocol {PROTOCOL}")
 
 
 @given(st.integers(0, 200))

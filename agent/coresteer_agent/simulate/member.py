@@ -20,6 +20,7 @@ from coresteer_core.protocol import (
     Close,
     InventoryMessage,
     Ping,
+    Policies,
     ProtocolError,
     RatesMessage,
     TasksMessage,
@@ -171,6 +172,8 @@ class Member:
                 self._send_pending()
                 self._settled.set()
                 self._report(self._changes.connected(now))
+            case Policies():
+                pass  # a simulated node decides nothing by itself
             case _:
                 self._report(self._changes.asked(message, now))
 

@@ -22,6 +22,7 @@ from coresteer.plans.schemas import Change, ChangePage, ChangeRequest, PreviewAn
 from coresteer.plans.tables import ChangeRow, ChangeStepRow
 from coresteer.plans.view import to_schema
 from coresteer_core.effect import expected
+from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Rates
 from coresteer_core.plan import Wish, preview
 from coresteer_core.protocol import (
@@ -31,7 +32,6 @@ from coresteer_core.protocol import (
     Confirm,
     EndedBy,
     Extend,
-    Guardrail,
     Rollback,
     Seen,
     ToAgent,

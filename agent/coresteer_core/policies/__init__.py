@@ -1,0 +1,23 @@
+"""The policies there are. A new one is a module beside these and a line in each of the three places here."""
+
+from typing import TypeAlias
+
+from coresteer_core.model import View
+from coresteer_core.policies import irq_spread, network_process
+from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
+
+Spec: TypeAlias = IrqSpread | NetworkProcess
+Memory: TypeAlias = IrqSpreadMemory | NetworkProcessMemory
+
+
+def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
+    """What a policy wants on a node. memory: of its last round, None or another policy's to begin anew."""
+    match spec:
+        case IrqSpread():
+            mine = memory if isinstance(memory, IrqSpreadMemory) else IrqSpreadMemory()
+            return irq_spread.decide(view, spec, scope, mine)
+        case NetworkProcess():
+            own = memory if isinstance(memory, NetworkProcessMemory) else NetworkProcessMemory()
+            return network_process.decide(view, spec, scope, own)
