@@ -27,7 +27,7 @@ mount -t overlay -o $layers overlay /memory/root || poweroff -f
 cd /memory/root
 for kind in proc sysfs devtmpfs; do case $kind in sysfs) at=sys;; devtmpfs) at=dev;; *) at=$kind;; esac
   mount -t $kind $kind $at; done
-for at in tmp run var/tmp; do mount -t tmpfs tmpfs $at; done
+mount -t tmpfs tmpfs run
 mkdir -p run/share
 mount -t 9p -o $options,cache=none share run/share
 exec switch_root /memory/root $python $inside
