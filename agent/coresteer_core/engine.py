@@ -44,10 +44,15 @@ class Holding(Struct, frozen=True):
 
 
 class EngineMemory(Struct, frozen=True):
-    """What a round leaves for the next. holdings: by setting key; memories: by policy id."""
+    """What a round leaves for the next. holdings: by setting key; memories: by policy id.
+
+    refused: settings that are not written now, by key, with the sentence why: a proposal for one is HeldBack as
+    ``refused`` and takes none of the moves of a step. Whoever carries actions out keeps it; step() only hands it on.
+    """
 
     holdings: dict[str, Holding] = {}
     memories: dict[str, Memory] = {}
+    refused: dict[str, str] = {}
 
 
 def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tuple[list[Conclusion], EngineMemory]:
