@@ -33,6 +33,7 @@ from coresteer.nodes.recorder import Recorder
 from coresteer.nodes.registry import Registry
 from coresteer.plans import service as plans
 from coresteer.plans.endpoints import router as plans_router
+from coresteer.policies.endpoints import router as policies_router
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.live import Live
 from coresteer.telemetry.live import router as live_router
@@ -40,7 +41,7 @@ from coresteer.telemetry.service import Ingest
 
 VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
-_FEATURE_ROUTERS = (nodes_router, agent_router, telemetry_router, live_router, plans_router)
+_FEATURE_ROUTERS = (nodes_router, agent_router, telemetry_router, live_router, plans_router, policies_router)
 
 log = logging.getLogger("coresteer")
 

@@ -41,13 +41,14 @@ class Spelt:
         return handler(schema) | {"pattern": f"^{self.pattern}$"}
 
 
-def _can_be_kept(text: str) -> str:
+def can_be_kept(text: str) -> str:
+    """The text, if PostgreSQL and UTF-8 can hold it. Raises a ValueError for validators."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise refused("It has a character that cannot be kept: NUL, or half of a surrogate pair.")
     return text
 
 
-KEPT = AfterValidator(_can_be_kept)
+KEPT = AfterValidator(can_be_kept)
 """Annotation for a text that PostgreSQL and UTF-8 must hold; after its lengths, so that these count characters."""
 
 RowId = Annotated[int, Field(ge=1, le=2**31 - 1)]

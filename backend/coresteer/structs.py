@@ -1,11 +1,42 @@
-"""Lets the API's answers speak coresteer_core's structs as they are, so that nothing is defined twice."""
+"""Lets the API speak coresteer_core's structs as they are, so that nothing is defined twice."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+
+from coresteer.inputs import can_be_kept, refused
+
+_MOST_ITEMS = 64
+_LONGEST_TEXT = 4096
+
+
+def _schema_of(struct: object, *, is_answer: bool) -> JsonSchemaValue:
+    """A struct's own JSON schema with references resolved in place; no struct of ours refers to itself."""
+    document = msgspec.json.schema(struct)
+    definitions = document.get("$defs", {})
+
+    def inline(node: Any) -> Any:  # noqa: ANN401 - arbitrary JSON in, arbitrary JSON out
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(definitions[node["$ref"].rsplit("/", 1)[1]])
+            inlined = {key: inline(value) for key, value in node.items() if key not in ("$defs", "discriminator")}
+            if "enum" in inlined:
+                inlined.setdefault("type", "string")  # a tag; all enumerations here are of texts
+            if inlined.get("type") == "object" and "properties" in inlined:
+                if is_answer:  # carries every field, also those that have a default in Python
+                    inlined["required"] = list(inlined["properties"])
+                else:
+                    inlined["additionalProperties"] = False
+            return inlined
+        return [inline(item) for item in node] if isinstance(node, list) else node
+
+    resolved: JsonSchemaValue = inline(document)
+    return resolved
 
 
 class AsStruct:
@@ -20,20 +51,63 @@ class AsStruct:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The struct's own JSON schema, with references resolved in place; no struct of ours refers to itself."""
-        document = msgspec.json.schema(schema["metadata"]["struct"])
-        definitions = document.get("$defs", {})
+        """Every field is told."""
+        return _schema_of(schema["metadata"]["struct"], is_answer=True)
 
-        def inline(node: Any) -> Any:  # noqa: ANN401 - arbitrary JSON in, arbitrary JSON out
-            if isinstance(node, dict):
-                if "$ref" in node:
-                    return inline(definitions[node["$ref"].rsplit("/", 1)[1]])
-                inlined = {key: inline(value) for key, value in node.items() if key != "$defs"}
-                if inlined.get("type") == "object" and "properties" in inlined:
-                    # answers always carry every field, also those that have a default in Python
-                    inlined["required"] = list(inlined["properties"])
-                return inlined
-            return [inline(item) for item in node] if isinstance(node, list) else node
 
-        resolved: JsonSchemaValue = inline(document)
-        return resolved
+class FromStruct:
+    """Annotation for a msgspec Struct, or a union of tagged ones, in a request: the bounds are those of its fields.
+
+    A field that the struct does not have is refused. Numbers must be finite, texts such as the database can hold.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, _: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - a type or a union
+        """Made by msgspec.convert, serialized by msgspec.to_builtins."""
+
+        def check(value: object) -> object:
+            if isinstance(value, msgspec.Struct):
+                return value
+            if wrong := next(_not_storable(value), None):
+                raise refused(wrong)
+            try:
+                made: object = msgspec.convert(value, source)
+            except msgspec.ValidationError as error:
+                raise refused(f"{str(error).replace('`', '')}.") from None
+            given = set(value) if isinstance(value, dict) else set()
+            known = msgspec.to_builtins(made).keys()
+            if unknown := sorted(given - known):
+                raise refused(f"{unknown[0]} is none of its fields; they are {', '.join(sorted(known))}.")
+            return made
+
+        return core_schema.no_info_plain_validator_function(
+            check,
+            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+            metadata={"struct": source},
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The same for requests and answers."""
+        return _schema_of(schema["metadata"]["struct"], is_answer=False)
+
+
+def _not_storable(value: object) -> Iterator[str]:
+    """What the database or a later reader could not take, in sentences."""
+    match value:
+        case str():
+            if len(value) > _LONGEST_TEXT:
+                yield f"A text in it has {len(value)} characters; {_LONGEST_TEXT} are the most."
+            try:
+                can_be_kept(value)
+            except ValueError as error:
+                yield str(error)
+        case float() if not math.isfinite(value):
+            yield f"{value} is not a number it can use."
+        case dict():
+            for key, item in value.items():
+                yield from _not_storable(key)
+                yield from _not_storable(item)
+        case list():
+            if len(value) > _MOST_ITEMS:
+                yield f"A list in it has {len(value)} items; {_MOST_ITEMS} are the most."
+            for item in value:
+                yield from _not_storable(item)

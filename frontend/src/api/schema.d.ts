@@ -528,6 +528,318 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Policies
+         * @description Every policy, by rank and name.
+         */
+        get: operations["list_policies"];
+        put?: never;
+        /**
+         * Create Policy
+         * @description A new policy. One that observes is in force at once; others wait to be enabled or rolled out.
+         */
+        post: operations["create_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Policy
+         * @description What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing.
+         */
+        post: operations["preview_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Policy
+         * @description One policy.
+         */
+        get: operations["get_policy"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Policy
+         * @description Take a policy out of force for good; nodes put back what it set.
+         */
+        delete: operations["delete_policy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Policy Versions
+         * @description Every version, newest first.
+         */
+        get: operations["list_policy_versions"];
+        put?: never;
+        /**
+         * Create Policy Version
+         * @description The next version. Of a disabled policy it takes the place of the last; an enabled one needs a rollout.
+         */
+        post: operations["create_policy_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Diff Policy Versions
+         * @description What differs between two versions.
+         */
+        get: operations["diff_policy_versions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable Policy
+         * @description Put the policy in force on all of its nodes at once.
+         */
+        post: operations["enable_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable Policy
+         * @description Take the policy out of force; nodes put back what it set. Its rollout ends.
+         */
+        post: operations["disable_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay Policy
+         * @description What the policy would have done on a node in a time of which its samples are stored.
+         */
+        post: operations["replay_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/policies/{policy_id}/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start Rollout
+         * @description Give a version to the connected nodes in stages; undone by itself when one of them fares badly.
+         */
+        post: operations["start_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/rollouts/{rollout_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Rollout
+         * @description One rollout.
+         */
+        get: operations["get_rollout"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/rollouts/{rollout_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop Rollout
+         * @description Go no further; with undo, also take the version back from the nodes that have it.
+         */
+        post: operations["stop_rollout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Decisions
+         * @description What policies concluded on the node, newest first.
+         */
+        get: operations["list_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/recommendations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Recommendations
+         * @description The last word of each policy in force that recommends and has something to propose.
+         */
+        get: operations["list_recommendations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/drifts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Drifts
+         * @description What somebody else changed of what policies had set, newest first.
+         */
+        get: operations["list_drifts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/flows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Node Flows
+         * @description The processes that talk over the network, and where their packets arrive.
+         */
+        get: operations["get_node_flows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -696,7 +1008,7 @@ export interface components {
                 /**
                  * Outcome
                  * @description What became of one action. unsupported: the node has no such setting (any more).
-                 * @enum {unknown}
+                 * @enum {string}
                  */
                 outcome: "applied" | "failed" | "refused" | "unchanged" | "unsupported";
                 sentence: string;
@@ -759,6 +1071,125 @@ export interface components {
             state: components["schemas"]["ChangeState"];
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * Decision
+         * @description What a policy's round came to on a node. outcome: the state of the change that carries it out.
+         */
+        Decision: {
+            /** Id */
+            id: number;
+            /** Node Id */
+            node_id: number;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Policy Id */
+            policy_id: number;
+            /** Policy Name */
+            policy_name: string;
+            /** Version */
+            version: number;
+            mode: components["schemas"]["Mode"];
+            /**
+             * Conclusion
+             * @description What one policy's round came to on one node, and why.
+             *
+             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
+             *         with its numbers.
+             */
+            conclusion: {
+                policy_id: string;
+                version: number;
+                /**
+                 * Mode
+                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @enum {string}
+                 */
+                mode: "enforce" | "observe" | "recommend";
+                sentence: string;
+                /** @default [] */
+                actions: {
+                    key: string;
+                    was: string;
+                    becomes: string;
+                    reason: string;
+                }[];
+                /** @default [] */
+                held_back: {
+                    /**
+                     * Proposal
+                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     */
+                    proposal: {
+                        key: string;
+                        value: string;
+                        subject: string;
+                        reason: string;
+                    };
+                    code: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                unmoved: {
+                    subject: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                drifts: {
+                    key: string;
+                    expected: string;
+                    found: string;
+                    cause: string | null;
+                    /**
+                     * Ownership
+                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @enum {string}
+                     */
+                    response: "take_over" | "warn" | "yield";
+                }[];
+            };
+            /** Change Id */
+            change_id: string | null;
+            outcome: components["schemas"]["ChangeState"] | null;
+        };
+        /**
+         * Difference
+         * @description One field that two versions differ in, as JSON text unless it is text; None where a version lacks it.
+         */
+        Difference: {
+            /** Path */
+            path: string;
+            /** Was */
+            was: string | null;
+            /** Becomes */
+            becomes: string | null;
+        };
+        /**
+         * DriftEntry
+         * @description Somebody else changed a setting that a policy had set. cause: who, if known; response: what the policy did.
+         */
+        DriftEntry: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Node Id */
+            node_id: number;
+            /** Key */
+            key: string;
+            /** Expected */
+            expected: string;
+            /** Found */
+            found: string;
+            /** Cause */
+            cause: string | null;
+            response: components["schemas"]["Ownership"];
+            /** Policy Id */
+            policy_id: number;
         };
         /**
          * EndedBy
@@ -972,6 +1403,12 @@ export interface components {
          */
         Metric: "rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "dropped_per_s" | "squeezed_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "retransmits_per_s" | "agent_cpu_percent" | "agent_rss_bytes";
         /**
+         * Mode
+         * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+         * @enum {string}
+         */
+        Mode: "observe" | "recommend" | "enforce";
+        /**
          * Node
          * @description Everything about one node but its history.
          */
@@ -1087,6 +1524,107 @@ export interface components {
             interval_s: number | null;
         };
         /**
+         * NodeConclusion
+         * @description What the policy would conclude on a node now. view_age_s: of the load it looked at; error: why it cannot.
+         */
+        NodeConclusion: {
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Conclusion */
+            conclusion: {
+                policy_id: string;
+                version: number;
+                /**
+                 * Mode
+                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @enum {string}
+                 */
+                mode: "enforce" | "observe" | "recommend";
+                sentence: string;
+                /** @default [] */
+                actions: {
+                    key: string;
+                    was: string;
+                    becomes: string;
+                    reason: string;
+                }[];
+                /** @default [] */
+                held_back: {
+                    /**
+                     * Proposal
+                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     */
+                    proposal: {
+                        key: string;
+                        value: string;
+                        subject: string;
+                        reason: string;
+                    };
+                    code: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                unmoved: {
+                    subject: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                drifts: {
+                    key: string;
+                    expected: string;
+                    found: string;
+                    cause: string | null;
+                    /**
+                     * Ownership
+                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @enum {string}
+                     */
+                    response: "take_over" | "warn" | "yield";
+                }[];
+            } | null;
+            /** View Age S */
+            view_age_s: number | null;
+            /** Error */
+            error: string | null;
+        };
+        /**
+         * NodeFlows
+         * @description The processes that talk over the network now. at: None while the agent has not told any.
+         *
+         *     exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+         */
+        NodeFlows: {
+            /** At */
+            at: string | null;
+            /** Exact */
+            exact: boolean;
+            /** Tasks */
+            tasks: {
+                pid: number;
+                started_ticks: number;
+                name: string;
+                cgroup: string | null;
+                threads: number;
+                affinity: string;
+                allowed: string;
+                cpu: number;
+                cpu_share: number;
+                idle_s: number;
+                landings: {
+                    netdev: string;
+                    queue: string | null;
+                    irq: number | null;
+                    cpu: number | null;
+                    how: string | null;
+                    sockets: number;
+                    rx_bytes_per_s: number;
+                    tx_bytes_per_s: number;
+                }[];
+            }[];
+        };
+        /**
          * NodeSummary
          * @description A line of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's.
          */
@@ -1137,6 +1675,12 @@ export interface components {
             };
         };
         /**
+         * Ownership
+         * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+         * @enum {string}
+         */
+        Ownership: "yield" | "warn" | "take_over";
+        /**
          * PlanIn
          * @description A coresteer_core Plan as somebody sends it.
          */
@@ -1148,6 +1692,174 @@ export interface components {
              * @default false
              */
             allow_isolated: boolean;
+        };
+        /**
+         * Policy
+         * @description A policy as it is in force. versions: how many there are; nodes: how many its selector fits.
+         *
+         *     rollout: the one under way or stopped, None without.
+         */
+        Policy: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+            /** Versions */
+            versions: number;
+            body: components["schemas"]["PolicyBody"];
+            /** Enabled */
+            enabled: boolean;
+            /** Nodes */
+            nodes: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            rollout: components["schemas"]["Rollout"] | null;
+        };
+        /**
+         * PolicyBody
+         * @description All that a version of a policy holds. rank: of two that want the same setting the lower one has it.
+         */
+        PolicyBody: {
+            /** Name */
+            name: string;
+            /**
+             * Rank
+             * @default 100
+             */
+            rank: number;
+            /** @default observe */
+            mode: components["schemas"]["Mode"];
+            /** Spec */
+            spec: {
+                /** @enum {string} */
+                type: "irq-spread";
+                /** @default 65 */
+                act_percent: number;
+                /** @default 20 */
+                gap_points: number;
+                /** @default local */
+                numa: string;
+                /** @default last */
+                smt: string;
+                /** @default  */
+                exclude: string;
+                /** @default false */
+                allow_isolated: boolean;
+            } | {
+                /** @enum {string} */
+                type: "network-process";
+                /** @default 10 */
+                idle_s: number;
+                /** @default 100000 */
+                min_bytes_per_s: number;
+                /** @default 0.8 */
+                max_load: number;
+                /** @default l3 */
+                rings: string;
+                /** @default last */
+                smt: string;
+                /** @default false */
+                move_irq: boolean;
+                /** @default false */
+                allow_isolated: boolean;
+            };
+            /**
+             * @default {
+             *       "labels": {},
+             *       "hostnames": [],
+             *       "netdevs": [],
+             *       "drivers": []
+             *     }
+             */
+            selector: components["schemas"]["Selector"];
+            /**
+             * Scope
+             * @description What on a node a policy is about, as shell patterns (fnmatch); an empty list is everything.
+             *
+             *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
+             * @default {}
+             */
+            scope: {
+                /** @default [] */
+                netdevs: string[];
+                /** @default [] */
+                drivers: string[];
+                /** @default [] */
+                tasks: string[];
+                /** @default [] */
+                cgroups: string[];
+            };
+            /**
+             * Damping
+             * @description How a policy is kept from oscillating.
+             *
+             *         moves_per_step: settings it writes in one round at most. dwell_s: how long a setting stays where a policy put it.
+             *         window_s: a value that a setting left less than this ago is not returned to (ping-pong).
+             * @default {}
+             */
+            damping: {
+                /** @default 2 */
+                moves_per_step: number;
+                /** @default 30 */
+                dwell_s: number;
+                /** @default 180 */
+                window_s: number;
+            };
+            /** @default warn */
+            on_controller: components["schemas"]["Ownership"];
+            /** @default warn */
+            on_drift: components["schemas"]["Ownership"];
+            /**
+             * Guardrails
+             * @default []
+             */
+            guardrails: components["schemas"]["GuardrailIn"][];
+        };
+        /**
+         * PolicyPreviewRequest
+         * @description A policy, kept or not, and the nodes to try it on. In the place of one of the same name, if there is one.
+         */
+        PolicyPreviewRequest: {
+            body: components["schemas"]["PolicyBody"];
+            /** Node Ids */
+            node_ids: number[];
+        };
+        /**
+         * PolicyVersion
+         * @description One version; it never changes.
+         */
+        PolicyVersion: {
+            /** Version */
+            version: number;
+            body: components["schemas"]["PolicyBody"];
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Note */
+            note: string;
+        };
+        /**
+         * PolicyVersionCreate
+         * @description The next version of a policy. note: what it is for.
+         */
+        PolicyVersionCreate: {
+            body: components["schemas"]["PolicyBody"];
+            /**
+             * Note
+             * @default
+             */
+            note: string;
         };
         /**
          * PreviewAnswer
@@ -1207,6 +1919,118 @@ export interface components {
             allow_isolated: boolean;
         };
         /**
+         * ReplayAnswer
+         * @description What the policy would have done. moves: settings it would have written; the range is what there is data for.
+         */
+        ReplayAnswer: {
+            /** Steps */
+            steps: components["schemas"]["ReplayStep"][];
+            /** Moves */
+            moves: number;
+            /** Sentence */
+            sentence: string;
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
+        };
+        /**
+         * ReplayRequest
+         * @description A kept version, or a body in its place; the version in force if neither is given. At most an hour.
+         */
+        ReplayRequest: {
+            /** Version */
+            version?: number | null;
+            body?: components["schemas"]["PolicyBody"] | null;
+            /** Node Id */
+            node_id: number;
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
+        };
+        /**
+         * ReplayStep
+         * @description A round that came to something else than the one before it.
+         */
+        ReplayStep: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Conclusion
+             * @description What one policy's round came to on one node, and why.
+             *
+             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
+             *         with its numbers.
+             */
+            conclusion: {
+                policy_id: string;
+                version: number;
+                /**
+                 * Mode
+                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @enum {string}
+                 */
+                mode: "enforce" | "observe" | "recommend";
+                sentence: string;
+                /** @default [] */
+                actions: {
+                    key: string;
+                    was: string;
+                    becomes: string;
+                    reason: string;
+                }[];
+                /** @default [] */
+                held_back: {
+                    /**
+                     * Proposal
+                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     */
+                    proposal: {
+                        key: string;
+                        value: string;
+                        subject: string;
+                        reason: string;
+                    };
+                    code: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                unmoved: {
+                    subject: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                drifts: {
+                    key: string;
+                    expected: string;
+                    found: string;
+                    cause: string | null;
+                    /**
+                     * Ownership
+                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @enum {string}
+                     */
+                    response: "take_over" | "warn" | "yield";
+                }[];
+            };
+        };
+        /**
          * Resolution
          * @description Where an answer was read: samples as they came, or one value a minute or hour.
          * @enum {string}
@@ -1218,6 +2042,121 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
+        /**
+         * Rollout
+         * @description A version on its way to the nodes. from_version: what they had before, None for nothing.
+         *
+         *     stages: node ids, the canary first; stage: the one that has the version last. done_nodes: whose wait is over.
+         */
+        Rollout: {
+            /** Id */
+            id: number;
+            /** Policy Id */
+            policy_id: number;
+            /** From Version */
+            from_version: number | null;
+            /** To Version */
+            to_version: number;
+            state: components["schemas"]["RolloutState"];
+            /** Stage */
+            stage: number;
+            /** Stages */
+            stages: number[][];
+            /** Done Nodes */
+            done_nodes: number[];
+            /** Sentence */
+            sentence: string;
+            /** Wait S */
+            wait_s: number;
+            /** Guardrails */
+            guardrails: components["schemas"]["GuardrailIn"][];
+            /**
+             * Stage At
+             * Format: date-time
+             */
+            stage_at: string;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /** Started By */
+            started_by: string;
+            /** Ended At */
+            ended_at: string | null;
+        };
+        /**
+         * RolloutCreate
+         * @description canary: nodes that get the version first; batch: how many get it at a time afterwards; wait_s: between these.
+         *
+         *     guardrails: when one trips on a node of the rollout it is undone; the version's own ones if none are given.
+         */
+        RolloutCreate: {
+            /** Version */
+            version: number;
+            /**
+             * Canary
+             * @default 1
+             */
+            canary: number;
+            /**
+             * Batch
+             * @default 10
+             */
+            batch: number;
+            /**
+             * Wait S
+             * @default 60
+             */
+            wait_s: number;
+            /** Guardrails */
+            guardrails?: components["schemas"]["GuardrailIn"][] | null;
+        };
+        /**
+         * RolloutState
+         * @description canary: on its first nodes; batches: on the others in turn; stopped: stays where it is; undone: taken back.
+         * @enum {string}
+         */
+        RolloutState: "canary" | "batches" | "done" | "stopped" | "undone";
+        /**
+         * RolloutStop
+         * @description undo: the nodes that have the version already get back what they had.
+         */
+        RolloutStop: {
+            /** Undo */
+            undo: boolean;
+        };
+        /**
+         * Selector
+         * @description The nodes a policy is for, by shell patterns. Of what is given all must fit; a list fits by any of its patterns.
+         *
+         *     labels: patterns by a label's name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
+         *     netdevs. Nothing given is every node.
+         */
+        Selector: {
+            /**
+             * Labels
+             * @default {}
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Hostnames
+             * @default []
+             */
+            hostnames: string[];
+            /**
+             * Netdevs
+             * @default []
+             */
+            netdevs: string[];
+            /**
+             * Drivers
+             * @default []
+             */
+            drivers: string[];
+        };
         /**
          * Series
          * @description Lines over time. times_ms: the start of each step; a None value is a gap.
@@ -2283,6 +3222,591 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Change"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_policies: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyBody"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyPreviewRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeConclusion"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_policy_versions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyVersion"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_policy_version: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyVersionCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyVersion"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    diff_policy_versions: {
+        parameters: {
+            query: {
+                from_version: number;
+                to_version: number;
+            };
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Difference"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    enable_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    disable_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayAnswer"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                policy_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RolloutCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rollout_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_rollout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rollout_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RolloutStop"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rollout"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_decisions: {
+        parameters: {
+            query?: {
+                from_time?: string | null;
+                to_time?: string | null;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Decision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_recommendations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Decision"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_drifts: {
+        parameters: {
+            query?: {
+                from_time?: string | null;
+                to_time?: string | null;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DriftEntry"][];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_node_flows: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeFlows"];
                 };
             };
             /** @description A problem */

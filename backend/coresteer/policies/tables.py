@@ -1,0 +1,93 @@
+"""The tables of policies, their versions and rollouts, and of what nodes concluded."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, DateTime, ForeignKey, Identity, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from coresteer.db import Base
+
+# Any: JSON of Pydantic models and of the core's structs
+
+
+class PolicyRow(Base):
+    """A policy. version: the one in force, apart from rollouts. One that is deleted stays for what refers to it."""
+
+    __tablename__ = "policy"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    enabled: Mapped[bool]
+    version: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+    deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class PolicyVersionRow(Base):
+    """One version; rows are only ever added. body: a PolicyBody."""
+
+    __tablename__ = "policy_version"
+
+    policy_id: Mapped[int] = mapped_column(ForeignKey("policy.id"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    body: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+    note: Mapped[str] = mapped_column(Text)
+
+
+class RolloutRow(Base):
+    """A rollout. stage_at: when the present stage began."""
+
+    __tablename__ = "rollout"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    policy_id: Mapped[int] = mapped_column(ForeignKey("policy.id"))
+    from_version: Mapped[int | None]
+    to_version: Mapped[int]
+    state: Mapped[str] = mapped_column(Text)
+    stage: Mapped[int]
+    stages: Mapped[list[list[int]]] = mapped_column(JSONB)
+    sentence: Mapped[str] = mapped_column(Text)
+    wait_s: Mapped[float]
+    guardrails: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
+    stage_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    started_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    started_by: Mapped[str] = mapped_column(Text)
+    ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+class DecisionRow(Base):
+    """What a policy's round came to. policy_id is what the agent said: the policy may be of another database."""
+
+    __tablename__ = "decision"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"))
+    at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    policy_id: Mapped[int]
+    policy_name: Mapped[str] = mapped_column(Text)
+    version: Mapped[int]
+    mode: Mapped[str] = mapped_column(Text)
+    conclusion: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    change_id: Mapped[UUID | None] = mapped_column(ForeignKey("change.id"))
+
+
+class DriftRow(Base):
+    """Somebody else changed what a policy had set."""
+
+    __tablename__ = "drift"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"))
+    at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    policy_id: Mapped[int]
+    key: Mapped[str] = mapped_column(Text)
+    expected: Mapped[str] = mapped_column(Text)
+    found: Mapped[str] = mapped_column(Text)
+    cause: Mapped[str | None] = mapped_column(Text)
+    response: Mapped[str] = mapped_column(Text)
