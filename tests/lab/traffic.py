@@ -25,6 +25,8 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=1, help="source ports of a flood, connections of a stream")
     parser.add_argument("--count", type=int, default=10_000, help="packets, MiB or requests at most")
     parser.add_argument("--rate", type=int, default=2_000, help="packets a second of a flood")
+    parser.add_argument("--port", type=int, default=PORT, help="of a stream")
+    parser.add_argument("--kib-per-s", type=int, default=0, help="of a stream, all its flows together; 0 is no limit")
     parser.add_argument("--size", type=int, default=64, help="bytes of a packet")
     parser.add_argument("--seconds", type=float, default=10, help="how long at most")
     args = parser.parse_args()
@@ -108,10 +110,12 @@ def flood(args: argparse.Namespace) -> dict[str, float]:
 
 
 def stream(args: argparse.Namespace) -> dict[str, float]:
-    """TCP as fast as it goes."""
-    connections = [socket.create_connection((args.to, PORT), 10) for _ in range(args.flows)]
+    """TCP, as fast as it goes or at a steady rate."""
+    connections = [socket.create_connection((args.to, args.port), 10) for _ in range(args.flows)]
     limit, sent, start = args.count << 20, 0, time.monotonic()
-    while sent < limit and time.monotonic() - start < args.seconds:
+    while sent < limit and (elapsed := time.monotonic() - start) < args.seconds:
+        if args.kib_per_s and (ahead_s := sent / (args.kib_per_s << 10) - elapsed) > 0:
+            time.sleep(ahead_s)
         for connection in connections:
             connection.sendall(_CHUNK)
             sent += len(_CHUNK)

@@ -1,0 +1,121 @@
+"""The first system's experiment on this machine: throughput and CPU per gigabit for ⟨m-n⟩, and default against enforce.
+
+Two network namespaces of the bench's own, joined by a veth pair. RPS of the receiving end stands for the interrupt: it
+has the packets handled on CPU m; the receiver runs on CPU n, the sender on the last CPU. Each run is bounded in time;
+runs of all conditions are interleaved in an order shuffled with a fixed seed, and intervals are bootstrapped.
+"""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+SECONDS, REPEATS = 3.0, 10
+CPUS = sorted(os.sched_getaffinity(0))
+SENDER, RECEIVER = f"coresteer-bench-a-{os.getpid()}", f"coresteer-bench-b-{os.getpid()}"
+ADDRESS, PORT = "10.99.0.2", 9100
+
+_RECEIVE = """
+import socket, sys, time
+with socket.create_server(("", int(sys.argv[1]))) as listener:
+    print("ready", flush=True)
+    connection, _ = listener.accept()
+buffer, total, start = bytearray(256 * 1024), 0, None
+while count := connection.recv_into(buffer):
+    total += count
+print(total)
+"""
+_SEND = """
+import socket, sys, time
+data, end = bytes(256 * 1024), time.monotonic() + float(sys.argv[3])
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    while time.monotonic() < end:
+        connection.sendall(data)
+"""
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+@contextlib.contextmanager
+def namespaces() -> Iterator[None]:
+    """Both, with their ends of the veth pair."""
+    try:
+        for name in (SENDER, RECEIVER):
+            run("ip", "netns", "add", name)
+        run("ip", "-n", SENDER, "link", "add", "veth0", "type", "veth", "peer", "name", "veth1", "netns", RECEIVER)
+        for name, end, address in ((SENDER, "veth0", "10.99.0.1"), (RECEIVER, "veth1", ADDRESS)):
+            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", end)
+            run("ip", "-n", name, "link", "set", end, "up")
+        yield
+    finally:
+        for name in (SENDER, RECEIVER):
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def set_rps(cpu: int) -> None:
+    """Have what veth1 receives handled there."""
+    path = "/sys/class/net/veth1/queues/rx-0/rps_cpus"
+    run("ip", "netns", "exec", RECEIVER, "sh", "-c", f"echo {1 << cpu:x} > {path}")
+
+
+def busy_s() -> float:
+    """CPU time of the whole machine that was not idle."""
+    cells = [int(cell) for cell in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return (sum(cells) - cells[3] - cells[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def transfer(receiver_cpu: int | None, seconds: float = SECONDS) -> tuple[float, float]:
+    """Gbit/s, and CPU seconds of the whole machine a gigabit. receiver_cpu: None leaves it to the scheduler."""
+    pin = () if receiver_cpu is None else ("taskset", "-c", str(receiver_cpu))
+    enter = ("ip", "netns", "exec")
+    with subprocess.Popen(
+        [*enter, RECEIVER, *pin, sys.executable, "-c", _RECEIVE, str(PORT)], stdout=subprocess.PIPE, text=True
+    ) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        before, start = busy_s(), time.monotonic()
+        sender_cpu = ("taskset", "-c", str(CPUS[-1]))
+        run(*enter, SENDER, *sender_cpu, sys.executable, "-c", _SEND, ADDRESS, str(PORT), str(seconds))
+        gigabits = int(receiver.stdout.read()) * 8 / 1e9
+        return gigabits / (time.monotonic() - start), (busy_s() - before) / gigabits
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean with its 95 % interval, by the percentile bootstrap with a fixed seed."""
+    means = np.random.default_rng(1).choice(values, (10_000, len(values))).mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def sweep() -> None:
+    """⟨m-n⟩: packets handled on CPU m, receiver on CPU n."""
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {pair: [] for pair in product(CPUS, CPUS)}
+    order = random.Random(7)  # noqa: S311 - an order of runs, not a secret
+    for _ in range(REPEATS):
+        for m, n in order.sample(list(found), len(found)):
+            set_rps(m)
+            found[m, n].append(transfer(n))
+    print(f"| m | n | Gbit/s | CPU s a gigabit | ({REPEATS} runs of {SECONDS:g} s each, means with 95 % intervals)")
+    print("|---|---|---|---|")
+    for (m, n), runs in found.items():
+        rate, cost = zip(*runs, strict=True)
+        print(f"| {m} | {n} | {interval(rate)} | {interval(cost)} |", flush=True)
+
+
+def main() -> None:
+    with namespaces():
+        transfer(None)  # warms up
+        sweep()
+
+
+if __name__ == "__main__":
+    main()
