@@ -13,11 +13,14 @@ from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.change import advance
 from coresteer_core.change_events import (
     ApplyRequested,
+    Change,
     Changes,
     ConfirmRequested,
     Event,
     ExtendRequested,
     InverseRan,
+    LookAgain,
+    LookedAgain,
     Measured,
     Note,
     NotKept,
@@ -28,6 +31,7 @@ from coresteer_core.change_events import (
     RollbackRequested,
     RunInverse,
     RunPlan,
+    RunReturn,
     SeenByBackend,
     Tick,
 )
@@ -113,8 +117,13 @@ class ChangeKeeper:
                         break
                 elif (outcome := self._carry_out(instruction)) is not None:
                     events.append(outcome)
-                    touched.update(result.key for result in outcome.results)
+                    if not isinstance(outcome, LookedAgain):
+                        touched.update(result.key for result in outcome.results)
         return frozenset(touched)
+
+    def change(self, change_id: str) -> Change | None:
+        """What is known of a change."""
+        return self._state.changes.get(change_id)
 
     def close(self) -> None:
         """Let the journal go."""
@@ -134,12 +143,18 @@ class ChangeKeeper:
         self._complaint = ""
         return keys
 
-    def _carry_out(self, instruction: RunPlan | RunInverse | Report) -> PlanRan | InverseRan | None:
+    def _carry_out(
+        self, instruction: RunPlan | RunReturn | LookAgain | RunInverse | Report
+    ) -> PlanRan | LookedAgain | InverseRan | None:
         match instruction:
             case Report():
                 self._tell(instruction.message)
             case RunPlan():
                 return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
+            case RunReturn():
+                return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
+            case LookAgain():
+                return LookedAgain(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
             case RunInverse():
                 return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
         return None
@@ -159,6 +174,11 @@ class ChangeKeeper:
         if self._executor is None:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.undo(action)
+
+    def _stands(self, action: Action) -> Result:
+        if self._executor is None:
+            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
+        return self._executor.stands(action)
 
     def _note(self, note: Note, before: Changes) -> NotKept | None:
         if self._journal is None:

@@ -21,6 +21,8 @@ from coresteer_core.change_events import (
     ExtendRequested,
     Instruction,
     InverseRan,
+    LookAgain,
+    LookedAgain,
     Measured,
     Note,
     NotKept,
@@ -28,9 +30,11 @@ from coresteer_core.change_events import (
     PutBack,
     Report,
     Restarted,
+    ReturnRequested,
     RollbackRequested,
     RunInverse,
     RunPlan,
+    RunReturn,
     SeenByBackend,
     Stopping,
     Tick,
@@ -68,6 +72,8 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
+        case ReturnRequested():
+            return _return(state, event, now)
         case Tick():
             return _tick(state, now)
         case Measured():
@@ -86,9 +92,18 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
             return _restarted(state, event.changes)
         case NotKept():
             sentence = f"The journal cannot be written ({event.why}), so it cannot be kept yet."
-            waiting = replace(event.change, sentence=sentence)
+            wait = event.change.keep_after_s
+            waiting = replace(event.change, sentence=sentence, keep_at=None if wait is None else now + wait)
             return _keep(state, waiting), [_report(waiting, now)]
-        case PlanRan() | InverseRan() | ConfirmRequested() | RollbackRequested() | ExtendRequested() | SeenByBackend():
+        case (
+            PlanRan()
+            | LookedAgain()
+            | InverseRan()
+            | ConfirmRequested()
+            | RollbackRequested()
+            | ExtendRequested()
+            | SeenByBackend()
+        ):
             change = state.changes.get(event.change_id)
             if change is None:  # an answer to Seen would be answered with Seen, and so on without end
                 return state, [] if isinstance(event, SeenByBackend) else _unknown(state, event.change_id)
@@ -99,12 +114,14 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 
 def _about_one(  # noqa: PLR0911 - one return an event
     state: Changes,
     change: Change,
-    event: PlanRan | InverseRan | ConfirmRequested | RollbackRequested | ExtendRequested | SeenByBackend,
+    event: PlanRan | LookedAgain | InverseRan | ConfirmRequested | RollbackRequested | ExtendRequested | SeenByBackend,
     now: float,
 ) -> Step:
     match event:
         case PlanRan():
             return _plan_ran(state, change, event.results, now)
+        case LookedAgain():
+            return _looked_again(state, change, event.results, now)
         case InverseRan():
             return _inverse_ran(state, change, event.results, now)
         case ConfirmRequested():
@@ -134,11 +151,29 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         guardrails=event.guardrails,
         strikes=[0] * len(event.guardrails),
         over_s=[0.0] * len(event.guardrails),
+        policy=event.policy,
+        keep_after_s=event.keep_after_s,
     )
     if against := _objection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
         return _keep(state, change), [Note(change), _report(change, now)]
     return _keep(state, change), [Note(change), _report(change, now), RunPlan(change.change_id, change.plan)]
+
+
+def _return(state: Changes, event: ReturnRequested, now: float) -> Step:
+    change = Change(
+        change_id=event.change_id,
+        plan=event.plan,
+        state=ChangeState.APPLYING,
+        sentence=event.why,
+        confirm_timeout_s=MIN_TIMEOUT_S,
+        policy=event.policy,
+        returns=True,
+    )
+    if against := _objection(state, change):
+        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
+        return _keep(state, change), [Note(change), _report(change, now)]
+    return _keep(state, change), [Note(change), _report(change, now), RunReturn(change.change_id, change.plan)]
 
 
 def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return an objection
@@ -171,6 +206,8 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
 def _plan_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
     if change.state is not ChangeState.APPLYING or change.ending is not None:
         return state, []
+    if change.returns:
+        return _returned(state, change, results, now)
     touched = {result.key for result in results if _touched(result)}
     undo = inverse(Plan([action for action in change.plan.actions if action.key in touched]))
     wrong = next((result for result in results if not result.done), None)
@@ -181,12 +218,45 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
             return _undo_all(_keep(state, change), [(change, EndedBy.ERROR, "")])
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR)
         return _keep(state, change), [Note(change), _report(change, now)]
+    if (wait := change.keep_after_s) is not None:
+        sentence = f"Applied and read back. Policy {change.policy} keeps it in {wait:g} s"
+        sentence += " unless a guardrail trips." if change.guardrails else "."
+        change = replace(change, state=ChangeState.UNCONFIRMED, sentence=sentence, keep_at=now + wait)
+    else:
+        change = replace(
+            change,
+            state=ChangeState.UNCONFIRMED,
+            sentence=f"Applied and read back. It undoes itself in {change.confirm_timeout_s:g} s unless it is kept.",
+            deadline=now + change.confirm_timeout_s,
+        )
+    return _keep(state, change), [Note(change), _report(change, now)]
+
+
+def _returned(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+    stuck = [result.sentence for result in results if result.stuck]
+    outcome = f"Not everything could be put back: {' '.join(stuck)}" if stuck else _as_before(results)
     change = replace(
         change,
-        state=ChangeState.UNCONFIRMED,
-        sentence=f"Applied and read back. It undoes itself in {change.confirm_timeout_s:g} s unless it is kept.",
-        deadline=now + change.confirm_timeout_s,
+        state=ChangeState.FAILED if stuck else ChangeState.CONFIRMED,
+        sentence=f"{change.sentence} {outcome}",
+        results=results,
+        ended_by=EndedBy.ERROR if stuck else None,
     )
+    return _keep(state, change), [Note(change), _report(change, now)]
+
+
+def _looked_again(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+    """A policy keeps what stands; what somebody else has moved since is theirs, and the rest of it is put back."""
+    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.keep_after_s is None:
+        return state, []
+    moved = {result.key: result.sentence for result in results if result.stuck}
+    if moved:
+        undo = Plan([action for action in change.undo.actions if action.key not in moved], allow_isolated=True)
+        change = replace(change, undo=undo, sentence=f"Not kept by policy {change.policy}: {' '.join(moved.values())}")
+        return _undo_all(_keep(state, change), [(change, EndedBy.ERROR, "")])
+    held = "its guardrails held" if change.guardrails else "it stood"
+    sentence = f"Kept by policy {change.policy}: {held} for {change.keep_after_s:g} s."
+    change = replace(change, state=ChangeState.CONFIRMED, sentence=sentence, keep_at=None)
     return _keep(state, change), [Note(change), _report(change, now)]
 
 
@@ -219,6 +289,7 @@ def _inverse_ran(state: Changes, change: Change, results: list[Result], now: flo
         ending=None,
         ended_by=by,
         deadline=None,
+        keep_at=None,
     )
     return _keep(state, change), [Note(change), _report(change, now)]
 
@@ -239,7 +310,7 @@ def _confirm(state: Changes, change: Change, now: float) -> Step:
         return state, [_report(change, now)]
     if change.deadline is not None and now >= change.deadline:
         return _undo_all(state, [(change, EndedBy.TIMEOUT, "")])
-    change = replace(change, state=ChangeState.CONFIRMED, sentence="Kept.", deadline=None)
+    change = replace(change, state=ChangeState.CONFIRMED, sentence="Kept.", deadline=None, keep_at=None)
     return _keep(state, change), [Note(change), _report(change, now)]
 
 
@@ -280,14 +351,19 @@ def _extend(state: Changes, change: Change, seconds: float, now: float) -> Step:
 def _tick(state: Changes, now: float) -> Step:
     lost = state.lost_since is not None and now - state.lost_since >= LOST_BACKEND_GRACE_S
     due = []
+    looks: list[Instruction] = []
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None:
             continue
-        if change.deadline is not None and now >= change.deadline:
+        if change.keep_at is not None:
+            if now >= change.keep_at:
+                looks.append(LookAgain(change.change_id, change.plan))
+        elif change.deadline is not None and now >= change.deadline:
             due.append((change, EndedBy.TIMEOUT, ""))
         elif lost:
             due.append((change, EndedBy.LOST_BACKEND, ""))
-    return _undo_all(state, due)
+    state, undo = _undo_all(state, due)
+    return state, undo + looks
 
 
 def _measured(state: Changes, event: Measured, now: float) -> Step:
@@ -332,6 +408,7 @@ def _put_back(state: Changes, keys: frozenset[str], now: float) -> Step:
                 ending=None,
                 ended_by=change.ending or EndedBy.USER,
                 deadline=None,
+                keep_at=None,
                 seen=False,
                 sentence="Put back on the node by coresteer-agent restore.",
             )
@@ -359,6 +436,7 @@ def after_reboot(changes: list[Change]) -> list[Change]:
                 ending=None,
                 ended_by=EndedBy.AGENT_RESTART,
                 deadline=None,
+                keep_at=None,
                 sentence="The node rebooted before it was kept; a reboot puts every setting back by itself.",
             )
             told.append(ended)

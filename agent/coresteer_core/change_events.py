@@ -16,6 +16,9 @@ class Change(Struct, frozen=True):
     ending: why the undo is under way, None when it is not. deadline: monotonic seconds.
     strikes: intervals in a row over each guardrail, over_s: how long these lasted.
     seen: the backend has stored its present state.
+    policy: the name of the policy it is for, empty for a person's change. keep_after_s: after so long it is kept
+    without being asked, None where somebody has to confirm it. keep_at: when that is, monotonic seconds.
+    returns: it puts back what a policy had set, so nothing undoes it.
     """
 
     change_id: str
@@ -32,6 +35,10 @@ class Change(Struct, frozen=True):
     strikes: list[int] = []
     over_s: list[float] = []
     seen: bool = False
+    policy: str = ""
+    keep_after_s: float | None = None
+    keep_at: float | None = None
+    returns: bool = False
 
     @property
     def open(self) -> bool:
@@ -56,16 +63,37 @@ class Changes(Struct, frozen=True):
 
 
 class ApplyRequested(Struct, frozen=True):
-    """The backend asks for a plan."""
+    """The backend asks for a plan, or a policy does.
+
+    policy, keep_after_s: as in Change. With keep_after_s nobody has to confirm it, and the backend may be away.
+    """
 
     change_id: str
     plan: Plan
     confirm_timeout_s: float
     guardrails: list[Guardrail] = []
+    policy: str = ""
+    keep_after_s: float | None = None
+
+
+class ReturnRequested(Struct, frozen=True):
+    """What a policy had set goes back, whatever becomes of each setting; why: a sentence. It is kept at once."""
+
+    change_id: str
+    plan: Plan
+    policy: str
+    why: str
 
 
 class PlanRan(Struct, frozen=True):
-    """RunPlan was carried out, up to the first action that did not work."""
+    """RunPlan was carried out, up to the first action that did not work, or RunReturn, all of it."""
+
+    change_id: str
+    results: list[Result]
+
+
+class LookedAgain(Struct, frozen=True):
+    """LookAgain was carried out: each action's result is done while the setting stands as it became."""
 
     change_id: str
     results: list[Result]
@@ -148,7 +176,9 @@ class Restarted(Struct, frozen=True):
 
 Event: TypeAlias = (
     ApplyRequested
+    | ReturnRequested
     | PlanRan
+    | LookedAgain
     | InverseRan
     | ConfirmRequested
     | NotKept
@@ -180,6 +210,20 @@ class RunPlan(Struct, frozen=True):
     plan: Plan
 
 
+class RunReturn(Struct, frozen=True):
+    """Undo all these actions in order: each setting gets what its action becomes. Then feed PlanRan."""
+
+    change_id: str
+    plan: Plan
+
+
+class LookAgain(Struct, frozen=True):
+    """Read what stands in the settings of the actions, write nothing, then feed LookedAgain."""
+
+    change_id: str
+    plan: Plan
+
+
 class RunInverse(Struct, frozen=True):
     """Undo all these actions in order, whatever becomes of each, then feed InverseRan."""
 
@@ -194,4 +238,4 @@ class Report(Struct, frozen=True):
     message: ChangeMessage
 
 
-Instruction: TypeAlias = Note | RunPlan | RunInverse | Report
+Instruction: TypeAlias = Note | RunPlan | RunReturn | LookAgain | RunInverse | Report

@@ -17,6 +17,8 @@ from coresteer_core.change_events import (
     Event,
     ExtendRequested,
     InverseRan,
+    LookAgain,
+    LookedAgain,
     Measured,
     Note,
     NotKept,
@@ -24,9 +26,11 @@ from coresteer_core.change_events import (
     PutBack,
     Report,
     Restarted,
+    ReturnRequested,
     RollbackRequested,
     RunInverse,
     RunPlan,
+    RunReturn,
     SeenByBackend,
     Stopping,
     Tick,
@@ -49,7 +53,7 @@ class Machine:
         self.stuck: set[str] = set()
         self.journal: dict[str, Change] = {}
         self.told: list[ChangeMessage] = []
-        self.ran: list[RunPlan | RunInverse] = []
+        self.ran: list[RunPlan | RunReturn | RunInverse] = []
         self.now = 0.0
 
     def feed(self, event: Event) -> list[ChangeMessage]:
@@ -66,6 +70,11 @@ class Machine:
                     case RunPlan():
                         self.ran.append(todo)
                         events.append(PlanRan(todo.change_id, self._run(todo.plan)))
+                    case RunReturn():
+                        self.ran.append(todo)
+                        events.append(PlanRan(todo.change_id, [self._write(a) for a in todo.plan.actions]))
+                    case LookAgain():
+                        events.append(LookedAgain(todo.change_id, [self._look(a) for a in todo.plan.actions]))
                     case RunInverse():
                         self.ran.append(todo)
                         events.append(InverseRan(todo.change_id, [self._write(a) for a in todo.plan.actions]))
@@ -82,6 +91,13 @@ class Machine:
                 break
         return results
 
+    def _look(self, action: Action) -> Result:
+        if action.key not in self.kernel:
+            return Result(action.key, Outcome.UNSUPPORTED, f"{action.key} is gone.")
+        found = self.kernel[action.key]
+        outcome = Outcome.UNCHANGED if found == action.becomes else Outcome.FAILED
+        return Result(action.key, outcome, f"{action.key} stands at {found} instead of {action.becomes}.", found, found)
+
     def _write(self, action: Action) -> Result:
         found = self.kernel[action.key]
         if action.key in self.stuck:
@@ -96,6 +112,11 @@ class Machine:
 
     def apply(self, change_id: str, *keys: str, becomes: str = "1", guardrails: tuple[Guardrail, ...] = ()) -> Change:
         self.feed(ApplyRequested(change_id, self.plan(*keys, becomes=becomes), 60, list(guardrails)))
+        return self[change_id]
+
+    def enforce(self, change_id: str, *keys: str, becomes: str = "1", guardrails: tuple[Guardrail, ...] = ()) -> Change:
+        plan = self.plan(*keys, becomes=becomes)
+        self.feed(ApplyRequested(change_id, plan, 30, list(guardrails), policy="spread", keep_after_s=10))
         return self[change_id]
 
     def __getitem__(self, change_id: str) -> Change:
@@ -450,6 +471,99 @@ def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> No
     assert "x0" not in machine.state.changes
 
 
+def test_a_policys_change_keeps_itself_once_its_guardrails_held_though_the_backend_is_away(machine: Machine) -> None:
+    machine.feed(BackendLost())
+    waiting = machine.enforce("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
+    assert waiting.sentence == "Applied and read back. Policy spread keeps it in 10 s unless a guardrail trips."
+    for machine.now in (1.0, 5.0, 9.9):
+        assert machine.feed(Measured({"busiest_cpu_percent": 50.0}, 1.0)) == []
+        assert machine.feed(Tick()) == []
+    machine.now = 10.0
+    (kept,) = machine.feed(Tick())
+    assert (kept.state, kept.ended_by, kept.remaining_s) == (CONFIRMED, None, None)
+    assert kept.sentence == "Kept by policy spread: its guardrails held for 10 s."
+    machine.now = 1e6
+    assert machine.feed(Tick()) == []
+    assert machine.kernel["a"] == "1"
+
+
+def test_a_policys_change_without_guardrails_does_not_claim_that_they_held(machine: Machine) -> None:
+    assert machine.enforce("x", "a").sentence == "Applied and read back. Policy spread keeps it in 10 s."
+    machine.now = 10.0
+    assert machine.feed(Tick())[0].sentence == "Kept by policy spread: it stood for 10 s."
+
+
+def test_a_policys_change_is_undone_when_its_guardrail_trips_and_not_kept_afterwards(machine: Machine) -> None:
+    machine.enforce("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
+    machine.feed(Measured({"busiest_cpu_percent": 95.0}, 1.0))
+    (ended,) = machine.feed(Measured({"busiest_cpu_percent": 95.0}, 1.0))
+    assert (ended.state, ended.ended_by, machine.kernel["a"]) == (ROLLED_BACK, EndedBy.GUARDRAIL, "0")
+    machine.now = 10.0
+    assert machine.feed(Tick()) == []
+
+
+@pytest.mark.parametrize("event", [Stopping(), Restarted([])])
+def test_a_policys_change_that_is_not_kept_yet_goes_with_its_agent(machine: Machine, event: Event) -> None:
+    machine.enforce("x", "a")
+    machine.feed(Restarted(list(machine.journal.values())) if isinstance(event, Restarted) else event)
+    assert (machine["x"].state, machine["x"].ended_by) == (ROLLED_BACK, EndedBy.AGENT_RESTART)
+    assert machine.kernel["a"] == "0"
+
+
+def test_a_setting_that_somebody_moved_is_not_kept_and_left_to_them_and_the_others_go_back(machine: Machine) -> None:
+    machine.enforce("x", "a", "b")
+    machine.kernel["a"] = "7"
+    machine.now = 10.0
+    (ended,) = machine.feed(Tick())
+    assert (ended.state, ended.ended_by) == (FAILED, EndedBy.ERROR)
+    assert ended.sentence.startswith("Not kept by policy spread: a stands at 7 instead of 1.")
+    assert (machine.kernel["a"], machine.kernel["b"]) == ("7", "0")
+    assert not machine["x"].undo.actions
+
+
+def test_a_setting_that_is_gone_does_not_keep_the_others_from_being_kept(machine: Machine) -> None:
+    machine.enforce("x", "a", "b")
+    del machine.kernel["a"]
+    machine.now = 10.0
+    assert machine.feed(Tick())[0].state is CONFIRMED
+
+
+@pytest.mark.parametrize("event", [ConfirmRequested("x"), RollbackRequested("x")])
+def test_a_person_may_keep_or_undo_a_policys_change_first(machine: Machine, event: Event) -> None:
+    machine.enforce("x", "a")
+    (told,) = machine.feed(event)
+    machine.now = 10.0
+    assert machine.feed(Tick()) == []
+    assert machine["x"].state is told.state
+    machine.feed(RollbackRequested("x"))
+    assert (machine["x"].ended_by, machine.kernel["a"]) == (EndedBy.USER, "0")
+
+
+def test_a_policys_change_that_could_not_be_noted_is_tried_again_after_the_same_time(machine: Machine) -> None:
+    waiting = machine.enforce("x", "a")
+    machine.now = 10.0
+    machine.feed(NotKept(waiting, "No space left on device"))
+    machine.now = 19.9
+    assert machine.feed(Tick()) == []
+    machine.now = 20.0
+    assert machine.feed(Tick())[0].state is CONFIRMED
+
+
+def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at_once(machine: Machine) -> None:
+    machine.kernel |= {"a": "1", "b": "1"}
+    plan = Plan([Action("a", "1", "0", "r"), Action("b", "1", "0", "r")])
+    told = machine.feed(ReturnRequested("x", plan, "spread", "Policy spread is no longer in force."))
+    assert [message.state for message in told] == [ChangeState.APPLYING, CONFIRMED]
+    assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are as before."
+    machine.kernel |= {"a": "1", "b": "1"}
+    machine.stuck = {"a"}
+    (_, failed) = machine.feed(ReturnRequested("y", plan, "spread", "Policy spread is no longer in force."))
+    assert (failed.state, failed.ended_by, machine.kernel["b"]) == (FAILED, EndedBy.ERROR, "0")
+    assert "Not everything could be put back: a is managed." in failed.sentence
+    machine.feed(Stopping())
+    assert machine.kernel["b"] == "0"
+
+
 class Lives(RuleBasedStateMachine):
     """Any events in any order. A setting is then as its last confirmed change left it, or as at the beginning."""
 
@@ -471,6 +585,13 @@ class Lives(RuleBasedStateMachine):
         plan = self.machine.plan(*sorted(keys), becomes=becomes)
         rail = [Guardrail("rtt_p99_us", 1000)]
         self.machine.feed(ApplyRequested(f"x{self.count}", plan, wait, rail))
+        self.count += 1
+
+    @rule(keys=st.sets(st.sampled_from("abcd"), min_size=1), becomes=st.sampled_from("123"))
+    def a_policy_applies(self, keys: set[str], becomes: str) -> None:
+        plan = self.machine.plan(*sorted(keys), becomes=becomes)
+        rail = [Guardrail("rtt_p99_us", 1000)]
+        self.machine.feed(ApplyRequested(f"x{self.count}", plan, 30, rail, policy="p", keep_after_s=10))
         self.count += 1
 
     @rule(pick=st.integers(0, 1000))
@@ -522,8 +643,9 @@ class Lives(RuleBasedStateMachine):
         self.machine.feed(Tick())
         for change in self.machine.state.changes.values():
             if change.state is UNCONFIRMED:
-                assert change.deadline is not None
-                assert self.machine.now < change.deadline
+                due = change.deadline if change.keep_after_s is None else change.keep_at
+                assert due is not None
+                assert self.machine.now < due
 
     @invariant()
     def each_setting_is_as_last_confirmed_or_as_it_was(self) -> None:

@@ -45,7 +45,9 @@ class Executor:
     ) -> Result:
         if (missing := self._missing(setting)) is not None:
             return missing
-        if against := refusals(self._view(), [(setting.key, wanted)], allow_isolated=allow_isolated):
+        original = self._journal.originals().get(setting.key)
+        back = original is not None and setting.cpus(original) == setting.cpus(wanted)  # odd as it may be, as in undo
+        if not back and (against := refusals(self._view(), [(setting.key, wanted)], allow_isolated=allow_isolated)):
             return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
         found = self._read(setting)
         if isinstance(found, Result):
@@ -87,6 +89,23 @@ class Executor:
                 return result
         except (OSError, JournalError) as error:
             return _unnoted(self._return(setting, wanted, action.was), error)
+
+    def stands(self, action: Action) -> Result:
+        """Whether a setting still has the value that an action gave it: unchanged, failed or unsupported."""
+        try:
+            setting = parse_setting(action.key)
+            wanted = setting.canonical(action.becomes)
+        except SettingError as error:
+            return Result(action.key, Outcome.REFUSED, str(error))
+        if (missing := self._moved_on(setting) or self._missing(setting)) is not None:
+            return missing
+        found = self._read(setting)
+        if isinstance(found, Result):
+            return found
+        if setting.cpus(found) == setting.cpus(wanted):
+            return _result(setting, Outcome.UNCHANGED, f"{_name(setting)} stands at {found}.", found, found)
+        sentence = f"{_name(setting)} stands at {found} instead of {wanted}: something else has moved it."
+        return _result(setting, Outcome.FAILED, sentence, found, found)
 
     def _return(self, setting: Setting, wanted: str, was: str) -> Result:
         if (missing := self._missing(setting)) is not None:
