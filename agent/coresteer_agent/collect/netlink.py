@@ -6,12 +6,15 @@ import socket
 import struct
 from collections.abc import Iterator
 
+NETLINK_ROUTE = 0
 NETLINK_SOCK_DIAG = 4
 NETLINK_GENERIC = 16
 
 _HEADER = struct.Struct("=IHHII")
-_ERROR = 2
-_DONE = 3
+ERROR = 2
+"""The type of a message that says what went wrong, or with 0 that nothing did."""
+DONE = 3
+"""The type of a dump's last message."""
 _REQUEST_DUMP = 0x001 | 0x300
 _NESTED = 0x3FFF
 _BUFFER_BYTES = 128 * 1024
@@ -29,32 +32,43 @@ class Netlink:
 
     def dump(self, kind: int, payload: bytes) -> Iterator[memoryview]:
         """The payload of each message of a dump; valid until the next one is taken."""
-        self._sequence += 1
-        length = _HEADER.size + len(payload)
-        self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
-        view = memoryview(self._buffer)
+        self.ask(kind, payload)
         while True:
-            size = self._socket.recv_into(self._buffer)
+            view = self.receive()
             position = 0
-            while position + _HEADER.size <= size:
+            while position + _HEADER.size <= len(view):
                 length, found, _, sequence, _ = _HEADER.unpack_from(view, position)
-                if length < _HEADER.size or position + length > size:
+                if length < _HEADER.size or position + length > len(view):
                     raise OSError(errno.EBADMSG, "the kernel's answer is cut")
                 if sequence == self._sequence:
-                    if found in (_DONE, _ERROR):
-                        self._check(view[position + _HEADER.size : position + length])
+                    if found in (DONE, ERROR):
+                        check(view[position + _HEADER.size : position + length])
                         return
                     yield view[position + _HEADER.size : position + length]
                 position += (length + 3) & ~3
 
-    @staticmethod
-    def _check(payload: memoryview) -> None:
-        if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
-            raise OSError(-code, os.strerror(-code))
+    def ask(self, kind: int, payload: bytes) -> None:
+        """Begin a dump. Take datagrams with receive() until one holds a message DONE or ERROR, then check() that."""
+        self._sequence += 1
+        length = _HEADER.size + len(payload)
+        self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
+
+    def receive(self) -> memoryview:
+        """The next datagram that answers what was asked last: messages with their headers. Valid until the next."""
+        while True:
+            size = self._socket.recv_into(self._buffer)
+            if size >= _HEADER.size and _HEADER.unpack_from(self._buffer)[3] == self._sequence:
+                return memoryview(self._buffer)[:size]
 
     def close(self) -> None:
         """Let the socket go."""
         self._socket.close()
+
+
+def check(payload: memoryview) -> None:
+    """Raises OSError where the payload of a message DONE or ERROR tells of one."""
+    if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
+        raise OSError(-code, os.strerror(-code))
 
 
 def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:

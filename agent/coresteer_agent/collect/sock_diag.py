@@ -13,11 +13,14 @@ from coresteer_core.model import TcpLatency
 
 _log = logging.getLogger(__name__)
 
-_SOCK_DIAG_BY_FAMILY = 20
+SOCK_DIAG_BY_FAMILY = 20
+"""The type of the request and of each answer."""
 _REQUEST = struct.Struct("=BBBxI48x")
 _ESTABLISHED = 1 << 1
-_INFO = 2
-_MESSAGE_BYTES = 72
+INFO = 2
+"""The attribute that holds tcp_info."""
+MESSAGE_BYTES = 72
+"""Of an inet_diag_msg; attributes follow."""
 _ATTRIBUTE = struct.Struct("=HH")
 _LAST_DATA_SENT = 44
 _LAST_DATA_RECV = 52
@@ -34,6 +37,11 @@ _LOOPBACK_6 = bytes(15) + b"\x01"
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
+def tcp_request(family: int, states: int) -> bytes:
+    """What to ask for the TCP sockets of an address family, each with its tcp_info. states: bits by TCP state."""
+    return _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), states)
+
+
 def parse_message(message: bytes | memoryview) -> int | None:
     """The smoothed round-trip time in µs of an inet_diag_msg's socket, None where it does not count.
 
@@ -41,14 +49,14 @@ def parse_message(message: bytes | memoryview) -> int | None:
     A socket that is closing carries no tcp_info, and older kernels' tcp_info is shorter: None.
     """
     end = len(message)
-    if end < _MESSAGE_BYTES or _is_local(bytes(message[8:24]), bytes(message[24:40]), message[0]):
+    if end < MESSAGE_BYTES or _is_local(bytes(message[8:24]), bytes(message[24:40]), message[0]):
         return None
-    start = _MESSAGE_BYTES
+    start = MESSAGE_BYTES
     while start + 4 <= end:
         length, kind = _ATTRIBUTE.unpack_from(message, start)
         if length < 4 or start + length > end:
             return None
-        if kind == _INFO:
+        if kind == INFO:
             if length - 4 < _INFO_BYTES:
                 return None
             info = start + 4
@@ -103,8 +111,7 @@ class TcpLatencyReader:
             rtts_us: list[int] = []
             sockets = 0
             for family in (socket.AF_INET, socket.AF_INET6):
-                request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), _ESTABLISHED)
-                for message in self._netlink.dump(_SOCK_DIAG_BY_FAMILY, request):
+                for message in self._netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _ESTABLISHED)):
                     sockets += 1
                     rtt = parse_message(message)
                     if rtt is not None:
