@@ -169,7 +169,7 @@ class Agent:
     def _after(self, touched: frozenset[str]) -> None:
         """Settings were worked on: see at once what they are now."""
         if touched:
-            self._inventory_reader.reread(parse_setting(key).irq for key in touched)
+            self._inventory_reader.reread(parse_setting(key) for key in touched)
             self._guarded("inventory", self._read_inventory)
 
     def _read_inventory(self) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
 from coresteer_core.plan import Plan
-from coresteer_core.settings import parse_setting
+from coresteer_core.settings import IrqAffinity, parse_setting
 
 MIN_BASE_S = 5.0
 """Less observed time than this says nothing about the next minute."""
@@ -35,22 +35,23 @@ class _Shift(Struct):
 def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
     """Sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
 
+    Only interrupts have one: what a task or a queue takes along is not in Rates.
+
     An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device
     interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
     interrupt may stand for more packets than another.
     """
-    base = _observe(_since_moved(rates, {parse_setting(action.key).irq for action in plan.actions}))
+    moves = [(setting.irq, setting.cpus(a.becomes)) for a in plan.actions if (setting := _interrupt(a.key)) is not None]
+    base = _observe(_since_moved(rates, {irq for irq, _ in moves})) if moves else None
     if base is None:
         return []
     shifts: dict[int, _Shift] = defaultdict(_Shift)
     open_ended: list[str] = []
     quiet: list[int] = []
-    for action in plan.actions:
-        setting = parse_setting(action.key)
-        targets = setting.cpus(action.becomes)
-        moving = _moving(base, setting.irq, targets)
-        if not any(irq == setting.irq for irq, _ in base.cells):
-            quiet.append(setting.irq)
+    for number, targets in moves:
+        moving = _moving(base, number, targets)
+        if not any(irq == number for irq, _ in base.cells):
+            quiet.append(number)
         if not moving:
             continue
         total = _Shift()
@@ -66,7 +67,7 @@ def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
         else:
             open_ended.append(
                 f"One of CPUs {format_cpu_list(targets)} takes over {_range(total.least, total.most)} % of a CPU "
-                f"from IRQ {setting.irq}; the kernel chooses which."
+                f"from IRQ {number}; the kernel chooses which."
             )
     sentences = [
         sentence for cpu, shift in sorted(shifts.items()) if (sentence := _sentence(base, cpu, shift)) is not None
@@ -78,6 +79,11 @@ def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
             f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with it."
         )
     return sentences + open_ended
+
+
+def _interrupt(key: str) -> IrqAffinity | None:
+    setting = parse_setting(key)
+    return setting if isinstance(setting, IrqAffinity) else None
 
 
 def _moving(base: _Base, irq: int, targets: frozenset[int]) -> dict[int, float]:

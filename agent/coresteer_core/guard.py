@@ -2,9 +2,10 @@
 
 from msgspec import Struct
 
-from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import Irq, Netdev, View
-from coresteer_core.settings import parse_setting
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.model import Netdev, View
+from coresteer_core.settings import IrqAffinity, Setting, parse_setting
+from coresteer_core.settings.base import say_cpus
 
 MAX_MOVES = 64
 """Actions in one plan: enough for every queue of a large NIC, too few for a runaway program."""
@@ -42,17 +43,14 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     for key, value in wanted:
         setting = parse_setting(key)
         cpus = setting.cpus(value)
-        irq = view.inventory.irq(setting.irq)
-        if irq is not None and irq.movable is False:
-            why = irq.locked_reason or "The kernel keeps its affinity to itself."
-            found.append(Refusal("managed", key, f"IRQ {setting.irq} cannot be moved. {why}"))
+        found += [Refusal(code, key, sentence) for code, sentence in setting.against(view, value)]
         if away := cpus - online:
             found.append(
                 Refusal(
                     "offline",
                     key,
-                    f"{_cpus(away)} {_is(away)} not online on this node; "
-                    + (f"it has {_cpus(online)}." if online else "which CPUs it has could not be read."),
+                    f"{say_cpus(away)} {_is(away)} not online on this node; "
+                    + (f"it has {say_cpus(online)}." if online else "which CPUs it has could not be read."),
                 )
             )
         if (touched := cpus & isolated) and not allow_isolated:
@@ -60,7 +58,7 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
                 Refusal(
                     "isolated",
                     key,
-                    f"{_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full; "
+                    f"{say_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full; "
                     "allow isolated CPUs in this plan if that is what you want.",
                 )
             )
@@ -71,47 +69,52 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     """What a person should know before writing (key, canonical value) pairs."""
     found: list[Warned] = []
     isolated = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
-    after = {parse_setting(key).irq: parse_setting(key).cpus(value) for key, value in wanted}
-    known = [(key, irq) for key, _ in wanted if (irq := view.inventory.irq(parse_setting(key).irq)) is not None]
-    for key, irq in known:
-        cpus = after[irq.irq]
+    known = [(s, value) for key, value in wanted if (s := parse_setting(key)).absent(view) is None]
+    after = {setting.irq: setting.cpus(value) for setting, value in known if isinstance(setting, IrqAffinity)}
+    for setting, value in known:
+        cpus = setting.cpus(value)
         if allow_isolated and (touched := cpus & isolated):
             found.append(
-                Warned("isolated", key, f"{_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full.")
+                Warned(
+                    "isolated", setting.key, f"{say_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full."
+                )
             )
-        found += _placement(view, key, irq, cpus, after)
+        found += _placement(view, setting, cpus, after)
     told: set[str] = set()
-    for key, irq in known:
-        netdev = next((n for n in view.inventory.netdevs if n.name == irq.netdev), None)
+    for setting, _ in known:
+        netdev = _netdev_of(view, setting)
         if netdev is not None and netdev.name not in told:
             told.add(netdev.name)
-            found += _netdev(view, key, netdev, after)
-    if known and view.inventory.controllers:
+            found += _netdev(view, setting.key, netdev, after)
+    if after and view.inventory.controllers:
         who = view.inventory.controllers
         runs = "runs" if len(who) == 1 else "run"
-        what = "the interrupt" if len(known) == 1 else "the interrupts"
+        what = "the interrupt" if len(after) == 1 else "the interrupts"
         sentence = f"{' and '.join(who)} {runs} on this node and may move {what} again."
-        found.append(Warned("controller", known[0][0], sentence))
+        found.append(Warned("controller", IrqAffinity(next(iter(after))).key, sentence))
     return found
 
 
-def _placement(view: View, key: str, irq: Irq, cpus: frozenset[int], after: dict[int, frozenset[int]]) -> list[Warned]:
-    """What is to be said of one interrupt's CPUs."""
+def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[int, frozenset[int]]) -> list[Warned]:
+    """What is to be said of the CPUs of one setting."""
     found: list[Warned] = []
-    netdev = next((n for n in view.inventory.netdevs if n.name == irq.netdev), None)
-    home = irq.numa_node if netdev is None or netdev.numa_node is None else netdev.numa_node
+    netdev = _netdev_of(view, setting)
+    irq = view.inventory.irq(setting.irq) if isinstance(setting, IrqAffinity) else None
+    home = netdev.numa_node if netdev is not None else None
+    if home is None and irq is not None:
+        home = irq.numa_node
     if home is not None and len(view.topology.numa_nodes) > 1:
         foreign = {c.cpu for c in view.topology.cpus if c.cpu in cpus and c.numa_node not in (None, home)}
         if foreign:
-            device = irq.netdev or f"IRQ {irq.irq}'s device"
+            device = setting.netdev(view) or f"{setting.describe()}'s device"
             found.append(
                 Warned(
                     "other_numa_node",
-                    key,
-                    f"{_cpus(foreign)} {_is(foreign)} on another NUMA node than {device} (node {home}).",
+                    setting.key,
+                    f"{say_cpus(foreign)} {_is(foreign)} on another NUMA node than {device} (node {home}).",
                 )
             )
-    if netdev is None:
+    if netdev is None or irq is None:
         return found
     others = _lands(view, netdev.name, after, but=irq.irq)
     if shared := {cpu for cpu in _siblings(view, cpus) - cpus if any(cpu in o for o in others)}:
@@ -119,16 +122,21 @@ def _placement(view: View, key: str, irq: Irq, cpus: frozenset[int], after: dict
         found.append(
             Warned(
                 "smt_sibling",
-                key,
-                f"{_cpus(shared)} {'shares a core' if one else 'share cores'} with {_cpus(cpus)} "
+                setting.key,
+                f"{say_cpus(shared)} {'shares a core' if one else 'share cores'} with {say_cpus(cpus)} "
                 f"and {'serves another queue' if one else 'serve other queues'} of {netdev.name}.",
             )
         )
     return found
 
 
+def _netdev_of(view: View, setting: Setting) -> Netdev | None:
+    name = setting.netdev(view)
+    return next((n for n in view.inventory.netdevs if n.name == name), None)
+
+
 def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int]]) -> list[Warned]:
-    """What is to be said of a netdev once, however many of its interrupts a plan moves."""
+    """What is to be said of a netdev once, however many of its settings a plan changes."""
     found: list[Warned] = []
     if netdev.management:
         found.append(
@@ -138,11 +146,12 @@ def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int
                 f"{netdev.name} carries this node's management connection; the change undoes itself if it is lost.",
             )
         )
-    lands = _lands(view, netdev.name, after)
+    moves = any(irq.netdev == netdev.name and irq.irq in after for irq in view.inventory.irqs)
+    lands = _lands(view, netdev.name, after) if moves else []
     cpus = frozenset[int]().union(*lands)
     core = min(cpus, default=-1)
     if len(lands) > 1 and cpus <= _siblings(view, frozenset([core])) | {core}:
-        whom = f"{_cpus(cpus)} alone" if len(cpus) == 1 else f"{_cpus(cpus)}, which are one core,"
+        whom = f"{say_cpus(cpus)} alone" if len(cpus) == 1 else f"{say_cpus(cpus)}, which are one core,"
         sentence = f"All {len(lands)} interrupts of {netdev.name} would be served by {whom}"
         found.append(Warned("one_core", key, sentence.rstrip(",") + "."))
     return found
@@ -165,10 +174,6 @@ def _lands(
 
 def _siblings(view: View, cpus: frozenset[int]) -> frozenset[int]:
     return frozenset().union(*(parse_cpu_list(c.siblings) for c in view.topology.cpus if c.cpu in cpus))
-
-
-def _cpus(cpus: frozenset[int] | set[int]) -> str:
-    return f"CPU{'s' if len(cpus) > 1 else ''} {format_cpu_list(cpus)}"
 
 
 def _is(cpus: frozenset[int] | set[int]) -> str:

@@ -68,14 +68,14 @@ def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool
         except SettingError as error:
             refused.append(Refusal("invalid", wish.key, str(error)))
             continue
-        irq = view.inventory.irq(setting.irq)
         if wish.key in seen:
             refused.append(Refusal("invalid", wish.key, f"{wish.key} is wished for twice; name it once."))
-        elif irq is None:
-            refused.append(Refusal("unknown", wish.key, f"This node has no interrupt {setting.irq}."))
-        elif irq.requested is None:
-            refused.append(Refusal("unsupported", wish.key, f"The affinity of interrupt {setting.irq} cannot be read."))
-        elif (was := setting.canonical(irq.requested)) != value:
+        elif (why := setting.absent(view)) is not None:
+            refused.append(Refusal("unknown", wish.key, why))
+        elif (was := setting.current(view)) is None:
+            sentence = f"What {setting.describe(view)} is set to is not known, so it cannot be changed."
+            refused.append(Refusal("unsupported", wish.key, sentence))
+        elif not setting.equal(was, value):
             actions.append(Action(setting.key, was, value, reason))
         seen.add(wish.key)
     plan = Plan(actions, allow_isolated)
@@ -100,8 +100,6 @@ def _sentence(view: View, plan: Plan) -> str:
     parts = []
     for action in plan.actions:
         setting = parse_setting(action.key)
-        irq = view.inventory.irq(setting.irq)
-        name = f" ({irq.name})" if irq is not None and irq.name else ""
-        was, becomes = (f"CPU{'s' if len(setting.cpus(v)) > 1 else ''} {v}" for v in (action.was, action.becomes))
-        parts.append(f"IRQ {setting.irq}{name} goes from {was} to {becomes}")
+        was, becomes = setting.say(action.was), setting.say(action.becomes)
+        parts.append(f"{setting.describe(view)} goes from {was} to {becomes}")
     return "; ".join(parts) + "."

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply import irq_affinity
 from coresteer_agent.apply.journal import Journal, JournalError
+from coresteer_agent.apply.kinds import knob
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.guard import refusals
 from coresteer_core.model import View
 from coresteer_core.plan import Action
 from coresteer_core.protocol import Outcome, Result
 from coresteer_core.settings import Setting, SettingError, parse_setting
+
+_LONG = 80
 
 
 class Executor:
@@ -37,7 +39,7 @@ class Executor:
             with self._journal.locked():
                 return self._apply(setting, was, wanted, change_id, allow_isolated=allow_isolated)
         except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be written ({reason(error)}), so {_name(setting)} was left alone."
+            sentence = f"The journal cannot be written ({reason(error)}), so {setting.describe()} was left alone."
             return _result(setting, Outcome.FAILED, sentence)
 
     def _apply(  # noqa: PLR0911 - one return a stage of the door
@@ -52,17 +54,22 @@ class Executor:
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if setting.cpus(found) == setting.cpus(wanted):
-            sentence = f"{_name(setting)} is on {wanted} already."
-            return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        if setting.cpus(found) != setting.cpus(was):
-            sentence = f"{_name(setting)} was {was} when this was previewed and is {found} now; preview again."
-            return _result(setting, Outcome.REFUSED, sentence, found)
         if self._moved_on(setting) is not None:
             self._journal.restored(setting.key)
+        wanted = self._precisely(setting, wanted)
+        if setting.equal(found, wanted):
+            sentence = f"{setting.describe()} is on {brief(wanted)} already."
+            return _result(setting, Outcome.UNCHANGED, sentence, found, found)
+        if not setting.equal(setting.shown(found), setting.shown(was)):
+            sentence = (
+                f"{setting.describe()} was {brief(was)} when this was previewed and is {brief(found)} now; "
+                "preview again."
+            )
+            return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
-        self._journal.writing(change_id, setting.key, found, irq_affinity.owners(self._root, setting))
-        result = self._write(setting, wanted, found, f"{_name(setting)} went from {found} to {wanted}.")
+        self._journal.writing(change_id, setting.key, found, knob(self._root, setting).owners())
+        done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
+        result = self._write(setting, wanted, found, done)
         if first and not result.done and result.read_back == found:
             # it was never changed, so whatever somebody else makes of it later is not restore's to overwrite
             return self._as_before(setting, result)
@@ -81,9 +88,10 @@ class Executor:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
+                wanted = self._precisely(setting, wanted)
                 result = self._moved_on(setting) or self._return(setting, wanted, action.was)
                 original = self._journal.originals().get(setting.key)
-                stands = result.done and original is not None and setting.cpus(original) == setting.cpus(wanted)
+                stands = result.done and original is not None and setting.equal(original, wanted)
                 if stands or result.outcome is Outcome.UNSUPPORTED:
                     return self._as_before(setting, result)
                 return result
@@ -103,8 +111,8 @@ class Executor:
         if isinstance(found, Result):
             return found
         if setting.cpus(found) == setting.cpus(wanted):
-            return _result(setting, Outcome.UNCHANGED, f"{_name(setting)} stands at {found}.", found, found)
-        sentence = f"{_name(setting)} stands at {found} instead of {wanted}: something else has moved it."
+            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} stands at {found}.", found, found)
+        sentence = f"{setting.describe()} stands at {found} instead of {wanted}: something else has moved it."
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
     def _return(self, setting: Setting, wanted: str, was: str) -> Result:
@@ -112,11 +120,12 @@ class Executor:
             return missing
         now = self._read(setting)
         found = None if isinstance(now, Result) else now
-        if found is not None and setting.cpus(found) == setting.cpus(wanted):
-            return _result(setting, Outcome.UNCHANGED, f"{_name(setting)} is on {wanted} as before.", found, found)
-        sentence = f"{_name(setting)} is back on {wanted}."
-        if was and found is not None and setting.cpus(found) != setting.cpus(was):
-            sentence += f" It stood at {found} instead of {was}: something else had moved it meanwhile."
+        if found is not None and setting.equal(found, wanted):
+            sentence = f"{setting.describe()} is on {brief(wanted)} as before."
+            return _result(setting, Outcome.UNCHANGED, sentence, found, found)
+        sentence = f"{setting.describe()} is back on {brief(wanted)}."
+        if was and found is not None and not setting.equal(found, was):
+            sentence += f" It stood at {brief(found)} instead of {brief(was)}: something else had changed it meanwhile."
         return self._write(setting, wanted, found, sentence)
 
     def _as_before(self, setting: Setting, result: Result) -> Result:
@@ -126,49 +135,54 @@ class Executor:
             return _unnoted(result, error)
         return result
 
+    def _precisely(self, setting: Setting, wanted: str) -> str:
+        """The value, or the original where that is what a view would show as this value: it may hold more."""
+        original = self._journal.originals().get(setting.key)
+        return original if original is not None and setting.equal(setting.shown(original), wanted) else wanted
+
     def _moved_on(self, setting: Setting) -> Result | None:
         """That the number went to another device since it was written here, as when a driver is loaded again."""
-        before, now = self._journal.owners(setting.key), irq_affinity.owners(self._root, setting)
+        before, now = self._journal.owners(setting.key), knob(self._root, setting).owners()
         if not before or not now or set(before) & set(now):
             return None
-        sentence = f"{_name(setting)} is gone: it belongs to {', '.join(now)} now, it was {', '.join(before)}'s."
+        sentence = f"{setting.describe()} is gone: it belongs to {', '.join(now)} now, it was {', '.join(before)}'s."
         return _result(setting, Outcome.UNSUPPORTED, sentence)
 
     def _missing(self, setting: Setting) -> Result | None:
         try:
-            if irq_affinity.exists(self._root, setting):
+            if knob(self._root, setting).exists():
                 return None
         except OSError as error:
-            return _result(setting, Outcome.FAILED, f"{_name(setting)} cannot be looked at: {error.strerror}.")
-        return _result(setting, Outcome.UNSUPPORTED, f"{_name(setting)} is not on this node (any more).")
+            return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be looked at: {error.strerror}.")
+        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} is not on this node (any more).")
 
     def _read(self, setting: Setting) -> str | Result:
         try:
-            return irq_affinity.read(self._root, setting)
+            return knob(self._root, setting).read()
         except OSError as error:
-            sentence = f"The affinity of {_name(setting)} cannot be read: {error.strerror}."
+            sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
-            sentence = f"The affinity of {_name(setting)} cannot be understood: {error}"
+            sentence = f"The value of {setting.describe()} cannot be understood: {error}"
         return _result(setting, Outcome.FAILED, sentence)
 
     def _write(self, setting: Setting, wanted: str, found: str | None, done: str) -> Result:
         try:
-            irq_affinity.write(self._root, setting, wanted)
+            knob(self._root, setting).write(wanted)
         except (OSError, ReadOnlyModeError) as error:
-            outcome, why = irq_affinity.explain(error, self._root)
+            outcome, why = knob(self._root, setting).explain(error)
             after = self._read(setting)
             return _result(
                 setting,
                 outcome,
-                f"{_name(setting)} cannot go to {wanted}. {why}",
+                f"{setting.describe()} cannot go to {brief(wanted)}. {why}",
                 found,
                 None if isinstance(after, Result) else after,
             )
         after = self._read(setting)
         if isinstance(after, Result):
             return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
-        if setting.cpus(after) != setting.cpus(wanted):
-            sentence = f"{_name(setting)} was set to {wanted}, but the kernel made it {after}."
+        if not setting.equal(after, wanted):
+            sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)
 
@@ -182,8 +196,9 @@ def _unnoted(result: Result, error: OSError | JournalError) -> Result:
     return replace(result, sentence=f"{result.sentence} The journal could not note it: {reason(error)}.")
 
 
-def _name(setting: Setting) -> str:
-    return f"IRQ {setting.irq}"
+def brief(value: str) -> str:
+    """A value for a sentence; a long one is cut."""
+    return value if len(value) <= _LONG else f"{value[:_LONG]}…"
 
 
 def _result(

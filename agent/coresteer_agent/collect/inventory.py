@@ -13,6 +13,7 @@ from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
+from coresteer_core.settings import Setting
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ class InventoryReader:
       (somebody moved them), as told by the Rates given;
     - which devices and interrupts there are, after rescan(), every thirtieth call, and when the
       Rates name an interrupt that is not known yet;
-    - the affinity of interrupts given to reread(), for whoever just tried to write one, and whether they can
-      be moved: one that the kernel refused to move is locked from then on.
+    - settings given to reread(), for whoever just tried to write them; of an interrupt also whether it can be
+      moved: one that the kernel refused to move is locked from then on.
 
     The answer is the same object as before when nothing changed. A file that makes no sense is logged
     once and its value None.
@@ -68,16 +69,19 @@ class InventoryReader:
         """Look up at the next read() which devices and interrupts there are: something was plugged."""
         self._rescan = True
 
-    def reread(self, irqs: Iterable[int]) -> None:
-        """Read the affinity of some interrupts now, and ask again whether they can be moved at all."""
-        for number in irqs:
-            if number not in self._affinities:
-                continue
-            movable = irq.read_movable(self._root, number)
-            moved = movable != self._movable[number]
-            self._movable[number] = movable
-            if self._reread_irq(number) or moved:
+    def reread(self, settings: Iterable[Setting]) -> None:
+        """Read what some settings are now."""
+        for setting in settings:
+            if self._reread_setting(setting):
                 self._inventory = None
+
+    def _reread_setting(self, setting: Setting) -> bool:
+        if setting.irq not in self._affinities:
+            return False
+        movable = irq.read_movable(self._root, setting.irq)
+        moved = movable != self._movable[setting.irq]
+        self._movable[setting.irq] = movable
+        return self._reread_irq(setting.irq) or moved
 
     def read(self, rates: Rates | None = None) -> Inventory:
         """The inventory now. rates: of the interval that just ended."""

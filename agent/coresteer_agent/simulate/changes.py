@@ -98,11 +98,11 @@ class SimulatedChanges:
             wanted = setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
-        irq = self._node.inventory.irq(setting.irq)
-        if irq is None or irq.requested is None:
-            return Result(action.key, Outcome.UNSUPPORTED, f"This node has no interrupt {setting.irq}.")
         view = View(self._node.machine.topology, self._node.inventory)
-        found = setting.canonical(irq.requested)
+        found = setting.current(view)
+        if found is None:
+            sentence = setting.absent(view) or f"A simulated node has no {action.key}."
+            return Result(action.key, Outcome.UNSUPPORTED, sentence)
         if against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated):
             return Result(action.key, Outcome.REFUSED, against[0].sentence, found)
         if found == wanted:

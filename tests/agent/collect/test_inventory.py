@@ -14,6 +14,7 @@ from coresteer_agent.collect.queues import QueueIrq, map_device, parse_irq_name
 from coresteer_agent.collect.sampler import Sampler
 from coresteer_core.model import Irq, Netdev
 from coresteer_core.rates import derive
+from coresteer_core.settings import IrqAffinity
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_an_interrupt_that_could_not_be_written_is_locked_from_then_on(
     reader = InventoryReader(tree.root)
     assert known(reader.read().irq(44)).movable is None
     monkeypatch.setattr(irq_module, "read_movable", lambda *_: Movable(False, "The kernel refused."))
-    reader.reread([44])
+    reader.reread([IrqAffinity(44)])
     found = known(reader.read().irq(44))
     assert (found.movable, found.locked_reason) == (False, "The kernel refused.")
 
@@ -264,7 +265,7 @@ def test_who_wrote_an_affinity_has_it_read_at_once(tree: LargeTree) -> None:
     reader = InventoryReader(tree.root)
     reader.read()
     tree.move_irq(44, 7)
-    reader.reread([44, 9999])
+    reader.reread([IrqAffinity(44), IrqAffinity(9999)])
     assert known(reader.read().irq(44)).requested == "7"
 
 

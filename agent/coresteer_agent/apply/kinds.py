@@ -1,0 +1,67 @@
+"""How each kind of Setting is read and written: one module a kind, all with the same functions."""
+
+from pathlib import Path
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from coresteer_agent.apply import irq_affinity
+from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_core.protocol import Outcome
+from coresteer_core.settings import IrqAffinity, Setting
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+Error: TypeAlias = OSError | ReadOnlyModeError
+
+
+class Kind(Protocol[S_contra]):
+    """What such a module has. root: the directory below which the machine is, ``/`` or a captured tree."""
+
+    def exists(self, root: Path, setting: S_contra, /) -> bool:
+        """Whether the node has it. Raises OSError when that cannot be found out."""
+
+    def read(self, root: Path, setting: S_contra, /) -> str:
+        """The value in canonical form. Raises OSError, or SettingError for what makes no sense."""
+
+    def write(self, root: Path, setting: S_contra, value: str, /) -> None:
+        """Make a canonical value stand. Raises OSError or ReadOnlyModeError."""
+
+    def owners(self, root: Path, setting: S_contra, /) -> list[str]:
+        """Whose it is, to tell whether it is another one's with the same name later; empty when not known."""
+
+    def explain(self, error: Error, root: Path, /) -> tuple[Outcome, str]:
+        """A failed write's outcome, refused or failed, and a sentence for it."""
+
+
+class Knob(Generic[S]):
+    """One setting of one machine, of whatever kind; see Kind."""
+
+    def __init__(self, root: Path, kind: Kind[S], setting: S) -> None:
+        self._root = root
+        self._kind = kind
+        self._setting = setting
+
+    def exists(self) -> bool:
+        """Whether the node has it. Raises OSError."""
+        return self._kind.exists(self._root, self._setting)
+
+    def read(self) -> str:
+        """The value now. Raises OSError or SettingError."""
+        return self._kind.read(self._root, self._setting)
+
+    def write(self, value: str) -> None:
+        """Make a value stand. Raises OSError or ReadOnlyModeError."""
+        self._kind.write(self._root, self._setting, value)
+
+    def owners(self) -> list[str]:
+        """Whose it is."""
+        return self._kind.owners(self._root, self._setting)
+
+    def explain(self, error: Error) -> tuple[Outcome, str]:
+        """What a failed write means."""
+        return self._kind.explain(error, self._root)
+
+
+def knob(root: Path, setting: Setting) -> Knob[IrqAffinity]:
+    """The knob of a setting."""
+    return Knob(root, irq_affinity, setting)

@@ -1,0 +1,20 @@
+"""What kinds of Setting share."""
+
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
+
+
+class SettingError(ValueError):
+    """A key or value that is not a Setting's; the message is a sentence for the person who asked."""
+
+
+def cpu_list(value: str) -> str:
+    """A CPU list as the kernel would print it. Raises SettingError with the part that is wrong."""
+    try:
+        return format_cpu_list(parse_cpu_list(value))
+    except CpuListError as error:
+        raise SettingError(str(error)) from None
+
+
+def say_cpus(cpus: frozenset[int] | set[int]) -> str:
+    """A set of CPUs for a sentence: ``CPU 3``, ``CPUs 0-3``, ``no CPU``."""
+    return f"CPU{'s' if len(cpus) > 1 else ''} {format_cpu_list(cpus)}" if cpus else "no CPU"
