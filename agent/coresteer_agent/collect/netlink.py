@@ -16,6 +16,12 @@ ERROR = 2
 DONE = 3
 """The type of a dump's last message."""
 _REQUEST_DUMP = 0x001 | 0x300
+_REQUEST_ACK = 0x001 | 0x004
+_SOL_NETLINK = 270
+_CAP_ACK = 10
+_EXT_ACK = 11
+_HAS_ATTRIBUTES = 0x200
+_MESSAGE = 1
 _NESTED = 0x3FFF
 _BUFFER_BYTES = 128 * 1024
 _TIMEOUT_S = 1.0
@@ -52,6 +58,32 @@ class Netlink:
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
+
+    def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> bytes:
+        """The payload of the one answer to a request that is not a dump; empty where it only says that it is done.
+
+        The OSError has the kernel's own words where it gives some (NLMSGERR_ATTR_MSG).
+        """
+        self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
+        self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
+        self._socket.settimeout(timeout_s)
+        self._sequence += 1
+        length = _HEADER.size + len(payload)
+        self._socket.send(_HEADER.pack(length, kind, _REQUEST_ACK, self._sequence, 0) + payload)
+        answer = b""
+        while True:
+            view = self.receive()
+            length, found, flags, _, _ = _HEADER.unpack_from(view)
+            content = view[_HEADER.size : length]
+            if found != ERROR:
+                answer = bytes(content)
+                continue
+            code = -int(struct.unpack_from("=i", content)[0])
+            if code == 0:
+                return answer
+            told = dict(attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
+            words = bytes(told.get(_MESSAGE, b"")).rstrip(b"\0").decode("utf-8", "replace")
+            raise OSError(code, words or os.strerror(code))
 
     def receive(self) -> memoryview:
         """The next datagram that answers what was asked last: messages with their headers. Valid until the next."""
