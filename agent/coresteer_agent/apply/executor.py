@@ -48,7 +48,7 @@ class Executor:
         if (missing := self._missing(setting)) is not None:
             return missing
         original = self._journal.originals().get(setting.key)
-        back = original is not None and setting.cpus(original) == setting.cpus(wanted)  # odd as it may be, as in undo
+        back = original is not None and _shows(setting, original, wanted)  # odd as it may be, as in undo
         if not back and (against := refusals(self._view(), [(setting.key, wanted)], allow_isolated=allow_isolated)):
             return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
         found = self._read(setting)
@@ -60,7 +60,7 @@ class Executor:
         if setting.equal(found, wanted):
             sentence = f"{setting.describe()} is on {brief(wanted)} already."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        if not setting.equal(setting.shown(found), setting.shown(was)):
+        if not _shows(setting, found, was):
             sentence = (
                 f"{setting.describe()} was {brief(was)} when this was previewed and is {brief(found)} now; "
                 "preview again."
@@ -110,9 +110,9 @@ class Executor:
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if setting.cpus(found) == setting.cpus(wanted):
-            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} stands at {found}.", found, found)
-        sentence = f"{setting.describe()} stands at {found} instead of {wanted}: something else has moved it."
+        if _shows(setting, found, wanted):
+            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is on {brief(found)}.", found, found)
+        sentence = f"{setting.describe()} is on {brief(found)} instead of {brief(wanted)}: something else has moved it."
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
     def _return(self, setting: Setting, wanted: str, was: str) -> Result:
@@ -185,6 +185,11 @@ class Executor:
             sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)
+
+
+def _shows(setting: Setting, first: str, second: str) -> bool:
+    """Whether a view shows the same for two values."""
+    return setting.equal(setting.shown(first), setting.shown(second))
 
 
 def reason(error: OSError | JournalError) -> str:
