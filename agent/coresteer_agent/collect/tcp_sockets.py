@@ -36,8 +36,8 @@ _MAPPED = bytes(10) + b"\xff\xff"
 class TcpSocket:
     """One socket, known by its cookie, and what is found out about it once.
 
-    acked, received: bytes so far. flow: set when it first moves. rss: the hash of its received packets, and what
-    computed it.
+    acked, received: bytes so far. flow: set when it first moves. rss: the hash of its received packets, with what
+    computed it and whether over ports.
     """
 
     __slots__ = ("acked", "flow", "inode", "received", "rss")
@@ -47,7 +47,7 @@ class TcpSocket:
         self.acked = 0
         self.received = 0
         self.flow: Flow | None = None
-        self.rss: tuple[Toeplitz, int] | None = None
+        self.rss: tuple[Toeplitz, bool, int] | None = None
 
 
 class Flow:
