@@ -1,9 +1,38 @@
-"""Processes that receive from the network run where their packets are handled (Jang, Jin, Kim, 2009)."""
+"""Processes that receive from the network run where their packets are handled (Jang, Jin, Kim, 2009).
+
+The algorithm of the paper: a list of the processes that communicate, whoever did so last at the end; from its head
+those that fell silent get their affinity back; the others run on the CPU that handles their packets if its load
+without them allows it, else on one that shares a cache with it. What the paper left open is decided so:
+
+- Several interrupts or NICs: the CPU with the least mean distance to all of a process's packets, by bytes, whatever
+  they come through. What arrives at CPUs that are not known is stated and counts for nothing.
+- Several threads: a process that needs more than one CPU, or has threads and packets on several, gets as many CPUs,
+  each near to one of those that handle its packets.
+- A process that may not move: with move_irq, the interrupt that brings all of its packets moves to it.
+
+Stability: a placed process keeps its CPUs before others choose (placing.py has the thresholds), and one that was placed
+counts as silent only below half of the rate that it takes to be placed.
+"""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from coresteer_core.model import View
-from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.model import NetTask, View
+from coresteer_core.policies.base import Decision, Proposal, Scope, Unmoved
+from coresteer_core.policies.move_irq import IrqMoves
+from coresteer_core.policies.placing import Placing, Talker, name_cpus
+from coresteer_core.policies.rings import Reach, Smt, cpu_set, rings
+from coresteer_core.policies.seats import Flow, Seats
+
+KNOWN_SHARE = 0.5
+"""Of its bytes: with less arriving at known CPUs a process is left alone."""
+_KEEP_RATE = 0.5
+_FORGET_S = 60.0
+"""A process that is no longer seen at all is remembered so long after its expiry, for its affinity to be returned."""
 
 
 class NetworkProcess(Struct, frozen=True, tag="network-process"):
@@ -11,36 +40,290 @@ class NetworkProcess(Struct, frozen=True, tag="network-process"):
 
     idle_s: a process silent for longer gets its original affinity back. min_bytes_per_s: below it a process is left
     alone. max_load: share of the interrupt's CPU, without the process itself, above which the next ring is tried.
-    rings: how far from it a process may go: ``cpu``, ``smt``, ``l2``, ``l3`` or ``numa``, each with all before it.
-    smt: whether the second thread of the interrupt's core is the ``first`` or the ``last`` choice within its ring.
-    move_irq: where the process may not move, its interrupt may.
+    rings: how far from it a process may go, each with all before it. smt: whether the other threads of the interrupt's
+    core come before all other CPUs or after all that share a cache with it. move_irq: where the process may not move,
+    its interrupt may.
     """
 
     idle_s: float = 10.0
     min_bytes_per_s: float = 100_000.0
     max_load: float = 0.8
-    rings: str = "l3"
-    smt: str = "last"
+    rings: Reach = Reach.L3
+    smt: Smt = Smt.LAST
     move_irq: bool = False
     allow_isolated: bool = False
 
 
 class Placed(Struct, frozen=True):
-    """A process that the policy placed. original: its affinity before. since_s: view time of the last move."""
+    """A setting that the policy wants for a process: its affinity, or that of its interrupt.
 
+    original: before the policy. stands: as last looked at, the original until the policy's value was written.
+    value: what the policy wants. last_s: view time when the process communicated last.
+    """
+
+    key: str
     pid: int
     started_ticks: int
     original: str
+    stands: str
     value: str
-    since_s: float
+    last_s: float
 
 
 class NetworkProcessMemory(Struct, frozen=True, tag="network-process"):
-    """What a round leaves for the next: the processes that communicate, the one that did so last at the end."""
+    """What a round leaves for the next: what is placed, for whoever communicated last at the end."""
 
     placed: list[Placed] = []
 
 
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
-    """Placeholder replaced by the policy."""
-    raise NotImplementedError
+    """Where each process that communicates should run."""
+    return _Round(view, spec, scope, memory).decide()
+
+
+def _seen(placed: Placed, found: str, last_s: float) -> tuple[Placed, bool]:
+    """What is placed after a look at the setting, and whether it stands as the policy has set it."""
+    ours = found in (placed.value, placed.stands) and found != placed.original
+    return replace(placed, stands=found if ours else placed.original, last_s=last_s), ours
+
+
+class _Round:
+    """One round while it is decided."""
+
+    def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
+        self.view, self.spec, self.scope = view, spec, scope
+        self.online = view.topology.online()
+        self.kept_free = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
+        self.usable = self.online if spec.allow_isolated else self.online - self.kept_free
+        self.seats = Seats(rings(view.topology, spec.smt), spec.rings, self.usable, spec.max_load)
+        self.before = {placed.key: placed for placed in memory.placed}
+        self.kept: list[Placed] = []
+        self.returns: list[Proposal] = []
+        self.unmoved: list[Unmoved] = []
+        self.talkers: list[Talker] = []
+        self.fixed: list[tuple[NetTask, str]] = []
+        """Processes that may not move, each with why."""
+        self.active_s: dict[tuple[int, int], float] = {}
+        """When the processes that still communicate did so last."""
+        self.covers = _netdev_filter(view, scope)
+        self._allowed: dict[str, tuple[frozenset[int] | None, frozenset[int]]] = {}
+
+    def decide(self) -> Decision:
+        """The whole round."""
+        for task in self.view.tasks:
+            self._look_at(task)
+        proposals = self._place()
+        moves = self._move_irqs()
+        self._give_back_absent()
+        self.kept.sort(key=lambda placed: placed.last_s)
+        proposals = [*self.returns, *proposals, *moves]
+        sentence = (
+            f"{len(self.talkers) + len(self.fixed)} of {len(self.view.tasks)} processes with sockets communicate at "
+            f"{_rate(self.spec.min_bytes_per_s)} or more; {len(proposals) - len(self.returns)} to move, "
+            f"{len(self.returns)} to return."
+        )
+        memory = NetworkProcessMemory(self.kept)
+        return Decision(sentence, memory, proposals, self.unmoved, frozenset(p.key for p in self.returns))
+
+    # Who communicates
+
+    def _look_at(self, task: NetTask) -> None:
+        """Sort a process: to be placed, to get its affinity back, or to be left alone with a reason."""
+        key, now, spec = f"task/{task.pid}/affinity", self.view.time_s, self.spec
+        placed, ours = self.before.pop(key, None), False
+        if placed is not None and placed.started_ticks != task.started_ticks:
+            placed = None
+        if placed is not None:
+            placed, ours = _seen(placed, task.affinity, placed.last_s)
+        in_scope = _matches(task.name, self.scope.tasks) and _matches(task.cgroup or "", self.scope.cgroups)
+        rate, arriving = self._traffic(task) if in_scope else (0.0, {})
+        least = spec.min_bytes_per_s * (_KEEP_RATE if ours else 1.0)
+        if in_scope and rate >= least:
+            last_s = now - task.idle_s
+        else:
+            last_s = placed.last_s if placed is not None else -spec.idle_s + now - 1.0
+        silent_s = now - last_s
+        if silent_s > spec.idle_s or not in_scope:
+            if ours and placed is not None:
+                why = f"Silent for {silent_s:.0f} s, over {spec.idle_s:.0f} s" if in_scope else "No longer in scope"
+                self._give_back(placed, _subject(task), why, cpu_set(task.allowed))
+            elif in_scope:
+                self._leave(task, self._quiet(task, rate))
+            return
+        self.active_s[task.pid, task.started_ticks] = last_s
+        if placed is not None:
+            placed = replace(placed, last_s=last_s)
+        known = sum(arriving.values())
+        if rate < least or known < rate * KNOWN_SHARE or not known:
+            self._keep(placed)
+            why = f"{(rate - known) / rate * 100:.0f} % of its {_rate(rate)} arrive at CPUs that are not known."
+            self._leave(task, why if rate >= least else self._quiet(task, rate))
+            return
+        allowed, free = self._freedom(task.allowed)
+        affinity = cpu_set(task.affinity)
+        if not ours and not affinity >= free:
+            self._keep(placed)
+            bound = f"Somebody has bound it to {name_cpus(sorted(affinity))} of the {len(free)} that it may have."
+            self.fixed.append((task, bound))
+            return
+        self._keep(placed)
+        order = sorted(arriving.items(), key=lambda item: (-item[1], item[0]))
+        flow = Flow(tuple(cpu for cpu, _ in order), tuple(bytes_per_s / known for _, bytes_per_s in order))
+        talker = Talker(task, rate, flow, 1.0 - known / rate, allowed)
+        if ours:
+            talker.cpus = tuple(sorted(affinity))
+        elif placed is not None:
+            talker.favoured = tuple(sorted(cpu_set(placed.value)))
+        self.talkers.append(talker)
+
+    def _traffic(self, task: NetTask) -> tuple[float, dict[int, float]]:
+        """Bytes per second of a process in scope: all, and by the CPU that handles them where that is known."""
+        rate, arriving = 0.0, dict[int, float]()
+        covers, online = self.covers, self.online
+        for landing in task.landings:
+            bytes_per_s = landing.rx_bytes_per_s + landing.tx_bytes_per_s
+            if bytes_per_s > 0.0 and (covers is None or covers(landing.netdev)):
+                rate += bytes_per_s
+                cpu = landing.cpu
+                if cpu is not None and cpu in online:
+                    arriving[cpu] = arriving.get(cpu, 0.0) + bytes_per_s
+        return rate, arriving
+
+    def _freedom(self, allowed_text: str) -> tuple[frozenset[int] | None, frozenset[int]]:
+        """Of a cpuset: its CPUs, None when it has every usable one; and what an unbound process in it has."""
+        known = self._allowed.get(allowed_text)
+        if known is None:
+            allowed = cpu_set(allowed_text)
+            free = (allowed & self.online) - self.kept_free
+            known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
+        return known
+
+    def _quiet(self, task: NetTask, rate: float) -> str:
+        if rate >= self.spec.min_bytes_per_s:
+            return f"Silent for {task.idle_s:.0f} s, over {self.spec.idle_s:.0f} s."
+        return f"Its {_rate(rate)} are under {_rate(self.spec.min_bytes_per_s)}."
+
+    # What becomes of it
+
+    def _place(self) -> list[Proposal]:
+        """Proposals for the processes to be placed; memory of them is kept already where they were placed before."""
+        kept = {placed.key: index for index, placed in enumerate(self.kept)}
+        proposals = []
+        for verdict in Placing(self.seats, self.view.load, self.talkers).verdicts():
+            talker, task = verdict.talker, verdict.talker.task
+            key = f"task/{task.pid}/affinity"
+            index = kept.get(key)
+            if not verdict.cpus and talker.cpus and index is not None:
+                self._give_back(self.kept[index], _subject(task), verdict.why.rstrip("."), cpu_set(task.allowed))
+                continue
+            if not verdict.cpus or verdict.cpus == talker.cpus:
+                if verdict.stuck:
+                    self.fixed.append((task, verdict.why))
+                else:
+                    self._leave(task, verdict.why)
+                continue
+            value = format_cpu_list(verdict.cpus)
+            if value == task.affinity:
+                self._leave(task, f"May run on {name_cpus(verdict.cpus)} only. {verdict.why}")
+                continue
+            proposals.append(Proposal(key, value, _subject(task), verdict.why))
+            if index is not None:
+                self.kept[index] = replace(self.kept[index], value=value)
+            else:
+                last_s = self.active_s[task.pid, task.started_ticks]
+                original = task.affinity
+                self.kept.append(Placed(key, task.pid, task.started_ticks, original, original, value, last_s))
+        return proposals
+
+    def _move_irqs(self) -> list[Proposal]:
+        """Proposals for the interrupts of processes that may not move; all others of those are left with a reason."""
+        moves = IrqMoves(self.view, self.seats)
+        proposals = []
+        for task, why in self.fixed:
+            if not self.spec.move_irq:
+                self._leave(task, why)
+                continue
+            placed = self._placed_irq(task)
+            found = moves.bring(task, self.covers, None if placed is None else cpu_set(placed.value))
+            if isinstance(found, str):
+                self._leave(task, f"{why} {found}")
+                continue
+            irq, cpu, reason = found
+            key, value = f"irq/{irq.irq}/affinity", str(cpu)
+            last_s = self.active_s[task.pid, task.started_ticks]
+            original = irq.requested or ""
+            if placed is None or placed.key != key:
+                placed = Placed(key, task.pid, task.started_ticks, original, original, value, last_s)
+            self.before[key] = replace(placed, value=value)
+            proposals.append(Proposal(key, value, f"IRQ {irq.irq} ({irq.name})", f"{why} {reason}"))
+        return proposals
+
+    def _placed_irq(self, task: NetTask) -> Placed | None:
+        who = (task.pid, task.started_ticks)
+        irqs = (placed for key, placed in self.before.items() if key.startswith("irq/"))
+        return next((placed for placed in irqs if (placed.pid, placed.started_ticks) == who), None)
+
+    def _give_back_absent(self) -> None:
+        """What is left of the round before: interrupts, and processes that have no sockets any more."""
+        now, idle_s = self.view.time_s, self.spec.idle_s
+        for key, was in self.before.items():
+            last_s = self.active_s.get((was.pid, was.started_ticks), was.last_s)
+            placed = was
+            if key.startswith("irq/"):
+                irq = self.view.inventory.irq(int(key.split("/")[1]))
+                if irq is None or irq.requested is None:
+                    continue
+                placed, ours = _seen(was, irq.requested, last_s)
+                subject = f"IRQ {irq.irq} ({irq.name})"
+                gone = not ours
+            else:
+                subject = f"process {was.pid}"
+                gone = now - last_s > idle_s + _FORGET_S
+            if now - last_s <= idle_s:
+                self.kept.append(placed)
+            elif not gone:
+                self._give_back(placed, subject, f"Its process has been silent for {now - last_s:.0f} s", self.online)
+
+    def _give_back(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
+        """The original again, as far as it can be had now; remembered until it stands so."""
+        self.kept.append(placed)
+        original = cpu_set(placed.original)
+        value = format_cpu_list(original & allowed & self.online or allowed & self.online)
+        if value:
+            reason = f"{why}: back to {name_cpus(sorted(cpu_set(value)))}, as before."
+            self.returns.append(Proposal(placed.key, value, subject, reason))
+
+    def _keep(self, placed: Placed | None) -> None:
+        if placed is not None:
+            self.kept.append(placed)
+
+    def _leave(self, task: NetTask, why: str) -> None:
+        self.unmoved.append(Unmoved(_subject(task), why))
+
+
+def _subject(task: NetTask) -> str:
+    return f"{task.name} ({task.pid})"
+
+
+def _rate(bytes_per_s: float) -> str:
+    """With a unit that keeps the number short."""
+    for unit, factor in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_per_s >= factor:
+            return f"{bytes_per_s / factor:.3g} {unit}"
+    return f"{bytes_per_s:.3g} B/s"
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
+    """Whether a netdev is in scope; None when all are."""
+    if not scope.netdevs and not scope.drivers:
+        return None
+    drivers = {netdev.name: netdev.driver or "" for netdev in view.inventory.netdevs}
+
+    def covers(name: str) -> bool:
+        return _matches(name, scope.netdevs) and _matches(drivers.get(name, ""), scope.drivers)
+
+    return covers

@@ -1,0 +1,311 @@
+"""Which CPUs each of some communicating processes should have, all in one round, so that they do not pile up."""
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.model import Load, NetTask
+from coresteer_core.policies.rings import Reach, Ring
+from coresteer_core.policies.seats import Flow, Seats
+
+GAIN = 1.0
+"""A placed process moves nearer when its packets' mean distance falls by so much (units of rings.DISTANCE)."""
+SPARE = 0.1
+"""And when its new CPU is so much below the limit that holds for a first placement."""
+CLEARLY = 0.2
+"""For load alone it moves only where it finds so much less of it."""
+FULL = 0.95
+"""A CPU's load with the process from which on it is over the limit too: what it would use more is not seen."""
+QUEUE_SHARE = 0.1
+"""A CPU that handles this share of a process's packets is one of those that its threads are spread over."""
+_GROWTH = 1.5
+_RELATION = {
+    Reach.SMT: "is a thread of the same core",
+    Reach.L2: "shares its L2 cache",
+    Reach.L3: "shares its L3 cache",
+    Reach.NUMA: "is on its NUMA node",
+}
+_WITHIN = {
+    Reach.CPU: "",
+    Reach.SMT: ", and no other thread of its core has room",
+    Reach.L2: ", and no CPU that shares its L2 cache has room",
+    Reach.L3: ", and no CPU that shares its L3 cache has room",
+    Reach.NUMA: ", and no CPU of its NUMA node has room",
+}
+
+
+class Talker(Struct):
+    """A process to be placed. allowed: None when it may have every usable CPU. cpus: where it is placed, in order.
+
+    favoured: CPUs wanted for it in an earlier round and not written yet. unknown: share of its bytes that arrives at
+    CPUs that are not known.
+    """
+
+    task: NetTask
+    rate: float
+    flow: Flow
+    unknown: float
+    allowed: frozenset[int] | None
+    cpus: tuple[int, ...] = ()
+    favoured: tuple[int, ...] = ()
+
+
+class Verdict(Struct):
+    """Where a process should be. cpus: empty where nothing in reach has room. stuck: its cpuset leaves it nothing."""
+
+    talker: Talker
+    cpus: tuple[int, ...]
+    why: str
+    stuck: bool = False
+
+
+class Placing:
+    """One round's placements; every one takes room on its CPUs."""
+
+    def __init__(self, seats: Seats, load: Load, talkers: list[Talker]) -> None:
+        own: dict[int, float] = {}
+        for talker in talkers:
+            task = talker.task
+            if talker.cpus:
+                for cpu in talker.cpus:
+                    own[cpu] = own.get(cpu, 0.0) + task.cpu_share / len(talker.cpus)
+            else:
+                own[task.cpu] = own.get(task.cpu, 0.0) + min(task.cpu_share, 1.0)
+        self.seats = seats
+        self.talkers = talkers
+        self.seats.count(load, own)
+
+    def verdicts(self) -> list[Verdict]:
+        """On every process: first those that leave a CPU over the limit, then by traffic, the most first."""
+        for talker in self.talkers:
+            if talker.cpus:
+                self.seats.take(talker.cpus, talker.task.cpu_share)
+        over: list[Talker] = []
+        others: list[tuple[Talker, float]] = []
+        staying: list[Verdict] = []
+        for talker in self.talkers:
+            if not talker.cpus:
+                others.append((talker, inf))
+                continue
+            cost = self.seats.cost(talker.flow, talker.cpus)
+            if self._astray(talker, cost):
+                others.append((talker, inf))
+            elif self._is_over(talker):
+                over.append(talker)
+            elif cost < GAIN:
+                staying.append(Verdict(talker, talker.cpus, self._stays(talker)))
+            else:
+                others.append((talker, cost))
+        over.sort(key=lambda talker: (talker.rate, talker.task.pid))
+        others.sort(key=lambda other: (-other[0].rate, other[0].task.pid))
+        found = [self._relieve(talker) for talker in over]
+        for talker, cost in others:
+            found.append(self._seat(talker) if cost == inf else self._nearer(talker, cost))
+        return found + staying
+
+    def _others(self, talker: Talker) -> float:
+        """Load of a process's CPUs without itself, the mean of several."""
+        count = len(talker.cpus)
+        return (sum(self.seats.load[cpu] for cpu in talker.cpus) - talker.task.cpu_share) / count
+
+    def _is_over(self, talker: Talker) -> bool:
+        others = self._others(talker)
+        if others == inf:
+            return False
+        return others > self.seats.max_load or others + talker.task.cpu_share / len(talker.cpus) > FULL
+
+    def _astray(self, talker: Talker, cost: float) -> bool:
+        """It has a CPU that it may not have, or that is near to none of its packets."""
+        seats = self.seats
+        for cpu in talker.cpus:
+            if cpu not in seats.usable or (talker.allowed is not None and cpu not in talker.allowed):
+                return True
+        if cost == 0.0 and len(talker.cpus) == 1:
+            return False
+        return not all(seats.in_reach(talker.flow, cpu) for cpu in talker.cpus)
+
+    def _count(self, talker: Talker) -> int:
+        """How many CPUs it asks for: by what its threads use, or by those that handle its packets."""
+        task = talker.task
+        if task.threads <= 1:
+            return 1
+        queues = sum(1 for share in talker.flow.shares if share >= QUEUE_SHARE)
+        return max(1, min(task.threads, max(self._least(task), queues)))
+
+    def _least(self, task: NetTask) -> int:
+        return 1 if task.threads <= 1 else min(task.threads, ceil(task.cpu_share / self.seats.max_load))
+
+    def _find(
+        self, talker: Talker, count: int, limit: Callable[[float], float], below: float = inf
+    ) -> tuple[tuple[int, ...], Ring | None]:
+        """The best CPUs for a process under a limit of load, none when there are too few or their cost is not below."""
+        seats, share = self.seats, talker.task.cpu_share
+        if count == 1:
+            favour = talker.favoured[0] if len(talker.favoured) == 1 else None
+            seat = seats.nearest(talker.flow, limit(share), talker.allowed, below, favour)
+            return ((), None) if seat is None else ((seat.cpu,), seat.ring)
+        least = self._least(talker.task)
+        while count >= max(least, 1):
+            cpus = seats.spread(talker.flow, count, limit(share / count), talker.allowed)
+            if len(cpus) == count:
+                cost = seats.cost(talker.flow, cpus)
+                favoured = talker.favoured
+                if len(favoured) == count and all(seats.load[cpu] <= limit(share / count) for cpu in favoured):
+                    favoured_cost = seats.cost(talker.flow, favoured)
+                    if favoured_cost < min(cost + GAIN, below):
+                        return favoured, None
+                return (cpus, None) if cost < below else ((), None)
+            count = len(cpus)
+        return (), None
+
+    def _seat(self, talker: Talker) -> Verdict:
+        """A first placement, or a new one in the place of one that will not do."""
+        if talker.cpus:
+            self.seats.take(talker.cpus, -talker.task.cpu_share)
+        cpus, ring = self._find(talker, self._count(talker), self.seats.limit)
+        if not cpus:
+            excluded = talker.allowed is not None and self._excluded(talker, talker.allowed)
+            return Verdict(talker, (), self._no_room(talker, excluded=excluded), excluded)
+        why = self._why(talker, cpus, ring)
+        self.seats.take(cpus, talker.task.cpu_share)
+        return Verdict(talker, cpus, why)
+
+    def _nearer(self, talker: Talker, cost: float) -> Verdict:
+        share = talker.task.cpu_share
+        self.seats.take(talker.cpus, -share)
+        limit = self.seats.limit
+        cpus, ring = self._find(talker, self._count(talker), lambda need: limit(need) - SPARE, cost - GAIN + 1e-9)
+        if cpus:
+            why = self._why(talker, cpus, ring)
+            self.seats.take(cpus, share)
+            return Verdict(talker, cpus, why)
+        self.seats.take(talker.cpus, share)
+        return Verdict(talker, talker.cpus, self._stays(talker))
+
+    def _relieve(self, talker: Talker) -> Verdict:
+        """Away from CPUs over the limit, where others have clearly less load; more of them for many threads."""
+        if not self._is_over(talker):  # another process has left
+            return Verdict(talker, talker.cpus, self._stays(talker))
+        task, count = talker.task, len(talker.cpus)
+        share, others = task.cpu_share, self._others(talker)
+        total = others + share / count
+        crowded = (
+            f"{name_cpus(talker.cpus)} {_verb(talker.cpus, 'is', 'are')} at load {total:.2f} with this task, "
+            f"{others:.2f} without it"
+        )
+        limit = self.seats.limit
+        self.seats.take(talker.cpus, -share)
+        more = min(task.threads, max(count + 1, ceil(count * _GROWTH)))
+        for wanted in dict.fromkeys((more, count) if total > FULL else (count,)):
+            cpus, _ = self._find(talker, wanted, lambda need: min(limit(need), total - need - CLEARLY))
+            if cpus and set(cpus) != set(talker.cpus):
+                loads = max(self.seats.load[cpu] for cpu in cpus)
+                self.seats.take(cpus, share)
+                why = (
+                    f"{crowded} (limits {FULL:.2f} and {self.seats.max_load:.2f}); "
+                    f"{name_cpus(cpus)} {_verb(cpus, 'is', 'are')} at {loads:.2f}. {self._handled(talker)}."
+                )
+                return Verdict(talker, cpus, why)
+        self.seats.take(talker.cpus, share)
+        return Verdict(talker, talker.cpus, f"{crowded}, but no CPU in reach is lower by {CLEARLY:.2f}.")
+
+    def _excluded(self, talker: Talker, allowed: frozenset[int]) -> bool:
+        seats = self.seats
+        return not any(
+            cpu in allowed and cpu in seats.usable
+            for centre in seats.centres(talker.flow)
+            for ring in seats.rings.around(centre, seats.reach)
+            for cpu in ring.cpus
+        )
+
+    # Sentences
+
+    def _handled(self, talker: Talker, cpus: Sequence[int] = ()) -> str:
+        flow = talker.flow
+        known = 1.0 - talker.unknown
+        at = cpus or flow.cpus[:1]
+        share = known * sum(s for cpu, s in zip(flow.cpus, flow.shares, strict=True) if cpu in at)
+        verb = _verb(at, "handles", "handle")
+        text = f"{name_cpus(at)} {verb} {share * 100:.0f} % of this task's packets"
+        return text + (f" (where {talker.unknown * 100:.0f} % arrive is not known)" if talker.unknown >= 0.005 else "")
+
+    def _why(self, talker: Talker, cpus: tuple[int, ...], ring: Ring | None) -> str:
+        """Why these CPUs; to be asked before they are taken."""
+        seats, limit = self.seats, self.seats.max_load
+        load = max(seats.load[cpu] for cpu in cpus)
+        if len(cpus) > 1:
+            task = talker.task
+            handling = [cpu for cpu in cpus if cpu in talker.flow.cpus]
+            handled = self._handled(talker, handling)
+            return (
+                f"{handled}; its {task.threads} threads use {task.cpu_share:.2f} CPUs and get "
+                f"{name_cpus(cpus)}, load at most {load:.2f} ≤ {limit:.2f}."
+            )
+        heavy, cpu = talker.flow.cpus[0], cpus[0]
+        if cpu == heavy:
+            return f"{self._handled(talker)}, load {load:.2f} ≤ {limit:.2f}."
+        relation = seats.relation(heavy, cpu)
+        how = _RELATION.get(relation, "is nearest to all") if relation is not None else "is nearest to all"
+        return (
+            f"{self._handled(talker)}; {self._against(talker, heavy)}. CPU {cpu} {how}, load {load:.2f} ≤ {limit:.2f}."
+        )
+
+    def _against(self, talker: Talker, cpu: int) -> str:
+        """Why a process does not get the CPU that handles the most of its packets."""
+        seats, share = self.seats, talker.task.cpu_share
+        load = seats.load[cpu]
+        reasons = (
+            (cpu not in seats.usable, "that CPU is kept free by isolcpus or nohz_full"),
+            (
+                talker.allowed is not None and cpu not in talker.allowed,
+                f"its cpuset has only {name_cpus(sorted(talker.allowed or ()))}",
+            ),
+            (load == inf, "the load of that CPU is not known"),
+            (load > seats.max_load, f"its load {load:.2f} is over {seats.max_load:.2f}"),
+            (load > seats.limit(share), f"its load {load:.2f} leaves no room for the {share:.2f} that this task uses"),
+            (len(talker.flow.cpus) == 1, f"its load {load:.2f} leaves less than {SPARE:.2f} to spare"),
+        )
+        return next((why for holds, why in reasons if holds), "another is nearer to all of them")
+
+    def _no_room(self, talker: Talker, *, excluded: bool) -> str:
+        seats = self.seats
+        heavy = talker.flow.cpus[0]
+        against = self._against(talker, heavy)
+        if excluded:
+            return f"{self._handled(talker)}; {against}, none of them within {seats.reach.value} of it."
+        reach = [
+            c for centre in seats.centres(talker.flow) for r in seats.rings.around(centre, seats.reach) for c in r.cpus
+        ]
+        best = seats.least(tuple(reach), talker.allowed)
+        least = (
+            ""
+            if best is None or seats.load[best] == inf
+            else f" (CPU {best} has the least load, {seats.load[best]:.2f})"
+        )
+        count = self._least(talker.task)
+        needs = f"; this task needs {count} CPUs" if count > 1 else ""
+        return f"{self._handled(talker)}; {against}{_WITHIN[seats.reach]}{least}{needs}."
+
+    def _stays(self, talker: Talker) -> str:
+        others = self._others(talker)
+        if others == inf:
+            return f"Stays on {name_cpus(talker.cpus)}, whose load is not known."
+        count = len(talker.cpus)
+        if count == 1 and talker.cpus[0] == talker.flow.cpus[0]:
+            return f"{self._handled(talker)} and has it, load {others:.2f} ≤ {self.seats.max_load:.2f} without it."
+        distance = self.seats.cost(talker.flow, talker.cpus)
+        return (
+            f"{self._handled(talker)}; it has {name_cpus(talker.cpus)}, load {others:.2f} without it, and nothing with "
+            f"room is nearer by {GAIN:.1f} than its mean distance of {distance:.1f}."
+        )
+
+
+def name_cpus(cpus: Sequence[int]) -> str:
+    """``CPU 3`` or ``CPUs 0-2,8``."""
+    return f"CPU{'s' if len(cpus) != 1 else ''} {format_cpu_list(cpus)}"
+
+
+def _verb(cpus: Sequence[int], one: str, many: str) -> str:
+    return one if len(cpus) == 1 else many
