@@ -39,6 +39,11 @@ class Config(Struct, frozen=True):
         """Where the originals are kept."""
         return self.state_dir / "agent/journal.jsonl"
 
+    @property
+    def policies_path(self) -> Path:
+        """Where the policies in force and what they hold are kept."""
+        return self.state_dir / "agent/policies.json"
+
 
 def default_state_dir() -> Path:
     """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""

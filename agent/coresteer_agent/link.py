@@ -29,7 +29,9 @@ from coresteer_core.protocol import (
     Clock,
     Close,
     Confirm,
+    DecisionMessage,
     Extend,
+    FlowsMessage,
     Hello,
     InventoryMessage,
     Ping,
@@ -50,6 +52,10 @@ log = logging.getLogger("coresteer.link")
 Request: TypeAlias = Apply | Confirm | Rollback | Extend | Seen | Policies
 """What the backend asks and tells; the loop answers."""
 Heard: TypeAlias = Request | BackendBack | BackendLost
+
+
+MAX_DECISIONS = 1000
+"""Kept while the backend is away: with one each 5 s, which is a node that never settles, an hour and a half."""
 
 
 class Timing(Struct, frozen=True):
@@ -114,6 +120,8 @@ class Link:
         self._replay = ReplayBuffer(max_count, max_bytes)
         self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
+        self._flows: bytes | None = None
+        self._decisions: deque[bytes] = deque(maxlen=MAX_DECISIONS)
         self._urgent: deque[bytes] = deque()
         self._welcomed = False
         self._stopping = threading.Event()
@@ -162,6 +170,23 @@ class Link:
         with self._lock:
             if self._welcomed:
                 self._urgent.append(frame)
+        self._alarm.ring()
+
+    def send_flows(self, message: FlowsMessage) -> None:
+        """Send to a backend that is there, in the place of one that is still waiting; else drop it."""
+        frame = encode(message)
+        if len(frame) > MAX_FRAME_BYTES:
+            log.error("This node's flows, of %d processes, do not fit into a message.", len(message.tasks))
+            return
+        with self._lock:
+            if self._welcomed:
+                self._flows = frame
+        self._alarm.ring()
+
+    def send_decision(self, message: DecisionMessage) -> None:
+        """Keep a decision until it could be sent, before all that is said later of its change."""
+        with self._lock:
+            self._decisions.append(encode(message))
         self._alarm.ring()
 
     def _run(self) -> None:
@@ -263,6 +288,7 @@ class Link:
             with self._lock:
                 self._welcomed = False
                 self._urgent.clear()
+                self._flows = None
             self._deliver(BackendLost())
 
     def _begin(self, welcome: Welcome) -> None:
@@ -297,10 +323,15 @@ class Link:
     def _next_frame(self) -> bytes | None:
         """The most important waiting frame."""
         with self._lock:
+            if self._decisions:
+                return self._decisions.popleft()
             if self._urgent:
                 return self._urgent.popleft()
             if self._unsent:
                 return self._latest[self._unsent.pop(0)]
+            if self._flows is not None:
+                flows, self._flows = self._flows, None
+                return flows
             return self._replay.next_frame()
 
     def _understand(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:

@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coresteer_agent.changes import ChangeKeeper
 from coresteer_agent.collect.errors import ParseError
@@ -23,9 +25,12 @@ from coresteer_agent.config import Config
 from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import make_hello, netdev_with, observe_reason
 from coresteer_agent.link import Heard, Link
+from coresteer_agent.policies import PolicyKeeper
+from coresteer_agent.policies_file import PoliciesFile
 from coresteer_core.change_events import BackendBack, BackendLost, Stopping
-from coresteer_core.model import Inventory, Rates, Topology, View
-from coresteer_core.protocol import Policies, TasksMessage
+from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
+from coresteer_core.policies.base import STEP_S
+from coresteer_core.protocol import FlowsMessage, Policies, TasksMessage
 from coresteer_core.rates import Sample, derive
 from coresteer_core.settings import parse_setting
 
@@ -69,7 +74,19 @@ class Agent:
         self._rates: Rates | None = None
         self._seq = 0
         self._looks = 0
+        self._recent: deque[Rates] = deque()
+        self._net_tasks: list[NetTask] = []
+        self._flows_told = False
         self._changes = ChangeKeeper(self._root, config.journal_path, reason, self._view, self._link.send_now)
+        file = PoliciesFile(config.policies_path, self._root)
+        self._policies = PolicyKeeper(
+            self._changes,
+            self._link.send_decision,
+            kept=file.read(),
+            keep=file.write,
+            ended=file.ended,
+            observes=reason is not None,
+        )
 
     def stop(self) -> None:
         """Ask the loop to end; may be called from a signal handler or another thread."""
@@ -99,8 +116,9 @@ class Agent:
         sampling = Schedule(self._interval_s, time.monotonic())
         housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
         tasks = Schedule(TASKS_S, time.monotonic())
+        deciding = Schedule(STEP_S, time.monotonic())
         while True:
-            heard = self._wait(min(sampling.due, housekeeping.due, tasks.due))
+            heard = self._wait(min(sampling.due, housekeeping.due, tasks.due, deciding.due))
             if isinstance(heard, Stop):
                 return
             if heard is not None:
@@ -112,6 +130,9 @@ class Agent:
                 self._look()
             if tasks.is_due(time.monotonic()):
                 self._guarded("tasks", self._tell_tasks)
+            if deciding.is_due(time.monotonic()):
+                self._guarded("flows", self._tell_flows)
+                self._after(self._guarded("decisions", self._decide) or frozenset())
 
     def _wait(self, until: float) -> Heard | Stop | None:
         try:
@@ -122,10 +143,11 @@ class Agent:
     def _hear(self, heard: Heard) -> None:
         if isinstance(heard, BackendBack):
             self._note_connection()
+            self._flows_told = False  # there may have been some that are gone now
         if isinstance(heard, BackendBack | BackendLost):
             self._after(self._changes.feed(heard))
         elif isinstance(heard, Policies):
-            pass  # until the node loop decides
+            self._policies.told(heard.policies)
         else:
             self._after(self._changes.asked(heard))
 
@@ -143,6 +165,9 @@ class Agent:
         self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
         if self._rates is not None:
             self._seq += 1
+            self._recent.append(self._rates)
+            while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= STEP_S:
+                self._recent.popleft()
             self._after(self._changes.measured(self._rates))
 
     def _tell_rates(self, before: Sample, now: Sample) -> Rates:
@@ -152,6 +177,15 @@ class Agent:
 
     def _tell_tasks(self) -> None:
         self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
+
+    def _tell_flows(self) -> None:
+        self._net_tasks = []
+        if self._net_tasks or self._flows_told:
+            self._flows_told = bool(self._net_tasks)
+            self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks))
+
+    def _decide(self) -> frozenset[str]:
+        return self._policies.step(replace(self._view(), time_s=time.monotonic()))
 
     def _look(self) -> None:
         """What may have changed about the node itself."""
@@ -191,7 +225,7 @@ class Agent:
         """The node as it is at this moment, for the guard."""
         if not self._topology_holds():
             self._guarded("topology", self._read_topology)
-        return View(self._topology, self._inventory)
+        return View(self._topology, self._inventory, tasks=self._net_tasks)
 
     def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
         """The value, None when it cannot be had; said once each time it begins to fail.
@@ -204,7 +238,7 @@ class Agent:
             if what not in self._failing:
                 self._failing.add(what)
                 expected = isinstance(error, OSError | ParseError)
-                log.warning("The %s cannot be read: %s", what, error, exc_info=None if expected else error)
+                log.warning("The %s cannot be had: %s", what, error, exc_info=None if expected else error)
             return None
         self._failing.discard(what)
         return value

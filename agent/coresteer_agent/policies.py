@@ -1,0 +1,316 @@
+"""The node's own loop over its policies: decide, tell, carry out, and put back what no policy wants any more.
+
+The decisions are coresteer_core.engine's; here is what they need of a machine: a memory that outlives the agent, the
+changes that carry them out, and patience with what did not work.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_core.change import MIN_TIMEOUT_S
+from coresteer_core.change_events import ApplyRequested, Change, Event, ReturnRequested
+from coresteer_core.engine import EngineMemory, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.guard import MAX_MOVES
+from coresteer_core.model import View
+from coresteer_core.plan import Action, Plan, inverse
+from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_core.protocol import ChangeState, DecisionMessage, EndedBy, Outcome, Result
+
+log = logging.getLogger("coresteer.policies")
+
+KEEP_AFTER_S = 10.0
+"""How long the guardrails watch a policy's change before it is kept."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+"""How long a setting is left alone after a policy's change of it did not work; twice as long each time in a row."""
+
+
+class Own(Struct, frozen=True):
+    """A change made for a policy. actions: those that wrote, with what they found; returned: settings put back."""
+
+    policy_id: str
+    actions: list[Action]
+    returned: list[str] = []
+    confirmed: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """A setting that a policy leaves alone for a while. times: in a row; until_s: monotonic."""
+
+    sentence: str
+    until_s: float
+    times: int
+
+
+class Kept(Struct, frozen=True):
+    """What outlives the agent. All but policies ends with the boot, which puts every setting back.
+
+    former: policies that set something and are no longer enforced, until it is put back. changes: by change id.
+    refusals: by setting key.
+    """
+
+    policies: list[PolicyInForce] = []
+    former: dict[str, PolicyInForce] = {}
+    memory: EngineMemory = EngineMemory()
+    changes: dict[str, Own] = {}
+    refusals: dict[str, Refusal] = {}
+
+
+class Changing(Protocol):
+    """What carries changes out: the agent's ChangeKeeper, or a simulated node's."""
+
+    def feed(self, event: Event) -> frozenset[str]:
+        """Do what follows from an event; returns the settings that were worked on."""
+
+    def change(self, change_id: str) -> Change | None:
+        """What is known of a change."""
+
+
+class PolicyKeeper:
+    """The policies of one node.
+
+    kept: from the last run. keep: makes it outlive this one. tell: to the backend. ended: the settings among the held
+    ones whose process has ended. observes: the agent may not write, so every policy only observes.
+    """
+
+    def __init__(
+        self,
+        changes: Changing,
+        tell: Callable[[DecisionMessage], None],
+        *,
+        kept: Kept | None = None,
+        keep: Callable[[Kept], None] = lambda _: None,
+        ended: Callable[[EngineMemory], list[str]] = lambda _: [],
+        observes: bool = False,
+    ) -> None:
+        self._changes = changes
+        self._tell = tell
+        self._kept = kept or Kept()
+        self._keep = keep
+        self._saved = _lasting(self._kept)
+        self._ended = ended
+        self._observes = observes
+        self._told: dict[str, Conclusion] = {}
+        self._mistaken: set[tuple[str, int]] = set()
+
+    def told(self, policies: list[PolicyInForce]) -> None:
+        """These are in force from now on, in the place of those before; the next step acts on it."""
+        if policies == self._kept.policies:
+            return
+        known = {**self._kept.former, **{policy.policy_id: policy for policy in self._kept.policies}}
+        held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
+        former = {policy_id: policy for policy_id, policy in known.items() if policy_id in held}
+        self._kept = replace(self._kept, policies=policies, former=former)
+        self._told = {
+            policy.policy_id: self._told[policy.policy_id] for policy in policies if policy.policy_id in self._told
+        }
+        self._save()
+
+    def step(self, view: View) -> frozenset[str]:
+        """One round. Returns the settings that were worked on. view.time_s is now."""
+        if self._kept == Kept():
+            return frozenset()
+        self._settle(view.time_s)
+        for key in self._ended(self._kept.memory):
+            self._remember(forget(self._kept.memory, key))
+        touched = self._give_back(view)
+        for conclusion in self._decide(view):
+            touched |= self._carry_out(conclusion)
+        self._save()
+        return touched
+
+    def _settle(self, now_s: float) -> None:
+        """Take in what became of the changes made so far, the latest first."""
+        for change_id, own in reversed(list(self._kept.changes.items())):
+            change = self._changes.change(change_id)
+            if change is not None and change.open:
+                continue
+            if change is not None and change.state is not ChangeState.CONFIRMED:
+                self._undone(own, change, now_s)
+            elif change is not None:
+                if not own.confirmed:
+                    self._kept.changes[change_id] = replace(own, confirmed=True)
+                    for action in own.actions:
+                        self._kept.refusals.pop(action.key, None)
+                if any(action.key in self._kept.memory.holdings for action in own.actions):
+                    continue  # a person may still undo it
+            del self._kept.changes[change_id]
+        forgiven = [key for key, refusal in self._kept.refusals.items() if now_s >= refusal.until_s + LONGEST_PAUSE_S]
+        for key in forgiven:
+            del self._kept.refusals[key]
+
+    def _undone(self, own: Own, change: Change, now_s: float) -> None:
+        stuck = {action.key for action in change.undo.actions}
+        for action in inverse(Plan(own.actions)).actions:
+            held = self._kept.memory.holdings.get(action.key)
+            mine = held is None if action.key in own.returned else held is not None and held.policy_id == own.policy_id
+            if mine and action.key not in stuck:
+                self._remember(wrote(self._kept.memory, own.policy_id, action, now_s))
+            if change.ended_by is not EndedBy.AGENT_RESTART:
+                self._refuse(action.key, change.sentence, now_s)
+
+    def _give_back(self, view: View) -> frozenset[str]:
+        """Settings of policies that are no longer enforced go back to what they were before."""
+        wanted, memory = returns(view, self._kept.policies, self._kept.memory)
+        self._remember(memory)
+        waiting = self._waiting(view.time_s)
+        by_policy: dict[str, list[Action]] = {}
+        for policy_id, action in wanted:
+            if action.key not in waiting:
+                by_policy.setdefault(policy_id, []).append(action)
+        touched: frozenset[str] = frozenset()
+        for policy_id, actions in by_policy.items():
+            for start in range(0, len(actions), MAX_MOVES):
+                touched |= self._return(policy_id, actions[start : start + MAX_MOVES])
+        return touched
+
+    def _return(self, policy_id: str, actions: list[Action]) -> frozenset[str]:
+        policy = self._policy(policy_id)
+        name, version, mode = (policy.name, policy.version, policy.mode) if policy else (policy_id, 0, Mode.OBSERVE)
+        why = f"Policy {name} is no longer enforced here."
+        many = "1 setting goes" if len(actions) == 1 else f"{len(actions)} settings go"
+        sentence = f"{why} {many} back to what stood there before it."
+        change_id = self._say(Conclusion(policy_id, version, mode, sentence, actions))
+        touched = self._changes.feed(ReturnRequested(change_id, Plan(actions, allow_isolated=True), name, why))
+        change = self._changes.change(change_id)
+        results = {result.key: result for result in change.results} if change is not None else {}
+        for action in actions:
+            result = results.get(action.key)
+            if result is not None and result.done:
+                self._remember(wrote(self._kept.memory, policy_id, action, time.monotonic()))
+            elif result is not None and result.outcome is Outcome.UNSUPPORTED:
+                self._remember(forget(self._kept.memory, action.key))
+            elif change is not None:
+                self._refuse(action.key, result.sentence if result is not None else change.sentence, time.monotonic())
+        return touched
+
+    def _decide(self, view: View) -> list[Conclusion]:
+        policies = self._kept.policies
+        if self._observes:
+            policies = [replace(policy, mode=Mode.OBSERVE) for policy in policies]
+        memory = replace(self._kept.memory, refused=self._waiting(view.time_s))
+        try:
+            conclusions, after = step(view, policies, memory)
+        except Exception:
+            sound = [policy for policy in policies if self._is_sound(view, policy, memory)]
+            if len(sound) == len(policies):
+                raise
+            conclusions, after = step(view, sound, memory)
+            after = replace(after, memories={**memory.memories, **after.memories})
+        self._remember(after)
+        return conclusions
+
+    def _is_sound(self, view: View, policy: PolicyInForce, memory: EngineMemory) -> bool:
+        """Whether a policy can be decided at all; a mistake in one must not stop the others."""
+        try:
+            step(view, [policy], memory)
+        except Exception as error:
+            known = (policy.policy_id, policy.version)
+            if known not in self._mistaken:
+                self._mistaken.add(known)
+                sentence = f"Policy {policy.name} is left out because of a mistake in it: {error!r}. What it set stays."
+                log.error("%s", sentence, exc_info=error)
+                self._tell(
+                    DecisionMessage(_now_ms(), Conclusion(policy.policy_id, policy.version, policy.mode, sentence))
+                )
+            return False
+        self._mistaken.discard((policy.policy_id, policy.version))
+        return True
+
+    def _carry_out(self, conclusion: Conclusion) -> frozenset[str]:
+        policy = self._policy(conclusion.policy_id)
+        if policy is None or conclusion.mode is not Mode.ENFORCE or not conclusion.actions:
+            before = self._told.get(conclusion.policy_id)
+            if before is None or not alike(before, conclusion):
+                self._told[conclusion.policy_id] = conclusion
+                self._tell(DecisionMessage(_now_ms(), conclusion))
+            return frozenset()
+        change_id = self._say(conclusion)
+        touched = self._changes.feed(
+            ApplyRequested(
+                change_id,
+                Plan(conclusion.actions, allow_isolated=policy.spec.allow_isolated),
+                MIN_TIMEOUT_S,
+                policy.guardrails,
+                policy=policy.name,
+                keep_after_s=KEEP_AFTER_S,
+            )
+        )
+        if (change := self._changes.change(change_id)) is not None:
+            self._wrote(policy.policy_id, change, time.monotonic())
+        return touched
+
+    def _wrote(self, policy_id: str, change: Change, now_s: float) -> None:
+        """Take in what a change did at once, or why it did nothing."""
+        results = {result.key: result for result in change.results}
+        stands = set(results) if change.open else {action.key for action in change.undo.actions}
+        done: list[Action] = []
+        for action in change.plan.actions:
+            result = results.get(action.key)
+            held = action.key in self._kept.memory.holdings
+            if action.key in stands and result is not None and (result.outcome is Outcome.APPLIED or held):
+                done.append(replace(action, was=result.found or action.was))
+                self._remember(wrote(self._kept.memory, policy_id, done[-1], now_s))
+            if not change.open and (not results or (result is not None and not result.done)):
+                self._refuse(action.key, _why(result, change), now_s)
+        returned = [action.key for action in done if action.key not in self._kept.memory.holdings]
+        if change.open:
+            self._kept.changes[change.change_id] = Own(policy_id, done, returned)
+
+    def _say(self, conclusion: Conclusion) -> str:
+        """Tell a conclusion that a change carries out; returns the change's id."""
+        change_id = str(uuid.uuid4())
+        self._told[conclusion.policy_id] = conclusion
+        self._tell(DecisionMessage(_now_ms(), conclusion, change_id))
+        return change_id
+
+    def _waiting(self, now_s: float) -> dict[str, str]:
+        """Settings that are left alone now, and why."""
+        waiting = {key: refusal.sentence for key, refusal in self._kept.refusals.items() if now_s < refusal.until_s}
+        for change_id, own in self._kept.changes.items():
+            change = self._changes.change(change_id)
+            if change is not None and change.open:
+                waiting |= {action.key: "Its last change is not kept yet." for action in own.actions}
+        return waiting
+
+    def _refuse(self, key: str, why: str, now_s: float) -> None:
+        before = self._kept.refusals.get(key)
+        times = 1 if before is None else before.times + 1
+        pause_s = min(FIRST_PAUSE_S * 2 ** min(times - 1, 10), LONGEST_PAUSE_S)
+        sentence = f"{why} It is not tried again for {pause_s:g} s."
+        self._kept.refusals[key] = Refusal(sentence, now_s + pause_s, times)
+
+    def _policy(self, policy_id: str) -> PolicyInForce | None:
+        in_force = next((policy for policy in self._kept.policies if policy.policy_id == policy_id), None)
+        return in_force or self._kept.former.get(policy_id)
+
+    def _remember(self, memory: EngineMemory) -> None:
+        self._kept = replace(self._kept, memory=memory)
+
+    def _save(self) -> None:
+        """Keep what counts when something that counts has changed; what policies note every round does not."""
+        held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
+        former = {policy_id: policy for policy_id, policy in self._kept.former.items() if policy_id in held}
+        self._kept = replace(self._kept, former=former)
+        lasting = _lasting(self._kept)
+        if lasting != self._saved:
+            self._keep(self._kept)
+            self._saved = lasting
+
+
+def _lasting(kept: Kept) -> Kept:
+    memory = replace(kept.memory, memories={}, left={}, refused={})
+    return replace(kept, memory=memory, changes=dict(kept.changes), refusals=dict(kept.refusals))
+
+
+def _why(result: Result | None, change: Change) -> str:
+    return change.sentence if result is None else result.sentence
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,456 @@
+"""A node's policies on a small captured tree: what is moved, kept, undone, given back, and known after a restart."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from coresteer_agent import changes, policies
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
+from coresteer_agent.policies_file import PoliciesFile
+from coresteer_core import engine
+from coresteer_core.change_events import BackendLost, Measured, RollbackRequested, Stopping
+from coresteer_core.engine import EngineMemory, Holding, PolicyInForce
+from coresteer_core.guardrail import Guardrail
+from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
+from coresteer_core.policies import Memory, Spec
+from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope
+from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
+from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy
+
+IRQS = (41, 42)
+SPREAD = PolicyInForce("p1", 1, "spread", 10, Mode.ENFORCE, IrqSpread())
+RAIL = Guardrail("busiest_cpu_percent", 90)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    for irq in IRQS:
+        (root / f"proc/irq/{irq}").mkdir(parents=True)
+        (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("boot 1\n")
+    return root
+
+
+def affinity(root: Path, irq: int) -> str:
+    return (root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip()
+
+
+class Node:
+    """An agent's part that decides, with a clock of the test's own. wants: what every irq-spread proposes, by IRQ."""
+
+    def __init__(self, root: Path, state_dir: Path, *, observe_reason: str | None = None) -> None:
+        self.root = root
+        self.now = 1000.0
+        self.told: list[DecisionMessage | ChangeMessage] = []
+        self.wants: dict[int, str] = {}
+        self.changes = ChangeKeeper(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
+        file = PoliciesFile(state_dir / "policies.json", root)
+        self.policies = PolicyKeeper(
+            self.changes,
+            self.told.append,
+            kept=file.read(),
+            keep=file.write,
+            ended=file.ended,
+            observes=observe_reason is not None,
+        )
+
+    def view(self) -> View:
+        irqs = []
+        for irq in IRQS:
+            stands = affinity(self.root, irq)
+            irqs.append(Irq(irq, f"eth0-rx-{irq}", "PCI-MSI", stands, stands, None, True))
+        return View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], irqs), time_s=self.now)
+
+    def decide(self, view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
+        if isinstance(spec, NetworkProcess):
+            raise ZeroDivisionError("a mistake of ours")
+        proposals = [
+            Proposal(f"irq/{irq}/affinity", value, f"IRQ {irq}", "test")
+            for irq, value in self.wants.items()
+            if affinity(self.root, irq) != value
+        ]
+        return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals)
+
+    def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage]:
+        """As the loop does it: a tick each second and a step every STEP_S. What is said meanwhile."""
+        before = len(self.told)
+        for second in range(1, int(seconds) + 1):
+            self.now += 1
+            self.changes.tick()
+            if second % STEP_S == 0:
+                self.policies.step(self.view())
+        return self.told[before:]
+
+    def held(self) -> dict[str, Holding]:
+        return self.policies._kept.memory.holdings
+
+    def ends(self) -> list[ChangeMessage]:
+        open_ones = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
+        return [told for told in self.told if isinstance(told, ChangeMessage) and told.state not in open_ones]
+
+    def decisions(self) -> list[DecisionMessage]:
+        return [told for told in self.told if isinstance(told, DecisionMessage)]
+
+
+Start = Callable[..., Node]
+
+
+@pytest.fixture
+def start(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Starts the node; each one takes the place of the one before, at the same moment."""
+    nodes: list[Node] = []
+    clock = SimpleNamespace(monotonic=lambda: nodes[-1].now if nodes else 1000.0, time_ns=lambda: 1_000_000)
+    monkeypatch.setattr(changes, "time", clock)
+    monkeypatch.setattr(policies, "time", clock)
+
+    def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
+        return nodes[-1].decide(view, spec, scope, memory)
+
+    monkeypatch.setattr(engine, "decide", decide)
+
+    def start(observe_reason: str | None = None) -> Node:
+        node = Node(root, tmp_path / "state", observe_reason=observe_reason)
+        if nodes:
+            node.now, node.wants = nodes[-1].now, nodes[-1].wants
+        nodes.append(node)
+        return node
+
+    return start
+
+
+@pytest.fixture
+def node(start: Start) -> Node:
+    return start()
+
+
+def enforced(node: Node, policy: PolicyInForce = SPREAD, wants: dict[int, str] | None = None) -> Node:
+    """A node that has carried out and kept what its policy wants."""
+    node.wants = wants or {41: "2"}
+    node.policies.told([policy])
+    node.steps(STEP_S + KEEP_AFTER_S + STEP_S)
+    assert node.ends()[-1].state is ChangeState.CONFIRMED
+    return node
+
+
+def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: Node) -> None:
+    node.wants = {41: "2"}
+    node.policies.told([replace(SPREAD, guardrails=[RAIL])])
+    decided, applying, unconfirmed = node.steps(STEP_S)
+    assert isinstance(decided, DecisionMessage)
+    assert [action.becomes for action in decided.conclusion.actions] == ["2"]
+    assert isinstance(applying, ChangeMessage)
+    assert isinstance(unconfirmed, ChangeMessage)
+    assert applying.change_id == unconfirmed.change_id == decided.change_id
+    assert affinity(node.root, 41) == "2"
+    kept = [told for told in node.steps(KEEP_AFTER_S) if isinstance(told, ChangeMessage)]
+    assert [(told.state, told.sentence) for told in kept] == [
+        (ChangeState.CONFIRMED, "Kept by policy spread: its guardrails held for 10 s.")
+    ]
+    assert node.held()["irq/41/affinity"].original == "0-7"
+    node.steps(10 * STEP_S)
+    assert affinity(node.root, 41) == "2"
+
+
+def test_conclusions_that_say_the_same_are_told_once(node: Node) -> None:
+    enforced(node)
+    assert node.steps(60) == []
+
+
+def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) -> None:
+    node.changes.feed(BackendLost())
+    enforced(node)
+    node.wants = {42: "3"}
+    node.steps(30)
+    assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "3")
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
+def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothing(node: Node, mode: Mode) -> None:
+    node.wants = {41: "2"}
+    node.policies.told([replace(SPREAD, mode=mode)])
+    (told,) = node.steps(60)
+    assert isinstance(told, DecisionMessage)
+    assert (told.conclusion.mode, told.change_id) == (mode, None)
+    assert [action.becomes for action in told.conclusion.actions] == ["2"]
+    assert affinity(node.root, 41) == "0-7"
+
+
+def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> None:
+    node = start("It does not run as root.")
+    node.wants = {41: "2"}
+    node.policies.told([SPREAD])
+    (told,) = node.steps(60)
+    assert isinstance(told, DecisionMessage)
+    assert (told.conclusion.mode, told.change_id) == (Mode.OBSERVE, None)
+    assert affinity(node.root, 41) == "0-7"
+
+
+def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) -> None:
+    node.wants = {41: "2"}
+    damping = replace(SPREAD.damping, window_s=0.0)
+    node.policies.told([replace(SPREAD, guardrails=[RAIL], damping=damping)])
+    node.steps(STEP_S)
+    for _ in range(2):
+        node.changes.feed(Measured({"busiest_cpu_percent": 99.0}, 1.0))
+    assert (node.ends()[-1].ended_by, affinity(node.root, 41)) == (EndedBy.GUARDRAIL, "0-7")
+    node.steps(FIRST_PAUSE_S)
+    assert (node.held(), len(node.ends()), affinity(node.root, 41)) == ({}, 1, "0-7")
+    (held,) = node.decisions()[-1].conclusion.held_back
+    assert held.code == "refused"
+    assert "guardrail of 90. IRQ 41 is back on 0-7. It is not tried again for 60 s." in held.why
+    node.steps(2 * STEP_S)
+    assert affinity(node.root, 41) == "2"
+    for _ in range(2):
+        node.changes.feed(Measured({"busiest_cpu_percent": 99.0}, 1.0))
+    node.steps(FIRST_PAUSE_S + 2 * STEP_S)
+    assert affinity(node.root, 41) == "0-7", "the second pause is twice as long"
+
+
+def test_a_setting_that_takes_no_write_is_not_tried_every_round_and_does_not_hold_up_others(node: Node) -> None:
+    (node.root / "proc/irq/41/smp_affinity_list").chmod(0o444)
+    node.wants = {41: "2", 42: "3"}
+    node.policies.told([replace(SPREAD, damping=replace(SPREAD.damping, moves_per_step=1))])
+    node.steps(50)
+    assert [told.state for told in node.ends()] == [ChangeState.FAILED, ChangeState.CONFIRMED]
+    assert "read-only" in node.ends()[0].sentence
+    assert (affinity(node.root, 41), affinity(node.root, 42)) == ("0-7", "3")
+    (held,) = node.decisions()[-1].conclusion.held_back
+    assert (held.proposal.key, held.code) == ("irq/41/affinity", "refused")
+
+
+def test_a_persons_rollback_of_a_kept_change_is_not_overruled_at_once(node: Node) -> None:
+    enforced(node)
+    node.changes.feed(RollbackRequested(node.ends()[-1].change_id))
+    node.steps(FIRST_PAUSE_S - STEP_S)
+    assert (node.held(), affinity(node.root, 41)) == ({}, "0-7")
+
+
+NOT_IN_FORCE = [
+    [],
+    [replace(SPREAD, version=2, mode=Mode.RECOMMEND)],
+    [replace(SPREAD, version=2, mode=Mode.OBSERVE)],
+]
+
+
+@pytest.mark.parametrize("told", NOT_IN_FORCE)
+def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told: list[PolicyInForce]) -> None:
+    enforced(node, wants={41: "2", 42: "3"})
+    node.wants = {}
+    node.policies.told(told)
+    node.steps(STEP_S)
+    assert (affinity(node.root, 41), affinity(node.root, 42), node.held()) == ("0-7", "0-7", {})
+    back = node.ends()[-1]
+    assert back.state is ChangeState.CONFIRMED
+    assert back.sentence == "Policy spread is no longer enforced here. All 2 settings are as before."
+    assert node.decisions()[-1 - len(told)].change_id == back.change_id
+    assert restore(node.root.parent / "state/journal.jsonl", node.root) == []
+
+
+def test_a_policy_that_ends_before_its_change_is_kept_gives_it_back_after_that(node: Node) -> None:
+    node.wants = {41: "2"}
+    node.policies.told([SPREAD])
+    node.steps(STEP_S)
+    node.policies.told([])
+    node.steps(KEEP_AFTER_S + STEP_S)
+    assert ([told.state for told in node.ends()], affinity(node.root, 41)) == ([ChangeState.CONFIRMED] * 2, "0-7")
+
+
+def test_what_somebody_else_changed_since_is_left_to_them_when_the_policy_ends(node: Node) -> None:
+    enforced(node)
+    (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
+    node.policies.told([])
+    assert node.steps(STEP_S) == []
+    assert (affinity(node.root, 41), node.held()) == ("5", {})
+
+
+def test_what_cannot_be_given_back_is_tried_again_later(node: Node) -> None:
+    enforced(node)
+    path = node.root / "proc/irq/41/smp_affinity_list"
+    path.chmod(0o444)
+    node.policies.told([])
+    node.steps(FIRST_PAUSE_S)
+    assert [told.state for told in node.ends()] == [ChangeState.CONFIRMED, ChangeState.FAILED]
+    path.chmod(0o644)
+    node.steps(2 * STEP_S)
+    assert (affinity(node.root, 41), node.held()) == ("0-7", {})
+
+
+def test_a_drift_that_a_policy_takes_over_is_written_again(node: Node) -> None:
+    enforced(node, replace(SPREAD, on_drift=Ownership.TAKE_OVER))
+    node.steps(30)
+    (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
+    node.wants = {}
+    node.steps(STEP_S)
+    assert affinity(node.root, 41) == "2"
+    assert node.held()["irq/41/affinity"].original == "0-7"
+
+
+def test_a_restarted_agent_goes_on_with_its_policies_and_knows_what_they_hold(node: Node, start: Start) -> None:
+    enforced(node)
+    node.changes.feed(Stopping())
+    node.changes.close()
+    again = start()
+    again.changes.feed(BackendLost())
+    again.wants = {41: "2", 42: "3"}
+    again.steps(STEP_S)
+    assert (affinity(again.root, 41), affinity(again.root, 42)) == ("2", "3")
+    assert again.held()["irq/41/affinity"] == node.held()["irq/41/affinity"]
+    again.wants = {}
+    again.policies.told([])
+    again.steps(KEEP_AFTER_S + STEP_S)
+    assert (affinity(again.root, 41), affinity(again.root, 42)) == ("0-7", "0-7")
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_an_agent_that_ends_before_a_change_is_kept_holds_nothing_afterwards(
+    node: Node, start: Start, killed: bool
+) -> None:
+    node.wants = {41: "2"}
+    node.policies.told([SPREAD])
+    node.steps(STEP_S)
+    assert node.held()
+    if not killed:
+        node.changes.feed(Stopping())
+    node.changes.close()
+    again = start()
+    assert affinity(again.root, 41) == "0-7"
+    again.wants = {}
+    again.steps(STEP_S)
+    assert again.held() == {}
+
+
+def test_after_a_reboot_policies_are_known_and_nothing_is_held(node: Node, start: Start) -> None:
+    enforced(node)
+    node.changes.close()
+    (node.root / "proc/sys/kernel/random/boot_id").write_text("boot 2\n")
+    assert start().policies._kept == Kept(policies=[SPREAD])
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"boot_id": 3}'])
+def test_a_file_that_makes_no_sense_is_named_and_begun_anew(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    path = tmp_path / "policies.json"
+    path.write_text(text)
+    file = PoliciesFile(path, root)
+    assert file.read() == Kept()
+    assert str(path) in caplog.text
+    file.write(Kept(policies=[SPREAD]))
+    assert file.read().policies == [SPREAD]
+
+
+def test_a_disk_that_takes_no_writes_stops_no_policy_and_is_said_once(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    (node.root.parent / "state/policies.json").mkdir()
+    enforced(node, wants={41: "2", 42: "3"})
+    assert affinity(node.root, 41) == "2"
+    assert len([message for message in caplog.messages if "policies.json cannot be written" in message]) == 1
+
+
+def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = PolicyInForce("p0", 3, "broken", 1, Mode.ENFORCE, NetworkProcess())
+    node.wants = {41: "2"}
+    node.policies._kept = Kept(memory=EngineMemory(memories={"p0": NetworkProcessMemory()}))
+    node.policies.told([broken, SPREAD])
+    node.steps(60)
+    assert affinity(node.root, 41) == "2"
+    assert "p0" in node.policies._kept.memory.memories
+    said = [told.conclusion.sentence for told in node.decisions() if told.conclusion.policy_id == "p0"]
+    assert len(said) == 1
+    assert "mistake" in said[0]
+    assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
+
+
+def test_a_process_that_ended_is_no_longer_held_nor_one_that_took_its_number(root: Path, tmp_path: Path) -> None:
+    def process(pid: int, started_ticks: int) -> None:
+        (root / f"proc/{pid}").mkdir()
+        fields = ["S", *["0"] * 18, str(started_ticks), *["0"] * 30]
+        (root / f"proc/{pid}/stat").write_text(f"{pid} (nginx) {' '.join(fields)}\n")
+
+    process(10, 100)
+    process(11, 500)
+    keys = [f"task/{pid}/affinity" for pid in (10, 11, 12)]
+    memory = EngineMemory(
+        {key: Holding("p1", "0-7", "2", 0.0) for key in [*keys, "irq/41/affinity"]},
+        processes=dict.fromkeys(keys, 100),
+    )
+    assert PoliciesFile(tmp_path / "policies.json", root).ended(memory) == keys[1:]
+
+
+# a process that does one round of a policy and kills itself at its n-th system call of interest within that
+DRILL = """
+import sys
+from pathlib import Path
+from tests.agent.test_policies import SPREAD, Node
+from coresteer_core import engine
+import os, signal
+
+root, state, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+calls = 0
+
+def counted(name):
+    real = getattr(os, name)
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == instant:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    setattr(os, name, call)
+
+node = Node(root, state)
+engine.decide = node.decide
+node.wants = {41: "2", 42: "3"}
+node.policies.told([SPREAD])
+for name in ("open", "write", "fsync", "pread", "read"):
+    counted(name)
+node.policies.step(node.view())
+print(calls)
+"""
+
+
+def drill(root: Path, state: Path, instant: int) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", DRILL, str(root), str(state), str(instant)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_a_kill_at_any_instant_of_a_round_is_made_good_by_restore_and_by_the_next_start(
+    root: Path, tmp_path: Path
+) -> None:
+    whole = drill(root, tmp_path / "whole", 0)
+    assert whole.returncode == 0, whole.stderr
+    assert (affinity(root, 41), affinity(root, 42)) == ("2", "3")
+    calls = int(whole.stdout)
+    moved = set()
+    for instant in range(1, calls + 1, max(1, calls // 25)):
+        for irq in IRQS:
+            (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
+        state = tmp_path / str(instant)
+        assert drill(root, state, instant).returncode == -signal.SIGKILL
+        moved.add((affinity(root, 41), affinity(root, 42)))
+        if instant % 2:
+            restore(state / "journal.jsonl", root)
+        again = Node(root, state)
+        assert (affinity(root, 41), affinity(root, 42)) == ("0-7", "0-7")
+        again.policies.told([])
+        again.policies.step(again.view())
+        assert again.held() == {}
+        assert (affinity(root, 41), affinity(root, 42)) == ("0-7", "0-7")
+        again.changes.close()
+    assert len(moved) == 3, "the kills have to hit between the writes as well"
