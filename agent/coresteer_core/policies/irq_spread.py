@@ -1,32 +1,228 @@
-"""Interrupts spread over the CPUs near their devices, by load: what irqbalance does, aware of queues and isolation."""
+"""Interrupts spread over the CPUs near their devices, by load: what irqbalance does, aware of queues and isolation.
+
+What an interrupt costs is its part, by arrivals, of the softirq time of the CPUs that it arrives on. A round goes
+through four reasons to move one, the most urgent first, and each move counts in the load that the next one sees:
+
+1. It arrives on a CPU that is isolated or excluded.
+2. Its CPU is at act_percent or more. It goes to one that is gap_points less loaded and would, with it, still be half of
+   that gap below. So each move lowers the sum of the squares of the loads, and moves end.
+3. It is busy on another NUMA node than its device's.
+4. It is busy and shares a CPU, or unless any thread will do a core, with another busy queue of its netdev, while one
+   without is there. This is done below the trigger too, as bursts fill one queue's CPU sooner than a mean shows, but it
+   is done once: nothing of the four brings two queues together while there is such a CPU.
+
+3 and 4 only fill a CPU up to gap_points below act_percent, so that they never start 2, and what 2 did for want of such
+a CPU they do not undo. An interrupt for which none of the four holds is left where it is, so a steady load settles.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
+from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.model import View
-from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.arrivals import Arriving, arriving, placer
+from coresteer_core.policies.base import Decision, Proposal, Scope, Unmoved
 
 
 class IrqSpread(Struct, frozen=True, tag="irq-spread"):
     """What the operator wants.
 
     act_percent, gap_points: a CPU at this load or more gives an interrupt away, to one that is at least so many
-    percentage points less loaded. numa: ``local`` keeps interrupts on their device's NUMA node, ``any`` does not.
-    smt: whether a second thread of a core is used only when no core is free (``last``) or like any CPU (``any``).
-    exclude: a CPU list that no interrupt goes to. allow_isolated: isolated CPUs are used too.
+    percentage points less loaded. numa: ``local`` keeps interrupts on their device's NUMA node, or the nearest with a
+    CPU that may be used; ``any`` does not. smt: whether a second thread of a core is used only when no core is free
+    (``last``) or like any CPU (``any``). exclude: a CPU list that no interrupt goes to. allow_isolated: isolated CPUs
+    are used too.
     """
 
     act_percent: float = 65.0
     gap_points: float = 20.0
-    numa: str = "local"
-    smt: str = "last"
+    numa: Literal["local", "any"] = "local"
+    smt: Literal["last", "any"] = "last"
     exclude: str = ""
     allow_isolated: bool = False
 
 
 class IrqSpreadMemory(Struct, frozen=True, tag="irq-spread"):
-    """What a round leaves for the next."""
+    """What a round leaves for the next: nothing, as what was moved is seen where it stands."""
 
 
 def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -> Decision:
-    """Placeholder replaced by the policy."""
-    raise NotImplementedError
+    """What is to move, and why each of the others is not."""
+    try:
+        excluded = parse_cpu_list(spec.exclude)
+    except CpuListError as error:
+        return Decision(f"Nothing is moved, as the list of excluded CPUs cannot be read. {error}", memory)
+    isolated = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
+    forbidden = excluded if spec.allow_isolated else excluded | isolated
+    if not view.load.irqs:
+        return Decision("Nothing is moved, as no interrupt is known to have arrived.", memory)
+    near = placer(view, view.topology.online() - forbidden, local=spec.numa == "local")
+    found = arriving(view, scope, near)
+    spread = _Spread(view, spec, found, forbidden)
+    for step in (spread.free_forbidden, spread.relieve, spread.bring_home, spread.part):
+        step()
+    unmoved = [Unmoved(each.subject, each.stuck or spread.why_not(each)) for each in found if not spread.moved(each)]
+    return Decision(spread.sentence(), memory, spread.proposals, unmoved)
+
+
+class _Spread:
+    """Where the interrupts are while one round moves them. found: the dearest first."""
+
+    def __init__(self, view: View, spec: IrqSpread, found: list[Arriving], forbidden: frozenset[int]) -> None:
+        self._spec = spec
+        self._found = found
+        self._forbidden = forbidden
+        self._before = {cpu: 100 * busy for cpu, busy in enumerate(view.load.busy) if busy is not None}
+        self._load = dict(self._before)
+        self._node = {cpu.cpu: cpu.numa_node for cpu in view.topology.cpus}
+        self._several_nodes = len(view.topology.numa_nodes) > 1
+        threads = {siblings: parse_cpu_list(siblings) for siblings in {cpu.siblings for cpu in view.topology.cpus}}
+        self._siblings = {cpu.cpu: threads[cpu.siblings] - {cpu.cpu} for cpu in view.topology.cpus}
+        self._on: dict[int, list[Arriving]] = {}
+        for each in found:
+            self._on.setdefault(each.cpu, []).append(each)
+        self._hottest = max((self._before.get(each.cpu, 0.0) for each in found), default=0.0)
+        self._moved: set[int] = set()
+        self.proposals: list[Proposal] = []
+
+    @property
+    def _full(self) -> float:
+        """What a CPU is filled up to where nothing is urgent."""
+        return self._spec.act_percent - self._spec.gap_points
+
+    def moved(self, each: Arriving) -> bool:
+        """Whether an interrupt moves in this round."""
+        return each.irq.irq in self._moved
+
+    def free_forbidden(self) -> None:
+        """Isolated and excluded CPUs give up all their interrupts."""
+        for each in self._movable(self._found):
+            if each.cpu in self._forbidden and (target := self._best(each, each.wanted)) is not None:
+                self._move(each, target, f"It arrives on CPU {each.cpu}, which is to be kept free of interrupts;")
+
+    def relieve(self) -> None:
+        """CPUs at the trigger give interrupts away, the hottest CPU first and its dearest interrupt first."""
+        hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._spec.act_percent]
+        for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
+            for each in self._movable(list(self._on[cpu])):
+                load = self._load[cpu]
+                if load < self._spec.act_percent:
+                    break
+                if each.busy and (target := self._best(each, self._relief(each))) is not None:
+                    part = f"{each.cost:.0f} points of it for this interrupt ({each.per_s:,.0f}/s)"
+                    self._move(each, target, f"CPU {cpu} is {load:.0f} % busy, {part};")
+
+    def bring_home(self) -> None:
+        """Busy interrupts go to their device's NUMA node while there is room."""
+        for each in self._movable(self._found):
+            if not each.busy or each.cpu in each.wanted:
+                continue
+            if (target := self._best(each, self._room(each))) is not None:
+                node = self._node.get(each.cpu)
+                self._move(each, target, f"It arrives on NUMA node {node}, which is not that of {each.device};")
+
+    def part(self) -> None:
+        """Busy queues of one netdev go apart while there is room; what cannot move stays, else the dearest does."""
+        for each in self._movable(self._found):
+            sharing = self._sharing(each, each.cpu)
+            if not each.busy or not sharing or self._stays(each, sharing):
+                continue
+            here = self._closeness(each, each.cpu)
+            room = (cpu for cpu in self._room(each) if self._closeness(each, cpu) < here)
+            if (target := self._best(each, room)) is not None:
+                shared = f"CPU {each.cpu}" if here == 2 else f"the core of CPU {each.cpu}"
+                many = f"{len(sharing)} other busy interrupt{'' if len(sharing) == 1 else 's'}"
+                self._move(each, target, f"It shares {shared} with {many} of {each.device};")
+
+    def why_not(self, each: Arriving) -> str:
+        """Why an interrupt that could be moved is left where it is."""
+        load, gap = self._before[each.cpu], self._spec.gap_points
+        where = f"CPU {each.cpu}, {load:.0f} % busy,"
+        near, more = f"no CPU of {format_cpu_list(each.wanted)}", f"{each.cost:.0f} more for it"
+        if each.cpu in self._forbidden:
+            why = f"is to be kept free of interrupts, but of {near} the load is known."
+        elif not each.busy:
+            why = f"spends {each.cost:.1f} points on it: too little to move it."
+        elif load >= self._spec.act_percent and self._load[each.cpu] < self._spec.act_percent:
+            why = "is relieved by moving others."
+        elif load >= self._spec.act_percent:
+            why = f"is too busy, but {near} is {gap:g} points less busy and stays {gap / 2:g} below with {more}."
+        elif each.cpu not in each.wanted:
+            why = f"is not on the NUMA node of {each.device}, but {near} stays under {self._full:g} % with {more}."
+        elif self._sharing(each, each.cpu):
+            why = f"serves more queues of {each.device}, but {near} is free of them and stays under {self._full:g} %."
+        else:
+            why = f"is below {self._spec.act_percent:g} %."
+        return f"{where} {why}"
+
+    def sentence(self) -> str:
+        """The whole round in one line."""
+        movable = [each for each in self._found if each.stuck is None]
+        if not movable:
+            return "Nothing is moved: no interrupt arrived that can be."
+        busy = sum(each.busy for each in movable)
+        moves = len(self.proposals)
+        what = f"{moves} interrupt{'' if moves == 1 else 's'} should move" if moves else "Nothing is moved"
+        limit = f"the limit is {self._spec.act_percent:g} %"
+        return f"{what}: {busy} are worth it, on CPUs that are up to {self._hottest:.0f} % busy; {limit}."
+
+    def _movable(self, some: list[Arriving]) -> Iterable[Arriving]:
+        return (each for each in some if each.stuck is None and not self.moved(each))
+
+    def _relief(self, each: Arriving) -> Iterable[int]:
+        load, gap = self._load[each.cpu], self._spec.gap_points
+        for cpu in each.wanted:
+            there = self._load.get(cpu)
+            if there is not None and there <= load - gap and there + each.cost <= load - gap / 2:
+                yield cpu
+
+    def _room(self, each: Arriving) -> Iterable[int]:
+        for cpu in each.wanted:
+            there = self._load.get(cpu)
+            if there is not None and there + each.cost <= self._full:
+                yield cpu
+
+    def _best(self, each: Arriving, cpus: Iterable[int]) -> int | None:
+        """Of some CPUs the one with no queue of the netdev, then on a free core, then with the least load."""
+
+        def order(cpu: int) -> tuple[int, bool, float, int]:
+            beside = (other for sibling in self._siblings[cpu] for other in self._on.get(sibling, ()))
+            taken = self._spec.smt == "last" and any(other.busy and other is not each for other in beside)
+            return self._closeness(each, cpu), taken, self._load[cpu], cpu
+
+        return min((cpu for cpu in cpus if cpu != each.cpu and cpu in self._load), key=order, default=None)
+
+    def _sharing(self, each: Arriving, cpu: int) -> list[Arriving]:
+        """Other busy interrupts of the netdev on a CPU, or on its core unless any thread will do."""
+        if each.irq.netdev is None:
+            return []
+        cpus = {cpu} if self._spec.smt == "any" else {cpu} | self._siblings.get(cpu, frozenset())
+        there = (other for one in sorted(cpus) for other in self._on.get(one, ()))
+        return [other for other in there if other is not each and other.busy and other.irq.netdev == each.irq.netdev]
+
+    def _closeness(self, each: Arriving, cpu: int) -> int:
+        """2 where another busy queue of the netdev is on the CPU, 1 where one is on its core, 0 otherwise."""
+        return max((2 if other.cpu == cpu else 1 for other in self._sharing(each, cpu)), default=0)
+
+    def _stays(self, each: Arriving, sharing: list[Arriving]) -> bool:
+        """Whether an interrupt is the one that the others go away from."""
+
+        def order(one: Arriving) -> tuple[bool, float, int]:
+            return one.stuck is None and not self.moved(one), -one.cost, one.irq.irq
+
+        return all(order(each) < order(other) for other in sharing)
+
+    def _move(self, each: Arriving, target: int, why: str) -> None:
+        node = self._node.get(target)
+        on_node = f", on NUMA node {node}," if self._several_nodes and node is not None else ""
+        reason = f"{why} CPU {target}{on_node} is {self._load[target]:.0f} % busy."
+        self.proposals.append(Proposal(f"irq/{each.irq.irq}/affinity", str(target), each.subject, reason))
+        for cpu, part in each.parts.items():
+            self._load[cpu] -= part
+        self._load[target] += each.cost
+        self._on[each.cpu].remove(each)
+        self._on.setdefault(target, []).append(each)
+        each.cpu = target
+        self._moved.add(each.irq.irq)

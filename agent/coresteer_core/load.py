@@ -1,0 +1,70 @@
+"""What policies look at of the last seconds: Load from the Rates of some intervals."""
+
+import sys
+from array import array
+from collections.abc import Sequence
+
+from coresteer_core.guardrail import measure
+from coresteer_core.model import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, IrqLoad, Load, Rates
+
+
+def load_of(rates: Sequence[Rates]) -> Load:
+    """Means over intervals, each weighted with its duration, of those in which the value was known.
+
+    An interrupt that did not arrive where others were counted arrived 0 times. An empty Load where no time passed.
+    """
+    seconds = sum(each.duration_s for each in rates)
+    if seconds <= 0:
+        return Load()
+    measured = [(each.duration_s, measure(each)) for each in rates if each.duration_s > 0]
+
+    def mean(metric: str) -> float | None:
+        known = [(weight, value) for weight, values in measured if (value := values[metric]) is not None]
+        return sum(weight * value for weight, value in known) / sum(w for w, _ in known) if known else None
+
+    rtt_p99_us = mean("rtt_p99_us")
+    return Load(
+        seconds=seconds,
+        busy=_shares(rates, "busy"),
+        softirq=_shares(rates, "softirq", "irq"),
+        irqs=_irqs(rates),
+        rtt_p99_us=None if rtt_p99_us is None else round(rtt_p99_us),
+        dropped_per_s=mean("dropped_per_s"),
+        busiest_cpu_percent=mean("busiest_cpu_percent"),
+    )
+
+
+def _shares(rates: Sequence[Rates], name: str, with_it: str | None = None) -> list[float | None]:
+    """A share column's mean by CPU, with another's added where that is known too."""
+    cpus = max((each.cpus for each in rates), default=0)
+    sums, weights = [0.0] * cpus, [0.0] * cpus
+    for each in rates:
+        column = each.shares.get(name) or b""
+        more = (each.shares.get(with_it) if with_it is not None else None) or bytes(len(column))
+        for cpu, (share, added) in enumerate(zip(column, more, strict=False)):
+            if share != ABSENT_SHARE:
+                both = share + (added if added != ABSENT_SHARE else 0)
+                sums[cpu] += min(both, SHARES_PER_UNIT) * each.duration_s
+                weights[cpu] += each.duration_s
+    return [s / (w * SHARES_PER_UNIT) if w else None for s, w in zip(sums, weights, strict=True)]
+
+
+def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
+    counts: dict[tuple[int, int], int] = {}
+    seconds = 0.0
+    for each in rates:
+        if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None:
+            continue
+        seconds += each.duration_s
+        columns = (_numbers(each.irq_ids, "I"), _numbers(each.irq_cpus, "H"), _numbers(each.irq_counts, "I"))
+        for irq, cpu, count in zip(*columns, strict=False):
+            if irq < FIRST_LABEL_ID:
+                counts[irq, cpu] = counts.get((irq, cpu), 0) + count
+    return [IrqLoad(irq, cpu, count / seconds) for (irq, cpu), count in sorted(counts.items())] if seconds else []
+
+
+def _numbers(column: bytes, kind: str) -> Sequence[int]:
+    numbers = array(kind, column)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

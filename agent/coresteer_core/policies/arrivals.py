@@ -1,0 +1,133 @@
+"""Where interrupts arrive, what they cost there, and where they should be: what policies on interrupts begin with."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.model import Irq, Netdev, View
+from coresteer_core.policies.base import Scope
+
+BUSY_POINTS = 1.0
+"""An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
+
+
+class Arriving(Struct):
+    """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points that it costs, by CPU.
+
+    wanted: the CPUs that it should be on. stuck: why it cannot be moved.
+    """
+
+    irq: Irq
+    cpu: int
+    parts: dict[int, float]
+    per_s: float
+    wanted: frozenset[int]
+    stuck: str | None = None
+
+    @property
+    def cost(self) -> float:
+        """Percentage points of a CPU, as far as known."""
+        return sum(self.parts.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is worth a move."""
+        return self.cost >= BUSY_POINTS
+
+    @property
+    def subject(self) -> str:
+        """Its name in a sentence."""
+        return f"IRQ {self.irq.irq} ({self.irq.name})" if self.irq.name else f"IRQ {self.irq.irq}"
+
+    @property
+    def device(self) -> str:
+        """Whose it is, in a sentence."""
+        return self.irq.netdev or "its device"
+
+
+def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[Arriving]:
+    """The interrupts in scope that arrive, the dearest first. near: from a device's NUMA node to the CPUs for it."""
+    netdevs = {netdev.name: netdev for netdev in view.inventory.netdevs}
+    known = {irq.irq: irq for irq in view.inventory.irqs}
+    by_irq: dict[int, dict[int, float]] = {}
+    at_cpu: dict[int, float] = {}
+    for cell in view.load.irqs:
+        if cell.per_s > 0:
+            cells = by_irq.setdefault(cell.irq, {})
+            cells[cell.cpu] = cells.get(cell.cpu, 0.0) + cell.per_s
+            at_cpu[cell.cpu] = at_cpu.get(cell.cpu, 0.0) + cell.per_s
+    found = []
+    for number, cells in by_irq.items():
+        irq = known.get(number)
+        if irq is None or not _in_scope(irq, netdevs, scope):
+            continue
+        netdev = netdevs.get(irq.netdev or "")
+        home = irq.numa_node if netdev is None or netdev.numa_node is None else netdev.numa_node
+        parts = {}
+        for cpu, per_s in cells.items():
+            softirq = _at(view.load.softirq, cpu)
+            if softirq is not None and _at(view.load.busy, cpu) is not None:
+                parts[cpu] = 100 * softirq * per_s / at_cpu[cpu]
+        per_s, other_end = max((per_s, -cpu) for cpu, per_s in cells.items())
+        each = Arriving(irq, -other_end, parts, sum(cells.values()), near(home))
+        each.stuck = _stuck(each)
+        found.append(each)
+    return sorted(found, key=lambda each: (-each.cost, each.irq.irq))
+
+
+def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:
+    """A function from a device's NUMA node to the allowed CPUs there, or on the nearest node that has one.
+
+    All allowed CPUs where the node is not known, or when local is not asked for.
+    """
+    of_node: dict[int, set[int]] = {}
+    for cpu in view.topology.cpus:
+        if cpu.cpu in allowed and cpu.numa_node is not None:
+            of_node.setdefault(cpu.numa_node, set()).add(cpu.cpu)
+    ids = sorted(node.id for node in view.topology.numa_nodes)
+    distances = {node.id: dict(zip(ids, node.distances, strict=False)) for node in view.topology.numa_nodes}
+
+    def near(home: int | None) -> frozenset[int]:
+        if not local or home is None or not of_node:
+            return allowed
+        if home in of_node:
+            return frozenset(of_node[home])
+        far = distances.get(home, {})
+        return frozenset(of_node[min(of_node, key=lambda node: (far.get(node, 255), node))])
+
+    return near
+
+
+def _stuck(arriving: Arriving) -> str | None:
+    irq, cpu = arriving.irq, arriving.cpu
+    if irq.movable is False:
+        return irq.locked_reason or "The kernel keeps its affinity to itself."
+    if irq.requested is None:
+        return "Its affinity cannot be read."
+    if cpu not in arriving.parts:
+        return f"The load of CPU {cpu}, on which it arrives, is not known."
+    if cpu not in parse_cpu_list(irq.requested):
+        return f"It was moved from CPU {cpu} to {irq.requested} just now; its load there is not known yet."
+    if not arriving.wanted:
+        return "There is no CPU that interrupts may go to."
+    return None
+
+
+def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
+    """Whether a policy is about an interrupt; without netdevs and drivers in its scope it is about all."""
+    if not scope.netdevs and not scope.drivers:
+        return True
+    netdev = netdevs.get(irq.netdev or "")
+    if netdev is None:
+        return False
+    return _matches(netdev.name, scope.netdevs) and _matches(netdev.driver or "", scope.drivers)
+
+
+def _matches(text: str, patterns: list[str]) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _at(column: list[float | None], cpu: int) -> float | None:
+    return column[cpu] if cpu < len(column) else None
