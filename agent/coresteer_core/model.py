@@ -147,9 +147,9 @@ class Load(Struct, frozen=True):
 class Landing(Struct, frozen=True):
     """Where packets of a task arrive: its flows that share netdev, queue and CPU, taken together.
 
-    queue, irq, cpu: None where not known. how: the CPU was found by ``rss`` (hash over the NIC's key and table),
-    ``rps`` (the same over the queue's RPS CPUs), ``queue`` (the netdev has one receive queue) or ``softirq`` (a virtual
-    netdev: where its packets are handled); None with an unknown CPU.
+    netdev: empty where not known. queue, irq, cpu: None where not known. how: the CPU was found by ``rss`` (hash over
+    the NIC's key and table), ``rps`` (the same over the queue's RPS CPUs), ``queue`` (the netdev has one receive queue)
+    or ``softirq`` (a virtual netdev: where its packets are handled); None with an unknown CPU.
     """
 
     netdev: str
@@ -173,6 +173,7 @@ class NetTask(Struct, frozen=True):
     affinity: where its threads may run now, a CPU list; where threads differ, all of their CPUs. allowed: what its
     cpuset lets it have. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its threads' number.
     idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
+    bound: a kernel thread that stays on its CPUs.
     """
 
     pid: int
@@ -186,6 +187,7 @@ class NetTask(Struct, frozen=True):
     cpu_share: float
     idle_s: float
     landings: list[Landing]
+    bound: bool = False
 
 
 class View(Struct, frozen=True):

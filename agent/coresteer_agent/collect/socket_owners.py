@@ -76,7 +76,7 @@ class SocketOwners:
         self._missed_since = {i: self._missed_since.get(i, self._round) for i in missing}
         links = _LINKS
         for pid in first:
-            if not missing or links <= 0:
+            if not missing or links <= _LINKS // 2:
                 break
             links -= self._search(pid, missing, links)[0]
         while missing and links > 0:

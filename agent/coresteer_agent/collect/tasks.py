@@ -18,10 +18,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class TaskStat(Struct, frozen=True):
-    """ticks: user and system time of all threads since it started; cpu: where its main thread last ran."""
+    """ticks: user and system time of all threads since it started; cpu: where its main thread last ran.
+
+    The same of a thread's own stat file is about that thread, but for threads, which counts those of its process.
+    """
 
     name: str
     ticks: int
+    threads: int
     started_ticks: int
     cpu: int
 
@@ -36,6 +40,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
         return TaskStat(
             name=head.partition(b"(")[2].decode("utf-8", "replace"),
             ticks=_natural(fields[11]) + _natural(fields[12]),
+            threads=_natural(fields[17]),
             started_ticks=int(fields[19]),
             cpu=cpu_number(fields[36], path, 1),
         )

@@ -1,0 +1,208 @@
+"""Which processes talk over the network, how much, and where their packets arrive."""
+
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from coresteer_agent.collect.addresses import Addresses
+from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.landings import Landings, Place
+from coresteer_agent.collect.net_tasks import Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
+from coresteer_agent.collect.socket_owners import SocketOwners
+from coresteer_agent.collect.tcp_sockets import Moved, TcpSockets
+from coresteer_core.model import Inventory, Landing, NetTask, Rates
+
+_log = logging.getLogger(__name__)
+
+MAX_TASKS = 200
+"""So many are told, those that move most bytes first."""
+_REMEMBERED_S = 600.0
+"""A process that was silent for longer is told no more."""
+_NEWCOMERS = 2_000
+"""Sockets looked for at once, those that move most bytes."""
+_FEW = 32
+"""A control group of more processes is no hint where to look first."""
+_ADDRESSES_S = 60.0
+_CGROUPS_S = 60.0
+_NOWHERE = Place("")
+
+
+class _Traffic(Struct):
+    """What the sockets of one process that land in one place did since the last look."""
+
+    sockets: int = 0
+    received: int = 0
+    sent: int = 0
+
+
+class _Talker(Struct):
+    """A process that communicated. active_s: monotonic time of its last byte, as far as a look saw it."""
+
+    active_s: float
+    started_ticks: int | None = None
+
+
+class FlowReader:
+    """Follows the TCP sockets of this network namespace; call read() every few seconds.
+
+    exact: whether bytes are counted per process by the kernel, UDP too. Otherwise they are those of TCP sockets that
+    were open at both of two looks or still at the second, from what the kernel lists of each; UDP sockets tell
+    nothing, nor do those of other network namespaces. A captured tree has no sockets. Where the kernel does not list
+    them there are no tasks, which is logged once.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._live = is_running_kernel(root)
+        self._refused = False
+        self._sockets: TcpSockets | None = None
+        self._addresses: Addresses | None = None
+        self._addresses_read_s = 0.0
+        self._owners = SocketOwners()
+        self._facts = NetTasks(root)
+        self._talkers: dict[int, _Talker] = {}
+        self._cgroups: dict[int, str] = {}
+        self._cgroups_read_s = float("-inf")
+        self._looked_s: float | None = None
+        self.exact = False
+
+    def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
+        """The processes that communicate, the busiest first; none at the first look. rates: since the last look.
+
+        Landings are of the sockets that moved bytes since then; a process that has been silent has none.
+        """
+        if not self._live:
+            return []
+        try:
+            return self._read(inventory, rates)
+        except OSError as error:
+            if not self._refused:
+                _log.warning("Which processes use the network is not known: %s.", error)
+            self._refused = True
+            self.close()
+            return []
+
+    def close(self) -> None:
+        """Let the kernel's sockets go."""
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+        self._looked_s = None
+
+    def _read(self, inventory: Inventory, rates: Iterable[Rates]) -> list[NetTask]:
+        if self._sockets is None:
+            self._sockets = TcpSockets()
+        moved, gone = self._sockets.read()
+        before_s, now_s = self._looked_s, time.monotonic()
+        self._looked_s = now_s
+        if before_s is None:
+            return []
+        self._owners.forget_sockets(gone)
+        self._find_owners(moved, now_s)
+        traffic = self._traffic(moved, Landings(inventory, self._fresh_addresses(moved, now_s), rates), now_s)
+        return self._tasks(traffic, now_s - before_s, now_s)
+
+    def _find_owners(self, moved: list[Moved], now_s: float) -> None:
+        unknown = [one for one in moved if self._owners.pid(one[0].inode) is None]
+        if len(unknown) > _NEWCOMERS:
+            unknown.sort(key=lambda one: -(one[2] + one[3]))
+            del unknown[_NEWCOMERS:]
+        groups = {flow.cgroup_id for _, flow, *_ in unknown if flow.cgroup_id is not None}
+        if not groups <= self._cgroups.keys() and now_s - self._cgroups_read_s >= _CGROUPS_S:
+            self._cgroups_read_s = now_s
+            self._cgroups = read_cgroup_ids(self._root)
+        hints = []
+        for folder in [self._cgroups[group] for group in groups if group in self._cgroups]:
+            processes = read_cgroup_processes(self._root, folder)
+            if len(processes) <= _FEW:
+                hints += processes
+        self._owners.find([one[0].inode for one in unknown], hints)
+
+    def _fresh_addresses(self, moved: list[Moved], now_s: float) -> Addresses:
+        if self._addresses is None:
+            self._addresses = Addresses()
+            self._addresses_read_s = now_s
+        elif now_s - self._addresses_read_s >= _ADDRESSES_S or not all(
+            self._addresses.knows(flow.local) for _, flow, *_ in moved
+        ):
+            self._addresses.read()
+            self._addresses_read_s = now_s
+        return self._addresses
+
+    def _traffic(self, moved: list[Moved], landings: Landings, now_s: float) -> dict[int, dict[Place, _Traffic]]:
+        """By process and place."""
+        traffic: dict[int, dict[Place, _Traffic]] = {}
+        for tcp, flow, sent, received, idle_ms in moved:
+            pid = self._owners.pid(tcp.inode)
+            if pid is None:
+                continue
+            place = landings.place(tcp, flow) or _NOWHERE
+            here = traffic.setdefault(pid, {})
+            if (counted := here.get(place)) is None:
+                counted = here[place] = _Traffic()
+            counted.sockets += 1
+            counted.received += max(received, 0)
+            counted.sent += max(sent, 0)
+            active_s = now_s - idle_ms / 1000
+            if (talker := self._talkers.get(pid)) is None:
+                self._talkers[pid] = _Talker(active_s)
+            elif active_s > talker.active_s:
+                talker.active_s = active_s
+        return traffic
+
+    def _tasks(self, traffic: dict[int, dict[Place, _Traffic]], elapsed_s: float, now_s: float) -> list[NetTask]:
+        moved = {pid: sum(t.received + t.sent for t in places.values()) for pid, places in traffic.items()}
+        self._facts.round()
+        tasks: list[NetTask] = []
+        for pid in sorted(self._talkers, key=lambda pid: (-moved.get(pid, 0), -self._talkers[pid].active_s)):
+            talker = self._talkers[pid]
+            idle_s = max(now_s - talker.active_s, 0.0)
+            if len(tasks) == MAX_TASKS or idle_s > _REMEMBERED_S:
+                if pid not in moved:
+                    self._forget(pid)
+                continue
+            facts = self._facts.look(pid)
+            if facts is None or talker.started_ticks not in (None, facts.started_ticks):
+                self._forget(pid)
+                self._owners.forget_process(pid)
+                continue
+            talker.started_ticks = facts.started_ticks
+            landings = [_landing(place, counted, elapsed_s) for place, counted in traffic.get(pid, {}).items()]
+            tasks.append(_task(pid, facts, idle_s, landings))
+        return tasks
+
+    def _forget(self, pid: int) -> None:
+        del self._talkers[pid]
+        self._facts.forget(pid)
+
+
+def _landing(place: Place, counted: _Traffic, elapsed_s: float) -> Landing:
+    return Landing(
+        netdev=place.netdev,
+        queue=place.queue,
+        irq=place.irq,
+        cpu=place.cpu,
+        how=place.how,
+        sockets=counted.sockets,
+        rx_bytes_per_s=counted.received / elapsed_s,
+        tx_bytes_per_s=counted.sent / elapsed_s,
+    )
+
+
+def _task(pid: int, facts: Facts, idle_s: float, landings: list[Landing]) -> NetTask:
+    return NetTask(
+        pid=pid,
+        started_ticks=facts.started_ticks,
+        name=facts.name,
+        cgroup=facts.cgroup,
+        threads=facts.threads,
+        affinity=facts.affinity,
+        allowed=facts.allowed,
+        cpu=facts.cpu,
+        cpu_share=facts.cpu_share,
+        idle_s=idle_s,
+        landings=sorted(landings, key=lambda landing: -landing.bytes_per_s),
+    )
