@@ -82,7 +82,7 @@ def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
     return Preview(
         plan=plan,
-        sentence=_refused(refused) if refused else _sentence(view, plan),
+        sentence=_refused(refused) if refused else sentence_of(view, plan),
         commands=[] if refused else [parse_setting(a.key).shell(a.becomes) for a in actions],
         warned=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
         refused=refused,
@@ -94,7 +94,8 @@ def _refused(refused: list[Refusal]) -> str:
     return f"Refused: {first}" if len(refused) == 1 else f"Refused for {len(refused)} reasons, the first: {first}"
 
 
-def _sentence(view: View, plan: Plan) -> str:
+def sentence_of(view: View, plan: Plan) -> str:
+    """What a plan does, in one line. Its keys and values must be settings and canonical."""
     if not plan.actions:
         return "Nothing would change: every setting already has the wanted value."
     parts = []

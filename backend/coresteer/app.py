@@ -33,7 +33,12 @@ from coresteer.nodes.recorder import Recorder
 from coresteer.nodes.registry import Registry
 from coresteer.plans import service as plans
 from coresteer.plans.endpoints import router as plans_router
+from coresteer.policies import concluded
 from coresteer.policies.endpoints import router as policies_router
+from coresteer.policies.keeper import Keeper
+from coresteer.policies.shared import Shared
+from coresteer.policies.teller import Teller
+from coresteer.policies.watch import Watch
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.live import Live
 from coresteer.telemetry.live import router as live_router
@@ -66,7 +71,13 @@ async def health(request: Request) -> HealthAnswer:
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     """What lives as long as the application, on its state."""
     bus, connections, registry = Bus(), Connections(), Registry()
-    ingest = Ingest(database, connections, config, lambda node_id: registry.get(node_id).clock_skew_ms)
+
+    def skew_ms(node_id: int) -> float | None:
+        return registry.get(node_id).clock_skew_ms
+
+    ingest = Ingest(database, connections, config, skew_ms)
+    app.state.policies = Shared(database, bus, registry, ingest)
+    app.state.watch = Watch(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
     app.state.agents = Services(
@@ -77,6 +88,9 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         recorder=Recorder(database, bus),
         ingest=ingest,
         live=app.state.live,
+        keeper=Keeper(database, config, skew_ms),
+        teller=Teller(database, bus, connections, registry),
+        on_decision=partial(concluded.on_decision, app.state.policies),
         on_change=partial(plans.on_change_message, database, connections, bus),
         to_ask=Batched(partial(plans.to_ask, database)),
     )
@@ -89,6 +103,9 @@ async def _start_features(app: FastAPI) -> None:
     # nothing below fails, so that a later try starts nothing twice
     app.state.ingest.start()
     app.state.agents.recorder.start()
+    app.state.agents.keeper.start()
+    app.state.agents.teller.start()
+    app.state.watch.start()
     app.state.live.start()
     app.state.is_ready = True
 
@@ -96,6 +113,9 @@ async def _start_features(app: FastAPI) -> None:
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
     await app.state.live.stop()
+    await app.state.watch.stop()
+    await app.state.agents.teller.stop()
+    await app.state.agents.keeper.stop()
     await app.state.agents.recorder.stop()
     await app.state.ingest.stop()
 

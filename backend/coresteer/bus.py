@@ -33,7 +33,14 @@ class InventoryEvent:
     node_id: int
 
 
-Event: TypeAlias = ChangeEvent | NodeEvent | InventoryEvent
+@dataclass(frozen=True)
+class PoliciesEvent:
+    """What is in force, decided or flows on a node changed and can be fetched; on which nodes is not told by None."""
+
+    node_id: int | None
+
+
+Event: TypeAlias = ChangeEvent | NodeEvent | InventoryEvent | PoliciesEvent
 
 
 class Bus:

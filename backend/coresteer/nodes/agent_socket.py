@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from coresteer.bus import Bus, InventoryEvent
+from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.errors import is_database_away
 from coresteer.nodes import repository
 from coresteer.nodes.batched import Batched
@@ -19,6 +19,8 @@ from coresteer.nodes.connections import Connections
 from coresteer.nodes.recorder import Recorder
 from coresteer.nodes.registry import NodeState, Registry
 from coresteer.nodes.service import hash_key
+from coresteer.policies.keeper import Keeper
+from coresteer.policies.teller import Teller
 from coresteer.telemetry import check
 from coresteer.telemetry.feed import Feed
 from coresteer.telemetry.live import Live
@@ -32,6 +34,8 @@ from coresteer_core.protocol import (
     ChangeMessage,
     Clock,
     Close,
+    DecisionMessage,
+    FlowsMessage,
     Hello,
     InventoryMessage,
     Ping,
@@ -67,7 +71,7 @@ class Services:
     """What a connection needs; on app.state.agents.
 
     known: nodes by the hash of their key. to_ask: by node, what to ask its agent after Welcome. on_change stores
-    word of a change.
+    word of a change, on_decision what a policy came to.
     """
 
     known: Batched[bytes, repository.Known]
@@ -78,7 +82,10 @@ class Services:
     recorder: Recorder
     ingest: Ingest
     live: Live
+    keeper: Keeper
+    teller: Teller
     on_change: Callable[[int, ChangeMessage], Awaitable[None]]
+    on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
 
 
 class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a failure of ours
@@ -178,6 +185,7 @@ class _AgentConnection:
             self.post(Ping(now_ms()))
             for question in questions:
                 self.post(question)
+            s.teller.tell(known.node_id)
             while self._closing is None:
                 await s.ingest.room()
                 frame = await self._receive()
@@ -252,14 +260,22 @@ class _AgentConnection:
                 state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # it answered half a round trip ago
             case TopologyMessage(topology):
                 self._services.recorder.tell(node_id, topology)
+                self._services.keeper.snapshot(node_id, topology)
             case InventoryMessage(inventory):
                 state.learn(inventory)
                 self._services.recorder.tell(node_id, inventory)
+                self._services.keeper.snapshot(node_id, inventory)
             case TasksMessage(_, tasks):
                 state.tasks = tasks
                 self._services.bus.publish(InventoryEvent(node_id))
+            case FlowsMessage():
+                state.flows = message
+                self._services.keeper.flows(node_id, message)
+                self._services.bus.publish(PoliciesEvent(node_id))
             case ChangeMessage():
                 await self._services.on_change(node_id, message)
+            case DecisionMessage():
+                await self._services.on_decision(node_id, message)
 
     def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_told:
@@ -304,7 +320,7 @@ class _AgentConnection:
             await self._websocket.send_bytes(encode(message))
 
 
-def _wrong_with(message: object) -> str | None:
+def _wrong_with(message: object) -> str | None:  # noqa: PLR0911 - one return a message
     """What is wrong with a message other than Rates, in a sentence."""
     match message:
         case Clock(ping_ms, node_ms):
@@ -316,6 +332,10 @@ def _wrong_with(message: object) -> str | None:
             return check.check_inventory(inventory)
         case TasksMessage(_, tasks):
             return check.check_tasks(tasks)
+        case FlowsMessage():
+            return check.check_flows(message, now_ms=now_ms())
+        case DecisionMessage():
+            return check.check_decision(message, now_ms=now_ms())
         case ChangeMessage():
             return check.check_change(message)
         case _:

@@ -53,6 +53,7 @@ class Recorder:
                 told.cpus, told.packages, told.numa_nodes = len(what.online()), len(packages), len(what.numa_nodes)
             case Inventory():
                 told.inventory = encoded
+                told.netdevs = msgspec.json.encode({n.name: n.driver for n in what.netdevs})
                 told.drivers = sorted({n.driver for n in what.netdevs if n.driver and not n.virtual})
         self._wake.set()
 

@@ -1,6 +1,7 @@
 """What is known of the nodes right now, in memory: their last interval, clock and tasks."""
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -9,20 +10,28 @@ import numpy as np
 from coresteer.nodes.schemas import Figures, Health
 from coresteer.telemetry.repository import at_ms
 from coresteer.telemetry.rollup import rates_interrupts, sum_u32
-from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Inventory, Rates, Task
+from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Inventory, NetTask, Rates, Task
+from coresteer_core.policies.base import STEP_S
+from coresteer_core.protocol import FlowsMessage
 
 _PERCENT = 100 / SHARES_PER_UNIT
 _SHORTEST_PATIENCE_S = 3.0
+_MOST_RECENT = 100
 
 
 @dataclass
 class NodeState:
-    """One node since the backend started. Times are monotonic seconds; physical: its netdevs that are hardware."""
+    """One node since the backend started. Times are monotonic seconds; physical: its netdevs that are hardware.
+
+    recent: its intervals of the last STEP_S, which policies look at; flows: what it told of its processes last.
+    """
 
     connected: bool = False
     interval_s: float = 1.0
     rates: Rates | None = None
     rates_at: float | None = None
+    recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    flows: FlowsMessage | None = None
     clock_skew_ms: float | None = None
     tasks: list[Task] = field(default_factory=list)
     physical: frozenset[str] | None = None
@@ -44,6 +53,14 @@ class NodeState:
     def take(self, rates: Rates) -> None:
         """The node's newest interval."""
         self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
+        self.recent.append(rates)
+        while rates.time_ms - self.recent[0].time_ms >= STEP_S * 1000:
+            self.recent.popleft()
+
+    @property
+    def net_tasks(self) -> list[NetTask]:
+        """The processes that talk over the network, as last told."""
+        return [] if self.flows is None else self.flows.tasks
 
     def last_figures(self) -> Figures | None:
         """The last interval in numbers, worked out when somebody asks."""

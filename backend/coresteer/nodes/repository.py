@@ -96,6 +96,7 @@ class Told:
     packages: int | None = None
     numa_nodes: int | None = None
     drivers: list[str] | None = None
+    netdevs: bytes | None = None
 
     def overlaid_by(self, newer: "Told") -> "Told":
         """The newer value of each field."""
@@ -112,13 +113,15 @@ async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) 
                 hello = coalesce(%s::jsonb, hello), topology = coalesce(%s::jsonb, topology),
                 inventory = coalesce(%s::jsonb, inventory), cpus = coalesce(%s::int, cpus),
                 packages = coalesce(%s::int, packages), numa_nodes = coalesce(%s::int, numa_nodes),
-                drivers = coalesce(%s::text[], drivers), last_seen_at = now()
+                drivers = coalesce(%s::text[], drivers), netdevs = coalesce(%s::jsonb, netdevs),
+                last_seen_at = now()
             WHERE id = %s
             """,
             [
                 (
                     *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory)),
-                    *(t.cpus, t.packages, t.numa_nodes, t.drivers, node_id),
+                    *(t.cpus, t.packages, t.numa_nodes, t.drivers),
+                    *(None if t.netdevs is None else t.netdevs.decode(), node_id),
                 )
                 for node_id, t in sorted(told.items())
             ],

@@ -16,7 +16,8 @@ class NodeRow(Base):
     """One node.
 
     key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed when it enrolled, whatever its agent says.
-    hello, topology, inventory: what its agent told last. cpus, packages, numa_nodes, drivers: their gist, for lists.
+    hello, topology, inventory: what its agent told last. cpus, packages, numa_nodes, drivers, netdevs (drivers by
+    name): their gist, for lists and selectors.
     stream and acked_seq: everything up to that sequence number of that stream is stored.
     """
 
@@ -36,6 +37,7 @@ class NodeRow(Base):
     packages: Mapped[int | None]
     numa_nodes: Mapped[int | None]
     drivers: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+    netdevs: Mapped[dict[str, str | None]] = mapped_column(JSONB, server_default=text("'{}'"))
     stream: Mapped[str | None] = mapped_column(Text)
     acked_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     clock_skew_ms: Mapped[float | None]

@@ -8,17 +8,18 @@ from coresteer.auth.schemas import Role
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans.tables import ChangeRow
-from coresteer_core.model import Inventory, Topology, View
+from coresteer_core.model import Inventory, NetTask, Topology, View
 from coresteer_core.plan import Plan, Preview, Wish, preview
 from coresteer_core.protocol import Hello
 from coresteer_core.settings import SettingError, parse_setting
 
 
-def view_of(node: NodeRow) -> View:
-    """The node as it last described itself. Raises Conflict when it never did."""
+def view_of(node: NodeRow, tasks: Sequence[NetTask] = ()) -> View:
+    """The node as it last described itself; tasks: as it last told. Raises Conflict when it never described itself."""
     if node.topology is None or node.inventory is None:
         raise Conflict(f"{node.name} has not told its topology and interrupts yet; try again when it has connected.")
-    return View(msgspec.convert(node.topology, Topology), msgspec.convert(node.inventory, Inventory))
+    topology, inventory = msgspec.convert(node.topology, Topology), msgspec.convert(node.inventory, Inventory)
+    return View(topology, inventory, tasks=list(tasks))
 
 
 def blocked_because(

@@ -36,6 +36,7 @@ async def preview_plan(
         identity=identity,
         connected=agents.connections.is_connected(node_id),
         rates=await last_minute(request.app.state.database, agents.ingest, node_id),
+        tasks=agents.registry.get(node_id).net_tasks,
     )
 
 
@@ -44,7 +45,13 @@ async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, re
     """Apply a previewed plan. It undoes itself unless it is confirmed in time."""
     agents = request.app.state.agents
     return await service.apply(
-        request.app.state.database, agents.connections, agents.bus, node_id=node_id, request=body, identity=identity
+        request.app.state.database,
+        agents.connections,
+        agents.bus,
+        node_id=node_id,
+        request=body,
+        identity=identity,
+        tasks=agents.registry.get(node_id).net_tasks,
     )
 
 

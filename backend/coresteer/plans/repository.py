@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, or_, select, text, tuple_
+from sqlalchemy import delete, func, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import undefer
 
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.tables import ChangeRow
+from coresteer.plans.tables import ChangeRow, EarlyReportRow
 from coresteer_core.protocol import ChangeState
 
 OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
@@ -32,6 +32,21 @@ async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> 
     """One change; locked, it is not changed by others until the session's end."""
     query = select(ChangeRow).where(ChangeRow.id == change_id)
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
+
+
+async def keep_early(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
+    """Keep what was told of a change that is not known; of each node's the newest."""
+    session.add(row)
+    await session.flush()
+    surplus = select(EarlyReportRow.id).where(EarlyReportRow.node_id == row.node_id)
+    surplus = surplus.order_by(EarlyReportRow.id.desc()).offset(most)
+    await session.execute(delete(EarlyReportRow).where(EarlyReportRow.id.in_(surplus)))
+
+
+async def take_early(session: AsyncSession, node_id: int, change_id: UUID) -> Sequence[EarlyReportRow]:
+    """What was told of a change before it was known, in order; it is kept no longer."""
+    query = delete(EarlyReportRow).where(EarlyReportRow.node_id == node_id, EarlyReportRow.change_id == change_id)
+    return sorted(await session.scalars(query.returning(EarlyReportRow)), key=lambda row: row.id)
 
 
 async def open_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:

@@ -18,13 +18,13 @@ from coresteer.errors import Conflict, Invalid, NodeAway, NotFound, Problem
 from coresteer.nodes.connections import Connections
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans import check, life, repository
-from coresteer.plans.schemas import Change, ChangePage, ChangeRequest, PreviewAnswer, PreviewRequest
-from coresteer.plans.tables import ChangeRow, ChangeStepRow
+from coresteer.plans.schemas import Change, ChangePage, ChangeRequest, GuardrailIn, PreviewAnswer, PreviewRequest
+from coresteer.plans.tables import ChangeRow, ChangeStepRow, EarlyReportRow
 from coresteer.plans.view import to_schema
 from coresteer_core.effect import expected
 from coresteer_core.guardrail import Guardrail
-from coresteer_core.model import Rates
-from coresteer_core.plan import Wish, preview
+from coresteer_core.model import NetTask, Rates
+from coresteer_core.plan import Plan, Wish, preview, sentence_of
 from coresteer_core.protocol import (
     Apply,
     ChangeMessage,
@@ -40,6 +40,9 @@ from coresteer_core.protocol import (
 log = logging.getLogger("coresteer")
 
 _ANSWER_S = 5.0
+_MOST_EARLY = 256
+"""Reports of changes that are not known yet, kept of each node."""
+_POLICY_KEEPS_AFTER_S = 10.0
 _ENDED = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
 
 
@@ -57,11 +60,12 @@ async def preview_for(
     identity: Identity,
     connected: bool,
     rates: Sequence[Rates],
+    tasks: Sequence[NetTask] = (),
 ) -> PreviewAnswer:
-    """What would happen. rates: the node's last minute."""
+    """What would happen. rates: the node's last minute; tasks: its processes that talk over the network."""
     node = await _node(session, node_id)
     found = preview(
-        check.view_of(node),
+        check.view_of(node, tasks),
         [Wish(wish.key, wish.value) for wish in request.wishes],
         reason=f"Asked for by {identity.username}.",
         allow_isolated=request.allow_isolated,
@@ -95,6 +99,7 @@ async def apply(
     node_id: int,
     request: ChangeRequest,
     identity: Identity,
+    tasks: Sequence[NetTask] = (),
 ) -> Change:
     """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent."""
     plan = request.plan.to_plan()
@@ -104,7 +109,7 @@ async def apply(
         check.check_plan(plan)
         node = await _node(session, node_id)
         await repository.one_at_a_time(session, node_id)
-        found = check.check_against_node(check.view_of(node), plan)
+        found = check.check_against_node(check.view_of(node, tasks), plan)
         blocked = check.blocked_because(
             node,
             plan,
@@ -134,7 +139,7 @@ async def apply(
         detail = {"sentence": found.sentence, "reason": request.reason}
         _audit(session, row, identity.username, "change.apply", result="asked", detail=detail)
         change = to_schema(row, _now())
-    _publish(bus, change)
+    publish(bus, change)
     guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
     try:
         await connections.send(node_id, Apply(str(change_id), plan, request.confirm_timeout_s, guardrails))
@@ -221,7 +226,8 @@ async def on_change_message(
 ) -> None:
     """Keep what an agent reports; late, repeated and unknown reports do no harm.
 
-    An end is answered with Seen once it is stored, so that the agent need not tell it again.
+    One of a change that is not known yet is kept until the decision that it belongs to comes. An end is answered with
+    Seen once it is stored, so that the agent need not tell it again.
     """
     try:
         change_id = UUID(message.change_id)
@@ -234,12 +240,73 @@ async def on_change_message(
             _take(session, row, message)
             change = to_schema(row, _now())
         else:
-            log.warning("Node %d reports the change %s, which is not one of its own.", node_id, change_id)
             change = None
+            if row is not None:
+                log.warning("Node %d reports the change %s, which is another node's.", node_id, change_id)
+            else:
+                await _keep_early(session, node_id, change_id, message)
     if change is not None:
-        _publish(bus, change)
+        publish(bus, change)
     if message.state in _ENDED:
         await _try_to_send(connections, node_id, Seen(message.change_id, message.state))
+
+
+async def _keep_early(session: AsyncSession, node_id: int, change_id: UUID, message: ChangeMessage) -> None:
+    await repository.one_at_a_time(session, node_id)
+    if await repository.node(session, node_id) is not None:
+        told = msgspec.to_builtins(message)
+        row = EarlyReportRow(node_id=node_id, change_id=change_id, at=_now(), message=told)
+        await repository.keep_early(session, row, _MOST_EARLY)
+
+
+async def adopt(
+    session: AsyncSession,
+    node: NodeRow,
+    *,
+    change_id: UUID,
+    plan: Plan,
+    tasks: Sequence[NetTask],
+    created_by: str,
+    reason: str,
+    guardrails: Sequence[GuardrailIn],
+) -> Change | None:
+    """Keep a change that a policy on the node began by itself, with what was told of it before; publish it afterwards.
+
+    Within one_at_a_time of the node. None when the id is another node's.
+    """
+    row = await repository.get(session, change_id)
+    if row is not None:
+        return to_schema(row, _now()) if row.node_id == node.id else None
+    row = ChangeRow(
+        id=change_id,
+        node_id=node.id,
+        node=node,
+        plan=msgspec.to_builtins(plan),
+        sentence=_plan_sentence(node, plan, tasks),
+        state=ChangeState.APPLYING,
+        created_by=created_by,
+        reason=reason,
+        created_at=_now(),
+        confirm_timeout_s=_POLICY_KEEPS_AFTER_S,
+        guardrails=[guardrail.model_dump() for guardrail in guardrails],
+        results=[],
+        steps=[],
+    )
+    session.add(row)
+    _step(row, ChangeState.APPLYING, "Begun by the policy on the node.")
+    _audit(
+        session, row, created_by, "change.apply", result="asked", detail={"sentence": row.sentence, "reason": reason}
+    )
+    await session.flush()
+    for early in await repository.take_early(session, node.id, change_id):
+        _take(session, row, msgspec.convert(early.message, ChangeMessage))
+    return to_schema(row, _now())
+
+
+def _plan_sentence(node: NodeRow, plan: Plan, tasks: Sequence[NetTask]) -> str:
+    if node.topology is None or node.inventory is None:
+        return "; ".join(f"{action.key} goes from {action.was} to {action.becomes}" for action in plan.actions) + "."
+    return sentence_of(check.view_of(node, tasks), plan)
 
 
 async def to_ask(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
@@ -380,7 +447,8 @@ def _audit(
     )
 
 
-def _publish(bus: Bus, change: Change) -> None:
+def publish(bus: Bus, change: Change) -> None:
+    """Tell that the change took a step."""
     bus.publish(ChangeEvent(change))
     bus.publish(NodeEvent(change.node_id))  # the number of its open changes
 

@@ -26,6 +26,18 @@ class ChangeStepRow(Base):
     sentence: Mapped[str] = mapped_column(Text)
 
 
+class EarlyReportRow(Base):
+    """What an agent told of a change that is not known yet: of a policy's change the decision may come later."""
+
+    __tablename__ = "early_report"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"))
+    change_id: Mapped[UUID]
+    at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    message: Mapped[dict[str, Any]] = mapped_column(JSONB)
+
+
 class ChangeRow(Base):
     """One change. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock."""
 

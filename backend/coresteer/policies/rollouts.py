@@ -1,15 +1,161 @@
-"""Being built."""
+"""Rollouts: a version goes to a canary, then in batches to the rest, and is taken back when a node fares badly."""
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.bus import PoliciesEvent
+from coresteer.errors import Conflict, NotFound
+from coresteer.plans.schemas import GuardrailIn
+from coresteer.policies import repository
+from coresteer.policies.in_force import UNFINISHED
+from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState
+from coresteer.policies.selector import fits
+from coresteer.policies.shared import Shared
+from coresteer.policies.tables import PolicyRow, RolloutRow
 
 
-async def get(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError
+async def start(shared: Shared, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
+    """Give the version to the canary. Raises NotFound, and Conflict when one is under way or no node is there."""
+    async with shared.database.session() as session:
+        policy = await repository.find(session, policy_id, lock=True)
+        version = await repository.version(session, policy_id, request.version)
+        if policy is None:
+            raise NotFound(f"There is no policy {policy_id}; it may have been deleted.")
+        if version is None:
+            raise NotFound(f"Policy {policy_id} has no version {request.version}.")
+        if (before := await repository.unfinished(session, policy_id)) is not None:
+            stopped = before.state == RolloutState.STOPPED
+            how = "stopped halfway; undo it first" if stopped else "under way; stop it first"
+            raise Conflict(f"The rollout of version {before.to_version} is {how}.")
+        if policy.enabled and policy.version == request.version:
+            raise Conflict(f"Version {request.version} is in force already.")
+        body = PolicyBody.model_validate(version.body)
+        nodes = [facts.node_id for facts in await repository.facts(session) if fits(body.selector, facts)]
+        there = [node_id for node_id in nodes if shared.registry.get(node_id).connected]
+        if not there:
+            raise Conflict(
+                f"None of the {len(nodes)} nodes that the selector fits is connected; a rollout needs one to watch."
+                if nodes
+                else "The selector fits no node."
+            )
+        now = datetime.now(UTC)
+        guardrails = body.guardrails if request.guardrails is None else request.guardrails
+        row = RolloutRow(
+            policy_id=policy_id,
+            from_version=policy.version if policy.enabled else None,
+            to_version=request.version,
+            stage=0,
+            stages=stages(there, request.canary, request.batch),
+            wait_s=request.wait_s,
+            guardrails=[guardrail.model_dump() for guardrail in guardrails],
+            started_at=now,
+            started_by=actor,
+        )
+        enter(row, 0, now)
+        policy.enabled = True
+        session.add(row)
+        await session.flush()
+        audit(session, actor, "rollout.start", policy, row)
+        rollout = to_schema(row)
+    shared.bus.publish(PoliciesEvent(None))
+    return rollout
 
 
-async def start(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError
+async def get(session: AsyncSession, rollout_id: int) -> Rollout:
+    """One rollout. Raises NotFound."""
+    return to_schema(await _found(session, rollout_id))
 
 
-async def stop(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError
+async def stop(shared: Shared, rollout_id: int, *, undo: bool, actor: str) -> Rollout:
+    """Go no further, or take the version back. Raises NotFound, and Conflict when it is over."""
+    async with shared.database.session() as session:
+        policy_id = (await _found(session, rollout_id)).policy_id
+        # in the order in which all others lock
+        policy = await repository.find(session, policy_id, lock=True)
+        row = await _found(session, rollout_id, lock=True)
+        if policy is None or row.state not in UNFINISHED:
+            raise Conflict(f"This rollout is over: {row.sentence}")
+        if row.state == RolloutState.STOPPED and not undo:
+            raise Conflict("This rollout is stopped already.")
+        if undo:
+            take_back(policy, row, f"{actor} took version {row.to_version} back.")
+        else:
+            end(row, RolloutState.STOPPED, f"{actor} stopped it with {_reached(row)}.")
+        audit(session, actor, "rollout.undo" if undo else "rollout.stop", policy, row)
+        rollout = to_schema(row)
+    shared.bus.publish(PoliciesEvent(None))
+    return rollout
+
+
+def stages(node_ids: Sequence[int], canary: int, batch: int) -> list[list[int]]:
+    """The canary, then batches, the last as large as what is left."""
+    rest = node_ids[canary:]
+    return [list(node_ids[:canary]), *(list(rest[at : at + batch]) for at in range(0, len(rest), batch))]
+
+
+def enter(row: RolloutRow, stage: int, now: datetime) -> None:
+    """The next nodes get the version."""
+    row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
+    row.stage, row.stage_at = stage, now
+    row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
+
+
+def finish(policy: PolicyRow, row: RolloutRow) -> None:
+    """The version is in force wherever its selector fits."""
+    policy.version = row.to_version
+    end(row, RolloutState.DONE, f"Version {row.to_version} is in force; no node of the rollout fared badly.")
+
+
+def take_back(policy: PolicyRow, row: RolloutRow, why: str) -> None:
+    """The nodes get back what they had before the rollout."""
+    policy.enabled = row.from_version is not None
+    before = "no version" if row.from_version is None else f"version {row.from_version}"
+    end(row, RolloutState.UNDONE, f"{why} Every node has {before} again.")
+
+
+def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
+    """Go no further."""
+    row.state, row.sentence, row.ended_at = state, sentence, datetime.now(UTC)
+
+
+def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
+    """Put on record where it stands."""
+    detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
+    record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
+
+
+def to_schema(row: RolloutRow) -> Rollout:
+    """As the API tells it."""
+    over = row.stages if row.state == RolloutState.DONE else row.stages[: row.stage]
+    return Rollout(
+        id=row.id,
+        policy_id=row.policy_id,
+        from_version=row.from_version,
+        to_version=row.to_version,
+        state=RolloutState(row.state),
+        stage=row.stage,
+        stages=row.stages,
+        done_nodes=[] if row.state == RolloutState.UNDONE else [node_id for stage in over for node_id in stage],
+        sentence=row.sentence,
+        wait_s=row.wait_s,
+        guardrails=[GuardrailIn.model_validate(guardrail) for guardrail in row.guardrails],
+        stage_at=row.stage_at,
+        started_at=row.started_at,
+        started_by=row.started_by,
+        ended_at=row.ended_at,
+    )
+
+
+def _reached(row: RolloutRow) -> str:
+    have = sum(map(len, row.stages[: row.stage + 1]))
+    return f"{have} of {sum(map(len, row.stages))} nodes at version {row.to_version}"
+
+
+async def _found(session: AsyncSession, rollout_id: int, *, lock: bool = False) -> RolloutRow:
+    row = await session.get(RolloutRow, rollout_id, with_for_update=lock, populate_existing=lock)
+    if row is None:
+        raise NotFound(f"There is no rollout {rollout_id}.")
+    return row

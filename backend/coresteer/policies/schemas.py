@@ -28,9 +28,9 @@ class Selector(Body):
     """
 
     labels: dict[Annotated[str, Field(min_length=1, max_length=63), KEPT], Glob] = Field(default={}, max_length=32)
-    hostnames: Globs = []
-    netdevs: Globs = []
-    drivers: Globs = []
+    hostnames: Globs = Field(default=[])
+    netdevs: Globs = Field(default=[])
+    drivers: Globs = Field(default=[])
 
 
 class PolicyBody(Body):
@@ -49,7 +49,7 @@ class PolicyBody(Body):
     damping: Annotated[Damping, FromStruct()] = Field(default={}, validate_default=True)
     on_controller: Ownership = Ownership.WARN
     on_drift: Ownership = Ownership.WARN
-    guardrails: Guardrails = []
+    guardrails: Guardrails = Field(default=[])
 
 
 class PolicyVersionCreate(Body):

@@ -6,6 +6,7 @@ Each function returns a sentence that says what is wrong, or None.
 import math
 import re
 from collections.abc import Iterable
+from uuid import UUID
 
 from coresteer.telemetry.chunks import netdev_values
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, parse_cpu_list
@@ -15,17 +16,27 @@ from coresteer_core.model import (
     CPU_SHARES,
     SHARES_PER_UNIT,
     Inventory,
+    Landing,
     NetdevCounts,
+    NetTask,
     Rates,
     Task,
     Topology,
 )
-from coresteer_core.protocol import ChangeMessage, Hello
+from coresteer_core.plan import Action
+from coresteer_core.policies.base import Conclusion
+from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
+from coresteer_core.settings import SettingError, parse_setting
 
 MAX_CELLS = 262_144
 MAX_NETDEVS = 4096
 MAX_IRQS = 65_536
 MAX_TASKS = 256
+MAX_NET_TASKS = 4096
+MAX_LANDINGS = 16_384
+MAX_REASONS = 4096
+MAX_ACTIONS = 256
+MAX_VALUE = 65_536
 MAX_NAME = 256
 MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
@@ -198,6 +209,105 @@ def check_change(message: ChangeMessage) -> str | None:
         if number is not None and not (math.isfinite(number) and abs(number) < _MAX_INT):
             return f"Change: {number} is not a time."
     return f"Change: {wrong}" if (wrong := _bad_text(texts, 65_536)) else None
+
+
+def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
+    """Whether flows can be kept, shown and decided on."""
+    if wrong := _bad_time(message.time_ms, now_ms):
+        return f"Flows: {wrong}"
+    landings = [landing for task in message.tasks for landing in task.landings]
+    if len(message.tasks) > MAX_NET_TASKS or len(landings) > MAX_LANDINGS:
+        return f"Flows: more than {MAX_NET_TASKS} processes or {MAX_LANDINGS} landings."
+    texts: list[str | None] = [task.name for task in message.tasks]
+    texts += [text for landing in landings for text in (landing.netdev, landing.queue, landing.how)]
+    wrong = (
+        _bad_text(texts, MAX_NAME)
+        or _bad_text((task.cgroup for task in message.tasks), 4096)
+        or _bad_cpu_lists(text for task in message.tasks for text in (task.affinity, task.allowed))
+        or next((wrong for task in message.tasks if (wrong := _bad_net_task(task))), None)
+        or next((wrong for landing in landings if (wrong := _bad_landing(landing))), None)
+    )
+    return f"Flows: {wrong}" if wrong else None
+
+
+def _bad_net_task(task: NetTask) -> str | None:
+    numbers = (task.started_ticks, task.threads)
+    figures = (task.cpu_share, task.idle_s)
+    if not (0 <= task.pid < 2**31 and 0 <= task.cpu < MAX_CPUS and all(0 <= number < _MAX_INT for number in numbers)):
+        return f"process {task.pid} on CPU {task.cpu} with {task.threads} threads cannot be."
+    if not all(0 <= figure < _MAX_INT for figure in figures):  # NaN is none of these
+        return f"process {task.pid} has a share of {task.cpu_share} and is idle for {task.idle_s} s."
+    return None
+
+
+def _bad_landing(landing: Landing) -> str | None:
+    if not (landing.cpu is None or 0 <= landing.cpu < MAX_CPUS) or not (
+        landing.irq is None or 0 <= landing.irq < 2**31
+    ):
+        return f"packets of {landing.netdev} cannot arrive by interrupt {landing.irq} on CPU {landing.cpu}."
+    figures = (landing.rx_bytes_per_s, landing.tx_bytes_per_s, landing.sockets)
+    if not all(0 <= figure < _MAX_INT for figure in figures):
+        return f"{landing.sockets} sockets on {landing.netdev} cannot carry {landing.rx_bytes_per_s} bytes/s."
+    return None
+
+
+def check_decision(message: DecisionMessage, *, now_ms: int) -> str | None:
+    """Whether a conclusion, and the change that carries it out, can be stored and shown."""
+    conclusion = message.conclusion
+    if wrong := _bad_time(message.time_ms, now_ms):
+        return f"Decision: {wrong}"
+    if not (conclusion.policy_id.isdecimal() and conclusion.policy_id.isascii() and len(conclusion.policy_id) <= 9):
+        return f"Decision: {conclusion.policy_id[:40]!r} is not a policy's number."
+    if not 0 <= conclusion.version < 2**31:
+        return f"Decision: {conclusion.version} is not a version."
+    wrong = _bad_uuid(message.change_id) or _bad_conclusion(conclusion) or _bad_actions(conclusion.actions)
+    return f"Decision: {wrong}" if wrong else None
+
+
+def _bad_uuid(text: str | None) -> str | None:
+    try:
+        UUID(text or "00000000-0000-0000-0000-000000000000")
+    except ValueError:
+        return f"its change's id {(text or '')[:40]!r} is not a UUID."
+    return None
+
+
+def _bad_conclusion(conclusion: Conclusion) -> str | None:
+    if max(len(conclusion.actions), len(conclusion.drifts)) > MAX_ACTIONS:
+        return f"more than {MAX_ACTIONS} actions or drifts."
+    if max(len(conclusion.held_back), len(conclusion.unmoved)) > MAX_REASONS:
+        return f"more than {MAX_REASONS} reasons why something stays."
+    proposals = [held.proposal for held in conclusion.held_back]
+    texts: list[str | None] = [held.code for held in conclusion.held_back]
+    texts += [text for p in proposals for text in (p.key, p.subject)]
+    texts += [unmoved.subject for unmoved in conclusion.unmoved]
+    texts += [action.key for action in conclusion.actions]
+    texts += [text for drift in conclusion.drifts for text in (drift.key, drift.cause)]
+    values: list[str | None] = [text for action in conclusion.actions for text in (action.was, action.becomes)]
+    values += [p.value for p in proposals]
+    values += [text for drift in conclusion.drifts for text in (drift.expected, drift.found)]
+    reasons: list[str | None] = [conclusion.sentence, *(action.reason for action in conclusion.actions)]
+    reasons += [p.reason for p in proposals]
+    reasons += [held.why for held in conclusion.held_back]
+    reasons += [unmoved.why for unmoved in conclusion.unmoved]
+    return _bad_text(texts, MAX_NAME) or _bad_text(values, MAX_VALUE) or _bad_text(reasons, MAX_VALUE)
+
+
+def _bad_actions(actions: list[Action]) -> str | None:
+    try:
+        for action in actions:
+            setting = parse_setting(action.key)
+            setting.canonical(action.was)
+            setting.canonical(action.becomes)
+    except SettingError as error:
+        return str(error)
+    return None
+
+
+def _bad_time(time_ms: int, now_ms: int) -> str | None:
+    if abs(time_ms - now_ms) <= MAX_CLOCK_ERROR_MS:
+        return None
+    return f"{time_ms} ms is more than 24 hours from the backend's {now_ms} ms; set the node's clock."
 
 
 def _bad_text(texts: Iterable[str | None], longest: int) -> str | None:

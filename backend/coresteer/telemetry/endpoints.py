@@ -1,6 +1,6 @@
 """History over HTTP."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,21 +8,18 @@ from pydantic import AwareDatetime, BeforeValidator
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
-from coresteer.errors import Invalid
 from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import physical_netdevs
 from coresteer.nodes.tables import NodeRow
 from coresteer.telemetry import history
 from coresteer.telemetry.history import Range, Source
-from coresteer.telemetry.repository import to_ms
 from coresteer.telemetry.schemas import Matrix, MatrixRow, Metric, Series, Share
 
 router = APIRouter(prefix="/api/nodes/{node_id}", tags=["telemetry"])
 
 _LONGEST = timedelta(days=400)
 _LONGEST_MATRIX = timedelta(days=1)
-_YEARS = range(1971, 2200)
 
 
 def _unrepeated(value: object) -> object:
@@ -33,17 +30,6 @@ Columns = Annotated[int, Query(ge=1, le=2000)]
 Points = Annotated[int, Query(ge=2, le=1000)]
 Metrics = Annotated[list[Metric], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(Metric))]
 NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
-
-
-def _range(from_time: datetime, to_time: datetime, longest: timedelta = _LONGEST) -> Range:
-    for field, time in (("from_time", from_time), ("to_time", to_time)):
-        if time.year not in _YEARS:
-            raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
-    if to_time <= from_time:
-        raise Invalid("The range must end after it begins.", field="to_time")
-    if to_time - from_time > longest:
-        raise Invalid(f"The range may span {longest.days} days at the most.", field="to_time")
-    return Range(to_ms(from_time), to_ms(to_time))
 
 
 def _source(request: Request, node: NodeRow) -> Source:
@@ -73,7 +59,7 @@ async def heatmap(
     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
     samples in a column the maximum.
     """
-    span = _range(from_time, to_time)
+    span = Range.asked(from_time, to_time, _LONGEST)
     source = _source(request, await nodes.find(session, node_id))
     block = await history.heatmap(source, share.value, span, columns)
     return Response(block, media_type="application/octet-stream")
@@ -93,7 +79,7 @@ async def series(
     netdev: NetdevName = None,
 ) -> Series:
     """Figures over time. Traffic is that of netdev, or of all physical netdevs together."""
-    span = _range(from_time, to_time)
+    span = Range.asked(from_time, to_time, _LONGEST)
     row = await nodes.find(session, node_id)
     inventory = nodes.told(row).inventory
     physical = physical_netdevs(inventory) if inventory else None
@@ -111,7 +97,7 @@ async def matrix(
     to_time: AwareDatetime,
 ) -> Matrix:
     """Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
-    span = _range(from_time, to_time, _LONGEST_MATRIX)
+    span = Range.asked(from_time, to_time, _LONGEST_MATRIX)
     row = await nodes.find(session, node_id)
     inventory = nodes.told(row).inventory
     known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}

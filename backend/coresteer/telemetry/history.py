@@ -5,6 +5,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy.typing as npt
 from psycopg.rows import TupleRow
 
 from coresteer.db import Database
+from coresteer.errors import Invalid
 from coresteer.telemetry import chunks, repository, rollup
 from coresteer.telemetry.chunks import F64, U8, netdev_values
-from coresteer.telemetry.repository import at_ms
+from coresteer.telemetry.repository import at_ms, to_ms
 from coresteer.telemetry.rollup import Rollup, rates_interrupts, sum_u32
 from coresteer.telemetry.schemas import Metric, Resolution, Series
 from coresteer.telemetry.service import Ingest
@@ -23,11 +25,13 @@ from coresteer_core.model import ABSENT_SHARE, CPU_SHARES, Rates, decode_irq_id
 T = TypeVar("T")
 
 MAGIC = b"CSH1"
+_SEEN_BY_POLICIES = ("busy", "irq", "softirq", "dropped", "irqs", "netdevs")
 SAMPLES_UP_TO_S = 2 * 3600 + 60
 MINUTES_UP_TO_S = 3 * 86400 + 3600
 _RESOLUTION_MS = {Resolution.MINUTE: 60_000.0, Resolution.HOUR: 3_600_000.0}
 _CODE = {Resolution.SAMPLE: 0, Resolution.MINUTE: 1, Resolution.HOUR: 2}
 _TRIES = 10
+_YEARS = range(1971, 2200)
 _NETDEV_METRICS = {Metric.RX_BYTES: 0, Metric.TX_BYTES: 1, Metric.RX_PACKETS: 2, Metric.TX_PACKETS: 3}
 
 
@@ -47,6 +51,20 @@ class Range:
 
     start: float
     end: float
+
+    @classmethod
+    def asked(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "Range":
+        """What somebody asks for, named from_time and to_time. Raises Invalid."""
+        for field, time in (("from_time", from_time), ("to_time", to_time)):
+            if time.year not in _YEARS:
+                raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
+        if to_time <= from_time:
+            raise Invalid("The range must end after it begins.", field="to_time")
+        if to_time - from_time > longest:
+            hours = longest // timedelta(hours=1)
+            span = f"{longest.days} days" if longest.days > 1 else f"{hours} hour{'s' if hours > 1 else ''}"
+            raise Invalid(f"The range may span {span} at the most.", field="to_time")
+        return cls(to_ms(from_time), to_ms(to_time))
 
     @property
     def resolution(self) -> Resolution:
@@ -350,6 +368,33 @@ def _of_rollups(metric: Metric, found: Sequence[Rollup], counted: Callable[[str]
         else:
             values.append(getattr(r, _OF_ROLLUP[metric]))
     return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+async def samples(source: Source, span: Range) -> list[Rates]:
+    """The samples of the range as they came, oldest first, without the columns that policies do not look at."""
+    rows, unstored = await _read_chunks(source, span, _SEEN_BY_POLICIES)
+
+    def decoded() -> list[Rates]:
+        found = []
+        for count, cpus, scalars, *columns in rows:
+            wanted = dict.fromkeys(chunks.COLUMNS) | dict(zip(_SEEN_BY_POLICIES, columns, strict=True))
+            found += chunks.decode(
+                chunks.Chunk(
+                    first_seq=0,
+                    last_seq=0,
+                    start_ms=0,
+                    end_ms=0,
+                    samples=count,
+                    cpus=cpus,
+                    scalars=scalars,
+                    columns=wanted,
+                )
+            )
+        return found
+
+    stored = await asyncio.to_thread(decoded)
+    inside = {rates.time_ms: rates for rates in (*stored, *unstored) if span.start < rates.time_ms <= span.end}
+    return [inside[time_ms] for time_ms in sorted(inside)]
 
 
 @dataclass(frozen=True)

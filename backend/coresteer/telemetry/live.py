@@ -13,7 +13,7 @@ from fastapi import APIRouter, WebSocket, WebSocketException
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.auth.dependencies import identify_websocket
-from coresteer.bus import Bus, ChangeEvent, InventoryEvent, NodeEvent
+from coresteer.bus import Bus, ChangeEvent, InventoryEvent, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
 from coresteer.nodes import service as nodes
@@ -184,6 +184,12 @@ class Live:
                     case InventoryEvent(node_id):
                         # only to those who look at the node: a fleet's tasks change a thousand times a second
                         text = msgspec.json.encode({"type": "inventory", "node_id": node_id}).decode()
+                        for browser in self._watched.get(node_id, ()):
+                            browser.send(text)
+                    case PoliciesEvent(None):
+                        self._tell_all({"type": "policies", "node_id": None})
+                    case PoliciesEvent(int(node_id)):
+                        text = msgspec.json.encode({"type": "policies", "node_id": node_id}).decode()
                         for browser in self._watched.get(node_id, ()):
                             browser.send(text)
                     case NodeEvent(node_id):

@@ -14,7 +14,12 @@ from coresteer.telemetry.repository import Connection, at_ms
 log = logging.getLogger("coresteer.telemetry")
 
 HOUR_MS = 3_600_000
-WIDTH_MS = {"telemetry_chunk": HOUR_MS, "telemetry_minute": 24 * HOUR_MS, "telemetry_hour": 30 * 24 * HOUR_MS}
+WIDTH_MS = {
+    "telemetry_chunk": HOUR_MS,
+    "telemetry_flows": HOUR_MS,
+    "telemetry_minute": 24 * HOUR_MS,
+    "telemetry_hour": 30 * 24 * HOUR_MS,
+}
 _LOCK_TIMEOUT = "2s"  # a partition is dropped later rather than holding up every reader behind a long query
 
 

@@ -1622,6 +1622,8 @@ export interface components {
                     rx_bytes_per_s: number;
                     tx_bytes_per_s: number;
                 }[];
+                /** @default false */
+                bound: boolean;
             }[];
         };
         /**
@@ -1744,10 +1746,16 @@ export interface components {
                 act_percent: number;
                 /** @default 20 */
                 gap_points: number;
-                /** @default local */
-                numa: string;
-                /** @default last */
-                smt: string;
+                /**
+                 * @default local
+                 * @enum {string}
+                 */
+                numa: "any" | "local";
+                /**
+                 * @default last
+                 * @enum {string}
+                 */
+                smt: "any" | "last";
                 /** @default  */
                 exclude: string;
                 /** @default false */
@@ -1761,10 +1769,18 @@ export interface components {
                 min_bytes_per_s: number;
                 /** @default 0.8 */
                 max_load: number;
-                /** @default l3 */
-                rings: string;
-                /** @default last */
-                smt: string;
+                /**
+                 * Reach
+                 * @description A ring: the CPU itself, the other threads of its core, who shares its L2, its L3, its NUMA node.
+                 * @enum {string}
+                 */
+                rings?: "cpu" | "l2" | "l3" | "numa" | "smt";
+                /**
+                 * Smt
+                 * @description Whether the other threads of a core come before all others or after all that share a cache with it.
+                 * @enum {string}
+                 */
+                smt?: "first" | "last";
                 /** @default false */
                 move_irq: boolean;
                 /** @default false */

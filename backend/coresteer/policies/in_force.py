@@ -1,0 +1,64 @@
+"""Which version of which policy a node has now. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from coresteer.policies.schemas import PolicyBody, RolloutState
+from coresteer.policies.selector import Facts, fits
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.guardrail import Guardrail
+
+UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
+"""While a rollout is one of these, it says which node has which version."""
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A rollout that is not over: the nodes that have to_version; the others have from_version, None for nothing."""
+
+    from_version: int | None
+    to_version: int
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """An enabled policy with the bodies of every version that a node may have now."""
+
+    policy_id: int
+    version: int
+    partly: Partly | None
+    bodies: Mapping[int, PolicyBody]
+
+    def version_on(self, node_id: int) -> int | None:
+        """What the node has if the selector fits, None for nothing."""
+        if self.partly is None:
+            return self.version
+        return self.partly.to_version if node_id in self.partly.nodes else self.partly.from_version
+
+
+def in_force(policies: Iterable[Enabled], facts: Facts) -> list[PolicyInForce]:
+    """What a node's agent is told, in order of rank."""
+    found = []
+    for policy in policies:
+        version = policy.version_on(facts.node_id)
+        if version is not None and fits(policy.bodies[version].selector, facts):
+            found.append(for_agent(policy.policy_id, version, policy.bodies[version]))
+    return sorted(found, key=lambda policy: policy.precedence)
+
+
+def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:
+    """A version as the core takes it."""
+    return PolicyInForce(
+        policy_id=str(policy_id),
+        version=version,
+        name=body.name,
+        rank=body.rank,
+        mode=body.mode,
+        spec=body.spec,
+        scope=body.scope,
+        damping=body.damping,
+        on_controller=body.on_controller,
+        on_drift=body.on_drift,
+        guardrails=[Guardrail(guardrail.metric, guardrail.max) for guardrail in body.guardrails],
+    )
