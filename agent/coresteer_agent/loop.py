@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.changes import ChangeKeeper
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.collect.hotplug import HotplugMonitor
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.sampler import Sampler
@@ -28,6 +29,7 @@ from coresteer_agent.link import Heard, Link
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.policies_file import PoliciesFile
 from coresteer_core.change_events import BackendBack, BackendLost, Stopping
+from coresteer_core.load import load_of
 from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import FlowsMessage, Policies, TasksMessage
@@ -75,6 +77,7 @@ class Agent:
         self._seq = 0
         self._looks = 0
         self._recent: deque[Rates] = deque()
+        self._flows = FlowReader(self._root)
         self._net_tasks: list[NetTask] = []
         self._flows_told = False
         self._changes = ChangeKeeper(self._root, config.journal_path, reason, self._view, self._link.send_now)
@@ -109,6 +112,7 @@ class Agent:
                 self._changes.close()
                 self._link.stop()
                 self._sampler.close()
+                self._flows.close()
 
     def _follow(self) -> None:
         gc.collect()
@@ -143,7 +147,8 @@ class Agent:
     def _hear(self, heard: Heard) -> None:
         if isinstance(heard, BackendBack):
             self._note_connection()
-            self._flows_told = False  # there may have been some that are gone now
+            self._flows_told = True  # there may have been some that are gone now
+            self._policies.tell_again()
         if isinstance(heard, BackendBack | BackendLost):
             self._after(self._changes.feed(heard))
         elif isinstance(heard, Policies):
@@ -179,13 +184,13 @@ class Agent:
         self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
 
     def _tell_flows(self) -> None:
-        self._net_tasks = []
+        self._net_tasks = self._flows.read(self._inventory, self._recent)
         if self._net_tasks or self._flows_told:
             self._flows_told = bool(self._net_tasks)
-            self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks))
+            self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks, self._flows.exact))
 
     def _decide(self) -> frozenset[str]:
-        return self._policies.step(replace(self._view(), time_s=time.monotonic()))
+        return self._policies.step(replace(self._view(), load=load_of(self._recent), time_s=time.monotonic()))
 
     def _look(self) -> None:
         """What may have changed about the node itself."""

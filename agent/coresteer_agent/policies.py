@@ -95,7 +95,7 @@ class PolicyKeeper:
         self._saved = _lasting(self._kept)
         self._ended = ended
         self._observes = observes
-        self._told: dict[str, Conclusion] = {}
+        self._told: dict[str, DecisionMessage] = {}
         self._mistaken: set[tuple[str, int]] = set()
 
     def told(self, policies: list[PolicyInForce]) -> None:
@@ -106,10 +106,14 @@ class PolicyKeeper:
         held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
         former = {policy_id: policy for policy_id, policy in known.items() if policy_id in held}
         self._kept = replace(self._kept, policies=policies, former=former)
-        self._told = {
-            policy.policy_id: self._told[policy.policy_id] for policy in policies if policy.policy_id in self._told
-        }
+        in_force = {policy.policy_id for policy in policies}
+        self._told = {policy_id: told for policy_id, told in self._told.items() if policy_id in in_force}
         self._save()
+
+    def tell_again(self) -> None:
+        """The connection was away, and what was said into it just before may never have arrived."""
+        for message in self._told.values():
+            self._tell(message)
 
     def step(self, view: View) -> frozenset[str]:
         """One round. Returns the settings that were worked on. view.time_s is now."""
@@ -171,11 +175,12 @@ class PolicyKeeper:
 
     def _return(self, policy_id: str, actions: list[Action]) -> frozenset[str]:
         policy = self._policy(policy_id)
-        name, version, mode = (policy.name, policy.version, policy.mode) if policy else (policy_id, 0, Mode.OBSERVE)
+        name, version, mode = (policy.name, policy.version, policy.mode) if policy else (policy_id, 1, Mode.OBSERVE)
         why = f"Policy {name} is no longer enforced here."
         many = "1 setting goes" if len(actions) == 1 else f"{len(actions)} settings go"
         sentence = f"{why} {many} back to what stood there before it."
-        change_id = self._say(Conclusion(policy_id, version, mode, sentence, actions))
+        change_id = str(uuid.uuid4())
+        self._say(Conclusion(policy_id, version, mode, sentence, actions), change_id)
         touched = self._changes.feed(ReturnRequested(change_id, Plan(actions, allow_isolated=True), name, why))
         change = self._changes.change(change_id)
         results = {result.key: result for result in change.results} if change is not None else {}
@@ -213,11 +218,9 @@ class PolicyKeeper:
             known = (policy.policy_id, policy.version)
             if known not in self._mistaken:
                 self._mistaken.add(known)
-                sentence = f"Policy {policy.name} is left out because of a mistake in it: {error!r}. What it set stays."
+                sentence = f"Policy {policy.name} is left out because of a mistake in it. What it set stays."
                 log.error("%s", sentence, exc_info=error)
-                self._tell(
-                    DecisionMessage(_now_ms(), Conclusion(policy.policy_id, policy.version, policy.mode, sentence))
-                )
+                self._say(Conclusion(policy.policy_id, policy.version, policy.mode, f"{sentence} {error!r}"[:500]))
             return False
         self._mistaken.discard((policy.policy_id, policy.version))
         return True
@@ -226,11 +229,11 @@ class PolicyKeeper:
         policy = self._policy(conclusion.policy_id)
         if policy is None or conclusion.mode is not Mode.ENFORCE or not conclusion.actions:
             before = self._told.get(conclusion.policy_id)
-            if before is None or not alike(before, conclusion):
-                self._told[conclusion.policy_id] = conclusion
-                self._tell(DecisionMessage(_now_ms(), conclusion))
+            if before is None or not alike(before.conclusion, conclusion):
+                self._say(conclusion)
             return frozenset()
-        change_id = self._say(conclusion)
+        change_id = str(uuid.uuid4())
+        self._say(conclusion, change_id)
         touched = self._changes.feed(
             ApplyRequested(
                 change_id,
@@ -262,12 +265,10 @@ class PolicyKeeper:
         if change.open:
             self._kept.changes[change.change_id] = Own(policy_id, done, returned)
 
-    def _say(self, conclusion: Conclusion) -> str:
-        """Tell a conclusion that a change carries out; returns the change's id."""
-        change_id = str(uuid.uuid4())
-        self._told[conclusion.policy_id] = conclusion
-        self._tell(DecisionMessage(_now_ms(), conclusion, change_id))
-        return change_id
+    def _say(self, conclusion: Conclusion, change_id: str | None = None) -> None:
+        message = DecisionMessage(time.time_ns() // 1_000_000, conclusion, change_id)
+        self._told[conclusion.policy_id] = message
+        self._tell(message)
 
     def _waiting(self, now_s: float) -> dict[str, str]:
         """Settings that are left alone now, and why."""
@@ -310,7 +311,3 @@ def _lasting(kept: Kept) -> Kept:
 
 def _why(result: Result | None, change: Change) -> str:
     return change.sentence if result is None else result.sentence
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

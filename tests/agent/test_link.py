@@ -22,11 +22,12 @@ from websockets.utils import accept_key
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
 from coresteer_agent.identity import make_hello
-from coresteer_agent.link import Heard, Link, Timing
+from coresteer_agent.link import MAX_DECISIONS, Heard, Link, Timing
 from coresteer_agent.replay import ReplayBuffer
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
 from coresteer_core.plan import Action, Plan
+from coresteer_core.policies.base import Conclusion, Mode
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
@@ -35,6 +36,8 @@ from coresteer_core.protocol import (
     ChangeState,
     Clock,
     Close,
+    DecisionMessage,
+    FlowsMessage,
     InventoryMessage,
     Ping,
     TopologyMessage,
@@ -165,6 +168,30 @@ def test_a_change_message_overtakes_waiting_samples(backend: Backend, node: Node
     assert node.next() == BackendBack()
     node.link.send_now(ChangeMessage("c", ChangeState.APPLYING, "x", []))
     assert isinstance(connection.hear(), ChangeMessage)
+
+
+def test_decisions_wait_for_the_backend_the_oldest_go_first_and_they_come_before_their_changes(
+    backend: Backend, node: Node
+) -> None:
+    for time_ms in range(MAX_DECISIONS + 1):
+        node.link.send_decision(DecisionMessage(time_ms, Conclusion("1", 1, Mode.ENFORCE, "")))
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    assert [connection.hear() for _ in range(MAX_DECISIONS)] == [
+        DecisionMessage(time_ms, Conclusion("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
+    ]
+    assert node.next() == BackendBack()
+
+
+def test_flows_are_not_kept_for_a_backend_that_is_away(backend: Backend, node: Node) -> None:
+    connection = backend.next_connection()
+    node.link.send_flows(FlowsMessage(1, []))
+    connection.hello()
+    connection.welcome()
+    assert node.next() == BackendBack()
+    node.link.send_flows(FlowsMessage(2, []))
+    assert connection.hear() == FlowsMessage(2, [])
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\xa1x"])

@@ -176,6 +176,13 @@ def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) ->
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "3")
 
 
+def test_what_was_told_last_is_told_again_when_the_connection_was_away(node: Node) -> None:
+    enforced(node)
+    last = node.decisions()[-1]
+    node.policies.tell_again()
+    assert node.decisions()[-2:] == [last, last]
+
+
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
 def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothing(node: Node, mode: Mode) -> None:
     node.wants = {41: "2"}
@@ -372,8 +379,8 @@ def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
     assert "p0" in node.policies._kept.memory.memories
     said = [told.conclusion.sentence for told in node.decisions() if told.conclusion.policy_id == "p0"]
     assert len(said) == 1
-    assert "mistake" in said[0]
-    assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
+    assert "a mistake of ours" in said[0]
+    assert len([message for message in caplog.messages if "because of a mistake" in message]) == 1
 
 
 def test_a_process_that_ended_is_no_longer_held_nor_one_that_took_its_number(root: Path, tmp_path: Path) -> None:
