@@ -12,7 +12,10 @@ MAX_MOVES = 64
 
 
 class Refusal(Struct, frozen=True):
-    """Why a setting is not written. code: invalid, unknown, unsupported, offline, isolated, managed, too_many."""
+    """Why a setting is not written.
+
+    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, queue, channels, too_many.
+    """
 
     code: str
     key: str

@@ -4,14 +4,15 @@
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_agent.apply.kinds import knob
+from coresteer_agent.apply.kinds import knob, seen
 from coresteer_agent.apply.rooted import ReadOnlyModeError
-from coresteer_core.guard import refusals
+from coresteer_core.guard import Refusal, refusals
 from coresteer_core.model import View
 from coresteer_core.plan import Action
 from coresteer_core.protocol import Outcome, Result
@@ -47,17 +48,17 @@ class Executor:
     ) -> Result:
         if (missing := self._missing(setting)) is not None:
             return missing
+        if self._moved_on(setting) is not None:
+            self._journal.restored(setting.key)
         original = self._journal.originals().get(setting.key)
-        back = original is not None and _shows(setting, original, wanted)  # odd as it may be, as in undo
-        if not back and (against := refusals(self._view(), [(setting.key, wanted)], allow_isolated=allow_isolated)):
+        if original is not None and _shows(setting, original, wanted):
+            wanted = original  # odd as it may be, as in undo
+        elif against := self._against(setting, wanted, allow_isolated=allow_isolated):
             return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if self._moved_on(setting) is not None:
-            self._journal.restored(setting.key)
-        wanted = self._precisely(setting, wanted)
-        if setting.equal(found, wanted):
+        if self._is(setting, found, wanted):
             sentence = f"{setting.describe()} is on {brief(wanted)} already."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
         if not _shows(setting, found, was):
@@ -120,7 +121,7 @@ class Executor:
             return missing
         now = self._read(setting)
         found = None if isinstance(now, Result) else now
-        if found is not None and setting.equal(found, wanted):
+        if found is not None and self._is(setting, found, wanted):
             sentence = f"{setting.describe()} is on {brief(wanted)} as before."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
         sentence = f"{setting.describe()} is back on {brief(wanted)}."
@@ -138,7 +139,16 @@ class Executor:
     def _precisely(self, setting: Setting, wanted: str) -> str:
         """The value, or the original where that is what a view would show as this value: it may hold more."""
         original = self._journal.originals().get(setting.key)
-        return original if original is not None and setting.equal(setting.shown(original), wanted) else wanted
+        return original if original is not None and _shows(setting, original, wanted) else wanted
+
+    def _against(self, setting: Setting, wanted: str, *, allow_isolated: bool) -> list[Refusal]:
+        view = seen(self._root, setting, self._view())
+        return refusals(view, [(setting.key, wanted)], allow_isolated=allow_isolated)
+
+    def _is(self, setting: Setting, found: str, wanted: str) -> bool:
+        with suppress(OSError, SettingError):  # then the write says why
+            wanted = knob(self._root, setting).attainable(wanted)
+        return setting.equal(found, wanted)
 
     def _moved_on(self, setting: Setting) -> Result | None:
         """That the number went to another device since it was written here, as when a driver is loaded again."""
@@ -181,7 +191,7 @@ class Executor:
         after = self._read(setting)
         if isinstance(after, Result):
             return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
-        if not setting.equal(after, wanted):
+        if not self._is(setting, after, wanted):
             sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)

@@ -41,6 +41,11 @@ def write(root: Path, setting: IrqAffinity, value: str) -> None:
     rooted.write_text(root, setting.path, f"{value}\n")
 
 
+def attainable(root: Path, setting: IrqAffinity, value: str) -> str:
+    """The value itself."""
+    return value
+
+
 def owners(root: Path, setting: IrqAffinity) -> list[str]:
     """Who handles the interrupt: the names of its actions, each a folder of its own; empty when not known."""
     try:

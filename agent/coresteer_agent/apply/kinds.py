@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from coresteer_agent.apply import irq_affinity
+from coresteer_agent.apply import irq_affinity, task_affinity
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_core.model import View
 from coresteer_core.protocol import Outcome
-from coresteer_core.settings import IrqAffinity, Setting
+from coresteer_core.settings import IrqAffinity, Setting, TaskAffinity
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -25,6 +26,9 @@ class Kind(Protocol[S_contra]):
 
     def write(self, root: Path, setting: S_contra, value: str, /) -> None:
         """Make a canonical value stand. Raises OSError or ReadOnlyModeError."""
+
+    def attainable(self, root: Path, setting: S_contra, value: str, /) -> str:
+        """The value as read() gives it where it stands: without what is gone meanwhile, such as threads."""
 
     def owners(self, root: Path, setting: S_contra, /) -> list[str]:
         """Whose it is, to tell whether it is another one's with the same name later; empty when not known."""
@@ -53,6 +57,10 @@ class Knob(Generic[S]):
         """Make a value stand. Raises OSError or ReadOnlyModeError."""
         self._kind.write(self._root, self._setting, value)
 
+    def attainable(self, value: str) -> str:
+        """The value as read() gives it where it stands."""
+        return self._kind.attainable(self._root, self._setting, value)
+
     def owners(self) -> list[str]:
         """Whose it is."""
         return self._kind.owners(self._root, self._setting)
@@ -62,6 +70,15 @@ class Knob(Generic[S]):
         return self._kind.explain(error, self._root)
 
 
-def knob(root: Path, setting: Setting) -> Knob[IrqAffinity]:
+def knob(root: Path, setting: Setting) -> Knob[IrqAffinity] | Knob[TaskAffinity]:
     """The knob of a setting."""
-    return Knob(root, irq_affinity, setting)
+    match setting:
+        case IrqAffinity():
+            return Knob(root, irq_affinity, setting)
+        case TaskAffinity():
+            return Knob(root, task_affinity, setting)
+
+
+def seen(root: Path, setting: Setting, view: View) -> View:
+    """The view with what the guard has to know of a setting at this moment."""
+    return task_affinity.seen(root, setting, view) if isinstance(setting, TaskAffinity) else view

@@ -13,7 +13,7 @@ from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
-from coresteer_core.settings import Setting
+from coresteer_core.settings import IrqAffinity, Setting
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class InventoryReader:
                 self._inventory = None
 
     def _reread_setting(self, setting: Setting) -> bool:
-        if setting.irq not in self._affinities:
+        if not isinstance(setting, IrqAffinity) or setting.irq not in self._affinities:
             return False
         movable = irq.read_movable(self._root, setting.irq)
         moved = movable != self._movable[setting.irq]

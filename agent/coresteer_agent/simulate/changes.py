@@ -26,7 +26,7 @@ from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import IrqAffinity, SettingError, parse_setting
 
 
 class SimulatedChanges:
@@ -100,8 +100,8 @@ class SimulatedChanges:
             return Result(action.key, Outcome.REFUSED, str(error))
         view = View(self._node.machine.topology, self._node.inventory)
         found = setting.current(view)
-        if found is None:
-            sentence = setting.absent(view) or f"A simulated node has no {action.key}."
+        if found is None or not isinstance(setting, IrqAffinity):
+            sentence = setting.absent(view) or f"On a simulated node {setting.describe(view)} cannot be changed."
             return Result(action.key, Outcome.UNSUPPORTED, sentence)
         if against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated):
             return Result(action.key, Outcome.REFUSED, against[0].sentence, found)

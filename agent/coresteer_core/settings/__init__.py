@@ -9,16 +9,18 @@ from typing import TypeAlias
 
 from coresteer_core.settings.base import SettingError
 from coresteer_core.settings.irq import IrqAffinity
+from coresteer_core.settings.task import TaskAffinity
 
-__all__ = ["IrqAffinity", "Setting", "SettingError", "parse_setting"]
+__all__ = ["IrqAffinity", "Setting", "SettingError", "TaskAffinity", "parse_setting"]
 
-Setting: TypeAlias = IrqAffinity
+Setting: TypeAlias = IrqAffinity | TaskAffinity
 """A union of every kind of Setting."""
 
 _NUMBER = r"(0|[1-9]\d{0,6})"
 
 _KINDS: list[tuple[str, str, Callable[[re.Match[str]], Setting]]] = [
     ("irq/NUMBER/affinity", rf"irq/{_NUMBER}/affinity", lambda m: IrqAffinity(int(m[1]))),
+    ("task/PID/affinity", r"task/([1-9]\d{0,6})/affinity", lambda m: TaskAffinity(int(m[1]))),
 ]
 _PATTERNS = [(re.compile(rf"{pattern}\Z", re.ASCII), make) for _, pattern, make in _KINDS]
 

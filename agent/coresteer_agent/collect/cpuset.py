@@ -1,0 +1,30 @@
+"""Which CPUs a process's cpuset lets it have (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
+
+from pathlib import Path
+
+from coresteer_agent.collect.files import read_bytes, read_cpus
+
+_V1 = ("sys/fs/cgroup/cpuset", "cpuset.effective_cpus")
+_V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cpuset.cpus.effective"))
+
+
+def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
+    """The CPUs, None where they are not known. Raises ParseError for a file that is not a CPU list.
+
+    A cgroup without the cpuset controller has its parent's.
+    """
+    places: list[tuple[str, str, str]] = []
+    for line in (read_bytes(root, f"proc/{pid}/cgroup") or b"").decode("utf-8", "replace").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if "cpuset" in controllers.split(","):
+            places.insert(0, (*_V1, group))
+        elif number == "0":
+            places += [(*mount, group) for mount in _V2]
+    for mount, file, group in places:
+        folder = f"{mount}{group}".rstrip("/")
+        while folder.startswith(mount):
+            if (cpus := read_cpus(root, f"{folder}/{file}")) is not None:
+                return cpus
+            folder = folder.rpartition("/")[0]
+    return None

@@ -1,0 +1,283 @@
+"""Real processes of the test's own on the running kernel."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.apply.task_affinity import owners
+from coresteer_agent.collect.cpuset import read_cpuset
+from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.plan import Action, Wish, preview
+from coresteer_core.protocol import Outcome
+from coresteer_core.settings import TaskAffinity
+
+ROOT = Path("/")
+ALL = sorted(os.sched_getaffinity(0))
+FIRST, SECOND = ALL[0], ALL[-1]
+BOTH = f"{FIRST}-{SECOND}" if SECOND == FIRST + 1 else f"{FIRST},{SECOND}"
+
+pytestmark = [
+    pytest.mark.skipif(not is_running_kernel(ROOT), reason="There is no /proc of the running kernel here."),
+    pytest.mark.skipif(len(ALL) < 2, reason="Moving needs two CPUs."),
+]
+
+# three threads, of which the first two have an affinity of their own; told when they are there
+CHILD = f"""
+import os, sys, threading
+def work(cpus, ready):
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    ready.release()
+    threading.Event().wait()
+ready = threading.Semaphore(0)
+os.sched_setaffinity(0, {{{FIRST}, {SECOND}}})
+for cpus in ({{{FIRST}}}, {{{SECOND}}}, None):
+    threading.Thread(target=work, args=(cpus, ready), daemon=True).start()
+for _ in range(3):
+    ready.acquire()
+print("ready", flush=True)
+for line in sys.stdin:
+    thread = threading.Thread(target=work, args=(None, ready), daemon=True)
+    thread.start()
+    ready.acquire()
+    print(thread.native_id, flush=True)
+"""
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agent/journal.jsonl"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    journal = Journal(path, ROOT)
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def executor(journal: Journal) -> Executor:
+    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in ALL]
+    return Executor(ROOT, journal, lambda: View(Topology(cpus, [], []), Inventory([], [])))
+
+
+def threads(process: subprocess.Popen[str]) -> list[int]:
+    return [int(folder.name) for folder in Path(f"/proc/{process.pid}/task").iterdir()]
+
+
+def affinities(process: subprocess.Popen[str]) -> dict[int, set[int]]:
+    return {t: os.sched_getaffinity(t) for t in threads(process)}
+
+
+def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
+    executor: Executor, path: Path, child: subprocess.Popen[str]
+) -> None:
+    before = affinities(child)
+    assert len({frozenset(cpus) for cpus in before.values()}) == 3
+    result = executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    assert result.outcome is Outcome.APPLIED, result
+    assert set(map(frozenset, affinities(child).values())) == {frozenset({SECOND})}
+    [back] = restore(path, ROOT) or []
+    assert affinities(child) == before
+    assert back.sentence.startswith(f"PID {child.pid} is back on {BOTH};")
+    assert not restore(path, ROOT)
+
+
+def test_a_value_that_the_original_shows_as_is_the_original_thread_by_thread(
+    executor: Executor, child: subprocess.Popen[str]
+) -> None:
+    before = affinities(child)
+    key = f"task/{child.pid}/affinity"
+    executor.apply(Action(key, BOTH, str(SECOND), "test"), change_id="c")
+    assert executor.apply(Action(key, str(SECOND), BOTH, "test"), change_id="d").outcome is Outcome.APPLIED
+    assert affinities(child) == before
+
+
+def test_a_thread_that_started_since_gets_what_the_main_thread_had(
+    executor: Executor, child: subprocess.Popen[str]
+) -> None:
+    key = f"task/{child.pid}/affinity"
+    executor.apply(Action(key, BOTH, str(SECOND), "test"), change_id="c")
+    assert child.stdin is not None
+    assert child.stdout is not None
+    print(file=child.stdin, flush=True)
+    new = int(child.stdout.readline())
+    assert os.sched_getaffinity(new) == {SECOND}
+    result = executor.undo(Action(key, str(SECOND), BOTH, "test"))
+    assert result.outcome is Outcome.APPLIED, result
+    assert os.sched_getaffinity(new) == {FIRST, SECOND}
+
+
+def test_a_thread_that_ended_since_is_not_missed(executor: Executor, journal: Journal) -> None:
+    ending = f"""
+import os, threading
+os.sched_setaffinity(0, {{{FIRST}, {SECOND}}})
+def work():
+    os.sched_setaffinity(0, {{{FIRST}}})
+    ready.set()
+    end.wait()
+ready, end = threading.Event(), threading.Event()
+thread = threading.Thread(target=work)
+thread.start()
+ready.wait()
+print("ready", flush=True)
+input()
+end.set()
+thread.join()
+print("ended", flush=True)
+input()
+"""
+    arguments = [sys.executable, "-c", ending]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        key = f"task/{process.pid}/affinity"
+        executor.apply(Action(key, BOTH, str(SECOND), "test"), change_id="c")
+        assert ";" in journal.originals()[key]
+        print(file=process.stdin, flush=True)
+        process.stdout.readline()
+        result = executor.undo(Action(key, str(SECOND), BOTH, "test"))
+        assert (result.outcome, result.read_back) == (Outcome.APPLIED, BOTH), result
+        assert journal.originals() == {}
+        process.kill()
+
+
+def test_a_process_that_ended_is_unsupported_and_its_original_forgotten(
+    executor: Executor, journal: Journal, child: subprocess.Popen[str]
+) -> None:
+    key = f"task/{child.pid}/affinity"
+    executor.apply(Action(key, BOTH, str(SECOND), "test"), change_id="c")
+    child.kill()
+    child.wait()
+    result = executor.undo(Action(key, str(SECOND), BOTH, "test"))
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert result.sentence == f"PID {child.pid} is not on this node (any more)."
+    assert journal.originals() == {}
+
+
+def test_another_process_with_the_same_number_is_left_alone(
+    executor: Executor, journal: Journal, child: subprocess.Popen[str]
+) -> None:
+    key = f"task/{child.pid}/affinity"
+    journal.writing("c", key, str(FIRST), ["the process that started at tick 1"])
+    before = affinities(child)
+    result = executor.undo(Action(key, "", str(FIRST), "Restore"))
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert result.sentence.startswith(f"PID {child.pid} is gone: it belongs to the process that started at tick ")
+    assert affinities(child) == before
+
+
+def test_a_process_is_the_same_after_it_became_another_program() -> None:
+    becoming = ["sh", "-c", "read go; exec cat"]
+    with subprocess.Popen(becoming, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        before = owners(ROOT, TaskAffinity(process.pid))
+        process.stdin.write("go\nI am cat\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "I am cat\n"
+        assert owners(ROOT, TaskAffinity(process.pid)) == before != []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root would be let do more than the guard.")
+def test_a_kernel_thread_that_is_bound_is_refused(executor: Executor) -> None:
+    bound = next(
+        int(stat.parent.name)
+        for stat in Path("/proc").glob("[0-9]*/stat")
+        if int(stat.read_text().rpartition(") ")[2].split()[6]) & 0x0400_0000
+    )
+    result = executor.apply(Action(f"task/{bound}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert result.sentence.endswith("is a kernel thread that is bound to its CPUs.")
+
+
+def test_a_thread_is_not_a_process(executor: Executor, child: subprocess.Popen[str]) -> None:
+    thread = max(affinities(child))
+    assert thread != child.pid
+    result = executor.apply(Action(f"task/{thread}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    assert result.outcome is Outcome.UNSUPPORTED
+
+
+def test_a_captured_tree_has_no_processes_to_move(tmp_path: Path, journal: Journal) -> None:
+    executor = Executor(tmp_path, journal, lambda: pytest.fail("no view is needed"))
+    assert executor.apply(Action("task/1/affinity", "0", "1", ""), change_id="c").outcome is Outcome.UNSUPPORTED
+
+
+@pytest.fixture
+def fenced(child: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The child in a cpuset (cgroup v1) with the first CPU only."""
+    top = Path("/sys/fs/cgroup/cpuset")
+    group = top / f"coresteer-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"No cpuset can be made here: {error.strerror}.")
+    try:
+        (group / "cpuset.mems").write_text((top / "cpuset.mems").read_text())
+        (group / "cpuset.cpus").write_text(str(FIRST))
+        (group / "cgroup.procs").write_text(str(child.pid))
+        yield child
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        group.rmdir()
+
+
+def test_a_cpuset_is_respected(executor: Executor, fenced: subprocess.Popen[str]) -> None:
+    assert read_cpuset(ROOT, fenced.pid) == frozenset({FIRST})
+    asked = Action(f"task/{fenced.pid}/affinity", str(FIRST), str(SECOND), "test")
+    result = executor.apply(asked, change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert result.sentence.startswith(f"CPU {SECOND} is not in the cpuset of ")
+    assert result.sentence.endswith(f"({fenced.pid}), which has CPU {FIRST}.")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "cpus"),
+    [
+        ("0::/web.slice/a.service", {"web.slice/cpuset.cpus.effective": "2-3"}, {2, 3}),
+        ("0::/web.slice", {"web.slice/cpuset.cpus.effective": "2-3", "cpuset.cpus.effective": "0-7"}, {2, 3}),
+        ("0::/user.slice", {"cpuset.cpus.effective": "0-7"}, set(range(8))),
+        ("0::/user.slice", {}, None),
+        ("3:cpu,cpuset:/a\n0::/", {"cpuset/a/cpuset.effective_cpus": "1"}, {1}),
+        ("0::/x", {"unified/x/cpuset.cpus.effective": "5"}, {5}),
+        ("", {"cpuset.cpus.effective": "0-7"}, None),
+    ],
+)
+def test_the_cpuset_is_that_of_the_nearest_cgroup_with_one(
+    tmp_path: Path, cgroup: str, files: dict[str, str], cpus: set[int] | None
+) -> None:
+    (tmp_path / "proc/812").mkdir(parents=True)
+    (tmp_path / "proc/812/cgroup").write_text(f"{cgroup}\n")
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    assert read_cpuset(tmp_path, 812) == (None if cpus is None else frozenset(cpus))
+
+
+def test_what_a_view_does_not_show_is_not_previewed() -> None:
+    view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))
+    [refusal] = preview(view, [Wish("task/812/affinity", "0")], reason="").refused
+    assert refusal.code == "unknown"
