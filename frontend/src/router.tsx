@@ -3,6 +3,7 @@ import { ApiProblem, answer, api } from "./api/client";
 import { meQuery, queryClient, whenSignedOut } from "./api/queries";
 import { validateFleetSearch } from "./fleet/search";
 import { validateNodeSearch } from "./node/search";
+import { type NewPolicySearch, validatePolicySearch } from "./policies/search";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Pending } from "./shell/Pending";
 import { Shell } from "./shell/Shell";
@@ -72,6 +73,31 @@ const nodeRoute = createRoute({
   component: lazyRouteComponent(() => import("./node/NodePage"), "NodePage"),
 });
 
+const policiesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "policies",
+  component: lazyRouteComponent(() => import("./policies/PoliciesPage"), "PoliciesPage"),
+});
+const newPolicyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "policies/new",
+  validateSearch: (search): NewPolicySearch => ({
+    kind: text(search.kind),
+    nodes: validatePolicySearch(search).nodes,
+  }),
+  component: lazyRouteComponent(() => import("./policies/NewPolicyPage"), "NewPolicyPage"),
+});
+const policyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "policies/$policyId",
+  params: {
+    parse: ({ policyId }) => ({ policyId: Number(policyId) }),
+    stringify: ({ policyId }) => ({ policyId: String(policyId) }),
+  },
+  validateSearch: validatePolicySearch,
+  component: lazyRouteComponent(() => import("./policies/PolicyPage"), "PolicyPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
@@ -124,6 +150,9 @@ export const router = createRouter({
     shellRoute.addChildren([
       fleetRoute,
       nodeRoute,
+      policiesRoute,
+      newPolicyRoute,
+      policyRoute,
       auditRoute,
       settingsRoute.addChildren([
         settingsIndexRoute,

@@ -1,6 +1,7 @@
 import { useEffect } from "react";
 import type { Schemas } from "../api/client";
 import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
+import { refetchPolicies } from "../policies/queries";
 import { takeChange } from "./changes";
 import { live, useLive } from "./socket";
 
@@ -31,6 +32,7 @@ export function useLiveCache(): void {
     waiting.set(node.id, node);
   });
   useLive("inventory", (nodeId) => void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey }));
+  useLive("policies", refetchPolicies);
   useLive("change", takeChange);
   useEffect(() => {
     live.start();

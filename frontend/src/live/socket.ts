@@ -8,6 +8,8 @@ export type LiveEvents = {
   node: Schemas["NodeSummary"];
   /** The node whose topology, inventory or tasks changed: fetch it again. */
   inventory: number;
+  /** What a node concluded from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
+  policies: number | null;
   rates: RatesFrame;
   fleet: FleetFrame;
 };
@@ -19,7 +21,8 @@ type Handler<T extends keyof LiveEvents> = (event: LiveEvents[T]) => void;
 type TextFrame =
   | { type: "change"; change: Schemas["Change"] }
   | { type: "node"; node: Schemas["NodeSummary"] }
-  | { type: "inventory"; node_id: number };
+  | { type: "inventory"; node_id: number }
+  | { type: "policies"; node_id: number | null };
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
@@ -35,6 +38,7 @@ export class Live {
     change: new Set(),
     node: new Set(),
     inventory: new Set(),
+    policies: new Set(),
     rates: new Set(),
     fleet: new Set(),
   };
@@ -126,6 +130,7 @@ export class Live {
     if (frame.type === "change") this.emit("change", frame.change);
     else if (frame.type === "node") this.emit("node", frame.node);
     else if (frame.type === "inventory") this.emit("inventory", frame.node_id);
+    else if (frame.type === "policies") this.emit("policies", frame.node_id);
   }
 
   private emit<T extends keyof LiveEvents>(type: T, event: LiveEvents[T]): void {

@@ -8,6 +8,7 @@ import classes from "./shell.module.css";
 
 const PAGES = [
   ["/fleet", "Fleet"],
+  ["/policies", "Policies"],
   ["/audit", "Audit"],
   ["/settings/nodes", "Settings: nodes"],
   ["/settings/users", "Settings: users"],

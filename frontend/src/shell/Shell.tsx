@@ -3,7 +3,7 @@ import { useLiveCache } from "../live/cache";
 import { useLiveState } from "../live/socket";
 import { BackendBar, useTrouble } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
-import { AuditIcon, FleetIcon, Logo, SettingsIcon } from "./icons";
+import { AuditIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
 import { Keys } from "./Keys";
 import { PAGE_TOP_ID } from "./PageTop";
 import classes from "./shell.module.css";
@@ -11,6 +11,7 @@ import { UserMenu } from "./UserMenu";
 
 const PAGES = [
   { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
+  { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
   { to: "/audit", label: "Audit", icon: <AuditIcon /> },
   { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
 ] as const;

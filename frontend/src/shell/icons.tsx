@@ -27,6 +27,14 @@ export const FleetIcon = () => (
     <path d="M2.5 2.5h5v5h-5zM10.5 2.5h5v5h-5zM2.5 10.5h5v5h-5zM10.5 10.5h5v5h-5z" />
   </Icon>
 );
+export const PoliciesIcon = () => (
+  <Icon>
+    <path d="M9 2v4M9 6 4 10v5.5M9 6l5 4v5.5" />
+    <circle cx="9" cy="6" r="1.6" fill="currentColor" />
+    <circle cx="4" cy="14" r="1.6" />
+    <circle cx="14" cy="14" r="1.6" />
+  </Icon>
+);
 export const AuditIcon = () => (
   <Icon>
     <path d="M3 4h12M3 9h12M3 14h8" />

@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { selectionOf, settingName } from "./settings";
+
+test.each([
+  ["irq/41/affinity", "IRQ 41", "irq:41"],
+  ["task/812/affinity", "task 812", null],
+  ["netdev/eth0/rx-0/rps", "eth0 rx-0 RPS", "nic:eth0"],
+  ["netdev/eth0/tx-3/xps", "eth0 tx-3 XPS", "nic:eth0"],
+  ["netdev/eth0/rss", "eth0 RSS", "nic:eth0"],
+  ["netdev/eth0/channels", "eth0 channels", "nic:eth0"],
+  ["something", "something", null],
+])("%s is called %s and its panel is %s", (key, name, sel) => {
+  expect([settingName(key), selectionOf(key)]).toEqual([name, sel]);
+});

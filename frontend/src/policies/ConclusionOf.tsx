@@ -1,0 +1,110 @@
+import type { ReactNode } from "react";
+import { selectionOf, settingName } from "../lib/settings";
+import { Scroll } from "../shell/Scroll";
+import classes from "./policies.module.css";
+import type { Conclusion } from "./types";
+
+const HELD: Record<string, string> = {
+  overruled: "another policy goes first",
+  dwell: "moved a moment ago",
+  ping_pong: "would go back and forth",
+  moves: "enough moves this round",
+  owned: "somebody else's",
+  refused: "refused",
+};
+
+type Props = {
+  conclusion: Conclusion;
+  /** Shows a setting in the page's panel. */
+  onSelect?: (sel: string) => void;
+};
+
+/** A setting's name; where the page can show it, it leads there. */
+export function SettingName({ of, onSelect }: { of: string; onSelect?: (sel: string) => void }) {
+  const sel = selectionOf(of);
+  if (onSelect === undefined || sel === null) return <span title={of}>{settingName(of)}</span>;
+  return (
+    <button type="button" className={classes.link} title={of} onClick={() => onSelect(sel)}>
+      {settingName(of)}
+    </button>
+  );
+}
+
+/** What a policy would write or writes: was, becomes and why. */
+export function Actions({ actions, onSelect }: { actions: Conclusion["actions"]; onSelect?: (sel: string) => void }) {
+  return (
+    <Scroll label="Moves">
+      <table className="table">
+        <thead>
+          <tr>
+            <th>setting</th>
+            <th>was → becomes</th>
+            <th>why</th>
+          </tr>
+        </thead>
+        <tbody>
+          {actions.map((action) => (
+            <tr key={action.key}>
+              <td>
+                <SettingName of={action.key} {...(onSelect && { onSelect })} />
+              </td>
+              <td>
+                <code>{action.was}</code> <span aria-hidden="true">→</span>
+                <span className="visually-hidden">becomes</span> <code>{action.becomes}</code>
+              </td>
+              <td className="wrap">{action.reason}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+/** What a policy concluded on a node: its moves with their reasons, what is held back, and why the rest stays. */
+export function ConclusionOf({ conclusion, onSelect }: Props) {
+  const { actions, held_back, unmoved, drifts } = conclusion;
+  return (
+    <div className={classes.conclusion}>
+      <p>{conclusion.sentence}</p>
+      {actions.length > 0 && <Actions actions={actions} {...(onSelect && { onSelect })} />}
+      <More title="Held back" of={held_back.length} open>
+        {held_back.map(({ proposal, code, why }) => (
+          <li key={`${code} ${proposal.key}`}>
+            <SettingName of={proposal.key} {...(onSelect && { onSelect })} /> <span className="muted">to</span>{" "}
+            <code>{proposal.value}</code> <span className="tag warn">{HELD[code] ?? code.replaceAll("_", " ")}</span>{" "}
+            {why}
+          </li>
+        ))}
+      </More>
+      <More title="Why not" of={unmoved.length} open={actions.length === 0}>
+        {unmoved.map(({ subject, why }) => (
+          <li key={subject + why}>
+            <b>{subject}</b> {why}
+          </li>
+        ))}
+      </More>
+      <More title="Changed by others" of={drifts.length} open>
+        {drifts.map((drift) => (
+          <li key={drift.key}>
+            <SettingName of={drift.key} {...(onSelect && { onSelect })} /> is <code>{drift.found}</code>, not{" "}
+            <code>{drift.expected}</code>
+            {drift.cause !== null && `, by ${drift.cause}`}
+          </li>
+        ))}
+      </More>
+    </div>
+  );
+}
+
+function More({ title, of, open, children }: { title: string; of: number; open: boolean; children: ReactNode }) {
+  if (of === 0) return null;
+  return (
+    <details className={classes.more} open={open && of <= 8}>
+      <summary>
+        {title} <span className="muted">{of.toLocaleString("en")}</span>
+      </summary>
+      <ul>{children}</ul>
+    </details>
+  );
+}

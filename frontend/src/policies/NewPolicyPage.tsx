@@ -1,0 +1,86 @@
+import { Button } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { answer, api } from "../api/client";
+import { queryClient, signedOut } from "../api/queries";
+import { FormError } from "../auth/Form";
+import { useMay } from "../auth/me";
+import { PageTop } from "../shell/PageTop";
+import { Editor } from "./Editor";
+import { bodyOf, newDraft } from "./form";
+import { KIND_NAMES } from "./kinds";
+import { PreviewPane } from "./PreviewPane";
+import classes from "./policies.module.css";
+import { policiesQuery } from "./queries";
+import type { PolicyBody } from "./types";
+import { wrongAt } from "./wrong";
+
+const route = getRouteApi("/shell/policies/new");
+
+/** A policy that does not exist yet: the form, and beside it what it would do. */
+export function NewPolicyPage() {
+  const { kind, nodes } = route.useSearch();
+  const navigate = route.useNavigate();
+  const may = useMay("operator");
+  const [draft, setDraft] = useState(() => newDraft(KIND_NAMES.find((name) => name === kind) ?? "irq-spread"));
+  const [tried, setTried] = useState(false);
+  const reading = bodyOf(draft);
+  const create = useMutation({
+    mutationFn: (body: PolicyBody) => answer(api.POST("/api/policies", { body })),
+    onError: signedOut,
+    onSuccess: async (policy) => {
+      await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
+      await navigate({ to: "/policies/$policyId", params: { policyId: policy.id }, search: { nodes } });
+    },
+  });
+  const wrong = wrongAt(reading.wrong, create.error);
+  const { name, ...others } = wrong;
+  return (
+    <>
+      <PageTop title="New policy">
+        <nav aria-label="Breadcrumb">
+          <Link to="/policies">Policies</Link> <span className="muted">/</span>
+        </nav>
+        <h1>New policy</h1>
+      </PageTop>
+      <div className={classes.columns}>
+        <form
+          className={classes.form}
+          aria-label="Policy"
+          onSubmit={(event) => {
+            event.preventDefault();
+            setTried(true);
+            if (reading.body !== null) create.mutate(reading.body);
+          }}
+        >
+          <Editor
+            draft={draft}
+            wrong={name !== undefined && (tried || draft.texts.name !== undefined) ? wrong : others}
+            onChange={setDraft}
+          />
+          <section className="card">
+            <div className={`body ${classes.save}`}>
+              <Button type="submit" variant="filled" disabled={!may} loading={create.isPending}>
+                Create policy
+              </Button>
+              <span className="muted">
+                {!may
+                  ? "Making a policy needs the operator role."
+                  : draft.mode === "observe"
+                    ? "It is in force at once: nodes show what it thinks, and nothing is changed."
+                    : "It starts disabled: no node is touched until it is enabled or rolled out."}
+              </span>
+              <FormError error={create.error} fields={Object.keys(wrong)} />
+            </div>
+          </section>
+        </form>
+        <PreviewPane
+          draft={draft}
+          chosen={nodes}
+          onChoose={(chosen) => void navigate({ search: { kind, nodes: chosen }, replace: true, resetScroll: false })}
+        />
+      </div>
+    </>
+  );
+}

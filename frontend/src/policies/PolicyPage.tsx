@@ -1,0 +1,287 @@
+import { Button, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { ApiProblem, answer, api, sentenceOf } from "../api/client";
+import { queryClient, signedOut } from "../api/queries";
+import { FormError } from "../auth/Form";
+import { useMay } from "../auth/me";
+import { Confirm } from "../settings/Confirm";
+import { PageTop } from "../shell/PageTop";
+import { Segments } from "../shell/Segments";
+import { Editor } from "./Editor";
+import { bodyOf, type Draft, draftOf } from "./form";
+import { KINDS, MODES } from "./kinds";
+import { PreviewPane } from "./PreviewPane";
+import classes from "./policies.module.css";
+import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
+import { Replay } from "./Replay";
+import { Rollouts } from "./Rollouts";
+import type { PolicySearch, Tab } from "./search";
+import type { Policy, PolicyBody } from "./types";
+import { Versions } from "./Versions";
+import { disabling, enabling, standing } from "./words";
+import { wrongAt } from "./wrong";
+
+const route = getRouteApi("/shell/policies/$policyId");
+
+const TAB_OPTIONS: { value: Tab; label: string }[] = [
+  { value: "edit", label: "Edit and preview" },
+  { value: "versions", label: "Versions" },
+  { value: "rollout", label: "Rollout" },
+  { value: "replay", label: "Replay" },
+];
+
+/** One policy: its form beside a live preview, its versions, its way to the nodes, and its past replayed. */
+export function PolicyPage() {
+  const { policyId } = route.useParams();
+  const policy = useQuery(policyQuery(policyId));
+  const versions = useQuery(versionsQuery(policyId));
+  const error = policy.error ?? versions.error;
+  if (policy.data !== undefined && versions.data !== undefined)
+    return <Known key={policyId} policy={policy.data} versions={versions.data} />;
+  if (error === null)
+    return (
+      <p className="muted" role="status">
+        Reading the policy.
+      </p>
+    );
+  const missing = error instanceof ApiProblem && error.status === 404;
+  return (
+    <section className="card" role="alert">
+      <h2>{missing ? "There is no such policy" : "This policy cannot be shown"}</h2>
+      <div className="body">
+        <p>{sentenceOf(error)}</p>
+        <Link to="/policies">Back to the policies</Link>
+      </div>
+    </section>
+  );
+}
+
+export type Version = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };
+
+function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
+  const search = route.useSearch();
+  const go = route.useNavigate();
+  const navigate = (change: Partial<PolicySearch>) =>
+    void go({ search: (before) => ({ ...before, ...change }), replace: !("tab" in change), resetScroll: false });
+  const newest = versions[0]?.version ?? policy.version;
+  const base = versions.find((one) => one.version === search.version) ?? versions[0];
+  const saved = useMemo(() => draftOf(base?.body ?? policy.body), [base, policy.body]);
+  // Edits belong to the version they began from; looking at another one does not lose them.
+  const [edits, setEdits] = useState<Record<number, Draft>>({});
+  const from = base?.version ?? policy.version;
+  const draft = edits[from] ?? saved;
+  const reading = useMemo(() => bodyOf(draft), [draft]);
+  const changed = edits[from] !== undefined && JSON.stringify(edits[from]) !== JSON.stringify(saved);
+  const tab = search.tab ?? "edit";
+  return (
+    <>
+      <PageTop title={`${policy.name} · Policies`}>
+        <nav aria-label="Breadcrumb">
+          <Link to="/policies">Policies</Link> <span className="muted">/</span>
+        </nav>
+        <h1>{policy.name}</h1>
+        <span className="tag">{KINDS[policy.body.spec.type].label}</span>
+        <span className="tag" title={MODES[policy.body.mode].about}>
+          {policy.body.mode}
+        </span>
+        <span className="tag">
+          v{policy.version} of {policy.versions}
+        </span>
+      </PageTop>
+      <Standing policy={policy} />
+      <div className={classes.tabs}>
+        <Segments
+          label="Part of the policy"
+          value={tab}
+          options={TAB_OPTIONS}
+          onChange={(value) => navigate({ tab: value === "edit" ? undefined : value })}
+        />
+        {changed && <span className="tag warn">edited from v{from}, not saved</span>}
+      </div>
+      {tab === "edit" && (
+        <div className={classes.columns}>
+          <div className={classes.form}>
+            {from !== newest && (
+              <p className={classes.note}>
+                Begun from version {from}; the newest is {newest}.{" "}
+                <button type="button" className={classes.link} onClick={() => navigate({ version: undefined })}>
+                  Edit the newest
+                </button>
+              </p>
+            )}
+            <Save
+              policy={policy}
+              next={newest + 1}
+              draft={draft}
+              reading={reading}
+              changed={changed || from !== newest}
+              onChange={(next) => setEdits((before) => ({ ...before, [from]: next }))}
+              onSaved={() => {
+                setEdits(({ [from]: _, ...others }) => others);
+                navigate({ version: undefined });
+              }}
+            />
+          </div>
+          <PreviewPane draft={draft} chosen={search.nodes} onChoose={(nodes) => navigate({ nodes })} />
+        </div>
+      )}
+      {tab === "versions" && <Versions policy={policy} versions={versions} search={search} navigate={navigate} />}
+      {tab === "rollout" && <Rollouts policy={policy} versions={versions} search={search} navigate={navigate} />}
+      {tab === "replay" && (
+        <Replay
+          policy={policy}
+          versions={versions}
+          edited={changed ? reading.body : null}
+          search={search}
+          navigate={navigate}
+        />
+      )}
+    </>
+  );
+}
+
+type SaveProps = {
+  policy: Policy;
+  next: number;
+  draft: Draft;
+  reading: ReturnType<typeof bodyOf>;
+  changed: boolean;
+  onChange: (draft: Draft) => void;
+  onSaved: () => void;
+};
+
+function Save({ policy, next, draft, reading, changed, onChange, onSaved }: SaveProps) {
+  const may = useMay("operator");
+  const [note, setNote] = useState("");
+  const save = useMutation({
+    mutationFn: (body: PolicyBody) =>
+      answer(
+        api.POST("/api/policies/{policy_id}/versions", {
+          params: { path: { policy_id: policy.id } },
+          body: { body, note },
+        }),
+      ),
+    onError: signedOut,
+    onSuccess: async () => {
+      await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
+      setNote("");
+      onSaved();
+    },
+  });
+  const wrong = wrongAt(reading.wrong, save.error);
+  return (
+    <form
+      className={classes.form}
+      aria-label="Policy"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (reading.body !== null && changed) save.mutate(reading.body);
+      }}
+    >
+      <Editor
+        draft={draft}
+        wrong={wrong}
+        onChange={(edited) => {
+          save.reset();
+          onChange(edited);
+        }}
+      />
+      <section className={`card ${classes.saving}`}>
+        <div className={`body ${classes.save}`}>
+          <TextInput
+            label="Note"
+            placeholder="what this version is for"
+            maxLength={500}
+            value={note}
+            onChange={(event) => setNote(event.currentTarget.value)}
+          />
+          <Button
+            type="submit"
+            variant="filled"
+            disabled={!may || !changed || reading.body === null}
+            loading={save.isPending}
+          >
+            Save as version {next}
+          </Button>
+          <span className="muted">
+            {!may
+              ? "Saving needs the operator role."
+              : policy.enabled
+                ? `Saving changes no node: version ${policy.version} stays in force until a rollout takes version ${next} there.`
+                : "Saving changes no node: the policy is off."}
+          </span>
+          <FormError error={save.error} fields={Object.keys(wrong).map((path) => path.split(".").at(-1) ?? path)} />
+        </div>
+      </section>
+    </form>
+  );
+}
+
+/** Whether it is in force, and what turning it on or off will do. */
+function Standing({ policy }: { policy: Policy }) {
+  const may = useMay("operator");
+  const [leaving, setLeaving] = useState(false);
+  const go = route.useNavigate();
+  const params = { path: { policy_id: policy.id } };
+  const turn = useMutation({
+    mutationFn: () =>
+      policy.enabled
+        ? answer(api.POST("/api/policies/{policy_id}/disable", { params }))
+        : answer(api.POST("/api/policies/{policy_id}/enable", { params })),
+    onError: signedOut,
+    onSuccess: () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey }),
+  });
+  const remove = useMutation({
+    mutationFn: () => answer(api.DELETE("/api/policies/{policy_id}", { params })),
+    onError: signedOut,
+    onSuccess: async () => {
+      await go({ to: "/policies" });
+      queryClient.removeQueries({ queryKey: policyQuery(policy.id).queryKey });
+      await queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey, exact: true });
+    },
+  });
+  return (
+    <section className={`card ${classes.standing}`} aria-label="State">
+      <b>
+        <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
+        {standing(policy)}
+      </b>
+      <span className={classes.what}>{policy.enabled ? disabling(policy) : enabling(policy)}</span>
+      {may && (
+        <>
+          <Button
+            variant={policy.enabled ? "default" : "filled"}
+            loading={turn.isPending}
+            onClick={() => turn.mutate()}
+          >
+            {policy.enabled ? "Disable" : "Enable"}
+          </Button>
+          <Button onClick={() => setLeaving(true)}>Delete</Button>
+        </>
+      )}
+      {turn.isError && (
+        <span className="bad" role="alert">
+          {sentenceOf(turn.error)}
+        </span>
+      )}
+      {leaving && (
+        <Confirm
+          title={`Delete ${policy.name}`}
+          action="Delete"
+          typed={policy.name}
+          pending={remove.isPending}
+          error={remove.error}
+          onConfirm={() => remove.mutate()}
+          onClose={() => setLeaving(false)}
+        >
+          <p>
+            The policy and its versions leave the list for good; what it decided stays on the nodes' pages.{" "}
+            {policy.enabled && disabling(policy).replace("Disabling", "Deleting")}
+          </p>
+        </Confirm>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,178 @@
+import type { Kind, Metric, Mode, PolicyBody, Spec } from "./types";
+
+/** One field of a policy's specification. of: how the input shows it; factor: what is shown for one of the API's units. */
+export type Field = {
+  label: string;
+  unit?: string;
+  help: string;
+  initial: number | string | boolean;
+  of:
+    | { input: "number"; min: number; max: number; factor?: number }
+    | { input: "choice"; options: Record<string, string> }
+    | { input: "cpus" }
+    | { input: "check" };
+};
+
+type FieldsOf<K extends Kind> = Record<Exclude<keyof Extract<Spec, { type: K }>, "type">, Field>;
+type KindOf<K extends Kind> = { label: string; about: string; fields: FieldsOf<K> };
+
+const ISOLATED: Field = {
+  label: "Use isolated CPUs too",
+  help: "Off, nothing goes onto CPUs that isolcpus or nohz_full keep free.",
+  initial: false,
+  of: { input: "check" },
+};
+
+/** Every kind of policy with its fields, in the order of the form. A new kind is an entry here. */
+export const KINDS: { [K in Kind]: KindOf<K> } = {
+  "irq-spread": {
+    label: "Spread interrupts",
+    about: "Moves interrupts of busy CPUs to less busy ones near their device.",
+    fields: {
+      act_percent: {
+        label: "Act from a load of",
+        unit: "%",
+        help: "A CPU that is at least this busy gives an interrupt away.",
+        initial: 65,
+        of: { input: "number", min: 0, max: 100 },
+      },
+      gap_points: {
+        label: "Least gap",
+        unit: "percentage points",
+        help: "The CPU that takes it must be at least this much less busy.",
+        initial: 20,
+        of: { input: "number", min: 0, max: 100 },
+      },
+      numa: {
+        label: "NUMA node",
+        help: "Whether an interrupt may leave the NUMA node of its device.",
+        initial: "local",
+        of: { input: "choice", options: { local: "stays on the device's", any: "may go to any" } },
+      },
+      smt: {
+        label: "Second threads of a core",
+        help: "Whether the second hardware thread of a core counts as a CPU like any other.",
+        initial: "last",
+        of: { input: "choice", options: { last: "only when no core is free", any: "like any CPU" } },
+      },
+      exclude: {
+        label: "CPUs to leave out",
+        help: "A CPU list such as 0-1,8; no interrupt is moved there.",
+        initial: "",
+        of: { input: "cpus" },
+      },
+      allow_isolated: ISOLATED,
+    },
+  },
+  "network-process": {
+    label: "Run processes where their packets arrive",
+    about: "Moves processes that talk over the network near the CPU that handles their packets.",
+    fields: {
+      min_bytes_per_s: {
+        label: "Least traffic",
+        unit: "bytes/s",
+        help: "A process that moves less than this is left alone.",
+        initial: 100_000,
+        of: { input: "number", min: 0, max: 1e12 },
+      },
+      idle_s: {
+        label: "Forget after a silence of",
+        unit: "s",
+        help: "A process that is silent for longer gets its original affinity back.",
+        initial: 10,
+        of: { input: "number", min: 0, max: 86_400 },
+      },
+      max_load: {
+        label: "Most load of the interrupt's CPU",
+        unit: "%",
+        help: "Above it, the process itself not counted, a CPU further out is tried.",
+        initial: 0.8,
+        of: { input: "number", min: 0, max: 100, factor: 100 },
+      },
+      rings: {
+        label: "How far out",
+        help: "How far from the interrupt's CPU a process may be placed.",
+        initial: "l3",
+        of: {
+          input: "choice",
+          options: {
+            cpu: "only the CPU itself",
+            smt: "its core",
+            l2: "CPUs that share its L2",
+            l3: "CPUs that share its L3",
+            numa: "its NUMA node",
+          },
+        },
+      },
+      smt: {
+        label: "The core's second thread",
+        help: "Whether the second hardware thread of the interrupt's core is tried before or after other cores.",
+        initial: "last",
+        of: { input: "choice", options: { last: "after other cores", first: "before other cores" } },
+      },
+      move_irq: {
+        label: "Move the interrupt where the process may not move",
+        help: "A pinned process keeps its CPUs; its interrupt comes to it instead.",
+        initial: false,
+        of: { input: "check" },
+      },
+      allow_isolated: ISOLATED,
+    },
+  },
+};
+
+export const KIND_NAMES = Object.keys(KINDS) as Kind[];
+
+/** The fields of a kind with their names. */
+export function fieldsOf(kind: Kind): [name: string, field: Field][] {
+  return Object.entries(KINDS[kind].fields);
+}
+
+export const MODES: Record<Mode, { label: string; about: string }> = {
+  observe: { label: "observe", about: "It shows on each node what it thinks; nothing is proposed or changed." },
+  recommend: { label: "recommend", about: "It proposes moves on each node's page; a person applies them." },
+  enforce: { label: "enforce", about: "Each node carries its moves out by itself, watched by the guardrails." },
+};
+
+export const OWNERSHIPS = {
+  warn: "go on and warn",
+  yield: "leave it to the other",
+  take_over: "put its own back",
+} as const satisfies Record<PolicyBody["on_drift"], string>;
+
+export const METRICS: Record<Metric, { label: string; unit: string }> = {
+  rtt_p99_us: { label: "RTT p99", unit: "µs" },
+  dropped_per_s: { label: "Dropped packets", unit: "/s" },
+  busiest_cpu_percent: { label: "Busiest CPU", unit: "%" },
+};
+export const METRIC_NAMES = Object.keys(METRICS) as Metric[];
+
+/** A list's patterns and what they are compared with, in the order of the form. */
+export const SELECTORS = {
+  hostnames: { label: "Nodes", help: "Names as shell patterns, for example db-* web-1?; empty is every node." },
+  netdevs: { label: "With a network device", help: "Nodes that have one of these, for example eth* bond0." },
+  drivers: { label: "With a driver", help: "Nodes with a network device of one of these drivers, for example mlx5*." },
+} as const;
+
+export const SCOPES = {
+  netdevs: { label: "Network devices", help: "Only these devices, for example eth*; empty is all." },
+  drivers: { label: "Drivers", help: "Only devices of these drivers, for example igb." },
+  tasks: { label: "Processes", help: "Only processes with these names, for example nginx postgres*." },
+  cgroups: { label: "Cgroups", help: "Only processes in these cgroups, for example /system.slice/web*." },
+} as const;
+
+export const DAMPINGS = {
+  moves_per_step: {
+    label: "Moves a round",
+    unit: "settings",
+    help: "At most so many settings are written every 5 s.",
+    initial: 2,
+  },
+  dwell_s: { label: "Rest after a move", unit: "s", help: "How long a setting stays where it was put.", initial: 30 },
+  window_s: {
+    label: "No way back for",
+    unit: "s",
+    help: "A value that a setting had less than this ago is not returned to.",
+    initial: 180,
+  },
+} as const;

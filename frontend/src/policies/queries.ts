@@ -1,0 +1,102 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, api } from "../api/client";
+import { queryClient } from "../api/queries";
+import type { Policy } from "./types";
+
+export const policiesQuery = queryOptions({
+  queryKey: ["policies"],
+  queryFn: ({ signal }) => answer(api.GET("/api/policies", { signal })),
+});
+
+const ROLLING_MS = 2_000;
+
+/** A rollout that goes on by itself. */
+export const isRolling = (rollout: Policy["rollout"]): boolean =>
+  rollout?.state === "canary" || rollout?.state === "batches";
+
+export const policyQuery = (policyId: number) =>
+  queryOptions({
+    queryKey: ["policies", policyId],
+    queryFn: ({ signal }) =>
+      answer(api.GET("/api/policies/{policy_id}", { params: { path: { policy_id: policyId } }, signal })),
+    refetchInterval: ({ state }) => (isRolling(state.data?.rollout ?? null) ? ROLLING_MS : false),
+  });
+
+export const versionsQuery = (policyId: number) =>
+  queryOptions({
+    queryKey: ["policies", policyId, "versions"],
+    queryFn: ({ signal }) =>
+      answer(api.GET("/api/policies/{policy_id}/versions", { params: { path: { policy_id: policyId } }, signal })),
+  });
+
+export const diffQuery = (policyId: number, from: number, to: number) =>
+  queryOptions({
+    queryKey: ["policies", policyId, "diff", from, to],
+    enabled: from !== to && from > 0,
+    staleTime: Number.POSITIVE_INFINITY, // versions never change
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/policies/{policy_id}/diff", {
+          params: { path: { policy_id: policyId }, query: { from_version: from, to_version: to } },
+          signal,
+        }),
+      ),
+  });
+
+export const rolloutQuery = (rolloutId: number | null) =>
+  queryOptions({
+    queryKey: ["policies", "rollout", rolloutId],
+    enabled: rolloutId !== null,
+    queryFn: ({ signal }) =>
+      answer(api.GET("/api/rollouts/{rollout_id}", { params: { path: { rollout_id: rolloutId ?? 0 } }, signal })),
+    refetchInterval: ({ state }) => (isRolling(state.data ?? null) ? ROLLING_MS : false),
+  });
+
+const path = (nodeId: number) => ({ path: { node_id: nodeId } });
+
+/** What policies concluded on a node, newest first; of a past range, or the newest. */
+export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "decisions", range],
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/nodes/{node_id}/decisions", {
+          params: {
+            ...path(nodeId),
+            query:
+              range === null
+                ? { limit: 200 }
+                : {
+                    from_time: new Date(range.from).toISOString(),
+                    to_time: new Date(range.to).toISOString(),
+                    limit: 500,
+                  },
+          },
+          signal,
+        }),
+      ),
+  });
+
+export const recommendationsQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "recommendations"],
+    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/recommendations", { params: path(nodeId), signal })),
+  });
+
+export const driftsQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "drifts"],
+    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/drifts", { params: path(nodeId), signal })),
+  });
+
+export const flowsQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "flows"],
+    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
+  });
+
+/** A live frame said that policies (null) or what a node concluded from them changed. */
+export function refetchPolicies(nodeId: number | null): void {
+  if (nodeId === null) void queryClient.invalidateQueries({ queryKey: ["policies"] });
+  void queryClient.invalidateQueries({ queryKey: nodeId === null ? ["node-policies"] : ["node-policies", nodeId] });
+}

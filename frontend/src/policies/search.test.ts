@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { validatePolicySearch } from "./search";
+
+const given = (search: Record<string, unknown>) =>
+  Object.fromEntries(Object.entries(validatePolicySearch(search)).filter(([, value]) => value !== undefined));
+
+test.each([
+  [{}, {}],
+  [{ tab: "edit" }, {}],
+  [
+    { tab: "versions", version: "3", diff: "1" },
+    { tab: "versions", version: 3, diff: 1 },
+  ],
+  [{ tab: "?", version: "0", diff: "-1", nodes: "all", node: "x" }, {}],
+  [{ nodes: "3,17" }, { nodes: "3,17" }],
+  [
+    { tab: "replay", node: "4", from: "1000", to: "3601000" },
+    { tab: "replay", node: 4, from: 1000, to: 3_601_000 },
+  ],
+  [{ from: "1000", to: "3601001" }, {}],
+  [{ from: "2000", to: "1000" }, {}],
+])("%o is understood as %o", (search, expected) => expect(given(search)).toEqual(expected));

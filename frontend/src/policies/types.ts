@@ -1,0 +1,12 @@
+import type { Schemas } from "../api/client";
+
+export type PolicyBody = Schemas["PolicyBody"];
+export type Policy = Schemas["Policy"];
+export type Rollout = Schemas["Rollout"];
+export type Spec = PolicyBody["spec"];
+export type Kind = Spec["type"];
+export type Mode = Schemas["Mode"];
+export type Decision = Schemas["Decision"];
+export type Conclusion = Decision["conclusion"];
+export type Metric = Schemas["GuardrailIn"]["metric"];
+export type NetTask = Schemas["NodeFlows"]["tasks"][number];
