@@ -155,7 +155,10 @@ class PolicyKeeper:
             mine = held is None if action.key in own.returned else held is not None and held.policy_id == own.policy_id
             if mine and action.key not in stuck:
                 self._remember(wrote(self._kept.memory, own.policy_id, action, now_s))
-            if change.ended_by is not EndedBy.AGENT_RESTART:
+            if change.ended_by is EndedBy.AGENT_RESTART:  # nothing spoke against it, so it may be tried again at once
+                left = {key: values for key, values in self._kept.memory.left.items() if key != action.key}
+                self._remember(replace(self._kept.memory, left=left))
+            else:
                 self._refuse(action.key, change.sentence, now_s)
 
     def _give_back(self, view: View) -> frozenset[str]:

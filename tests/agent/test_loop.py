@@ -17,19 +17,28 @@ from hypothesis import strategies as st
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
 
 from coresteer_agent import changes, loop
+from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.config import Config
 from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import observe_reason
 from coresteer_agent.link import Link
 from coresteer_agent.loop import Agent, Schedule
+from coresteer_core import engine
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.model import NetTask, View
 from coresteer_core.plan import Action, Plan
+from coresteer_core.policies.base import Decision, Mode, Proposal
+from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
 from coresteer_core.protocol import (
     Apply,
     ChangeMessage,
     ChangeState,
     Confirm,
+    DecisionMessage,
     EndedBy,
+    FlowsMessage,
     InventoryMessage,
+    Policies,
     RatesMessage,
     Rollback,
     Seen,
@@ -236,6 +245,55 @@ def test_a_collector_that_fails_is_named_once_and_the_confirm_timer_goes_on(  # 
     assert told[-1].ended_by is EndedBy.TIMEOUT
     assert affinity(root) == "0-1"
     assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
+
+
+def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_the_processes_that_talk(
+    root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spread sees who talks, moves an interrupt, and the agent goes on with it after a restart without a backend."""
+    talker = NetTask(812, 1, "nginx", None, 1, "0-1", "0-1", 0, 0.5, 0.0, [])
+    flows = [[talker], [talker], [], []]
+    views: list[View] = []
+    said: list[FlowsMessage | DecisionMessage] = []
+
+    def decide(view: View, *_: object) -> Decision:
+        views.append(view)
+        irq = view.inventory.irq(41)
+        moved = irq is not None and irq.requested == "1"
+        return Decision("", IrqSpreadMemory(), [] if moved else [Proposal("irq/41/affinity", "1", "IRQ 41", "test")])
+
+    monkeypatch.setattr(engine, "decide", decide)
+    monkeypatch.setattr(FlowReader, "read", lambda *_: flows.pop(0))
+    monkeypatch.setattr(Link, "send_decision", lambda _, message: said.append(message))
+    monkeypatch.setattr(Link, "send_flows", lambda _, message: said.append(message))
+    monkeypatch.setattr(loop, "STEP_S", 0.3)
+    agent = agent_here(root, tmp_path / "state")
+    agent._hear(Policies([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())]))
+
+    def step() -> frozenset[str]:
+        touched = decided()
+        if not flows:
+            agent.stop()
+        return touched
+
+    decided = agent._decide
+    monkeypatch.setattr(agent, "_decide", step)
+    agent.run()
+    assert [len(told.tasks) for told in said if isinstance(told, FlowsMessage)] == [1, 1, 0]
+    decisions = [told for told in said if isinstance(told, DecisionMessage)]
+    assert [decision.change_id is None for decision in decisions] == [False, True]
+    assert decisions[0].change_id == told[0].change_id
+    assert views[0].tasks == [talker]
+    assert 0 < views[-1].load.seconds < 1
+    irq = views[1].inventory.irq(41)
+    assert irq is not None
+    assert irq.requested == "1"
+    assert told[-1].ended_by is EndedBy.AGENT_RESTART
+    again = agent_here(root, tmp_path / "state")
+    again._look()
+    flows.append([])
+    again._decide()
+    assert affinity(root) == "1"
 
 
 @pytest.mark.parametrize("name", ["isolated", "nohz_full"])
