@@ -246,11 +246,13 @@ class _Round:
         """The current and the wanted value, and what forbids to write it whatever the other policies want."""
         holding = self.holdings.get(proposal.key)
         try:
-            value = parse_setting(proposal.key).canonical(proposal.value)
-            was = _current(self.view, proposal.key)
-            if was is None and returning and holding is not None:
-                was = holding.value
-            why = _refused(self.view, proposal.key, value, returning or policy.spec.allow_isolated)
+            setting = parse_setting(proposal.key)
+            value = setting.canonical(proposal.value)
+            was = setting.current(self.view)
+            if returning and holding is not None:  # odd as the original may be, it goes back to just that
+                value, was, why = holding.original, was or holding.value, None
+            else:
+                why = _refused(self.view, proposal.key, value, policy.spec.allow_isolated)
         except SettingError as error:
             return "", "", HeldBack(proposal, "refused", str(error))
         if refused := self.memory.refused.get(proposal.key):
@@ -369,12 +371,15 @@ def _current(view: View, key: str) -> str | None:
 
 
 def _stands(view: View, key: str, value: str) -> bool | None:
-    """Whether a setting has a value; None where the view does not know."""
+    """Whether a setting has a value, but for CPUs that went offline since; None where the view does not know."""
     current = _current(view, key)
     if current is None:
         return None
     setting = parse_setting(key)
-    return setting.equal(current, setting.shown(value))
+    cpus = setting.cpus(value)
+    return setting.equal(current, setting.shown(value)) or (
+        bool(cpus) and setting.cpus(current) == cpus & view.topology.online()
+    )
 
 
 def _controllers(view: View, key: str) -> list[str]:

@@ -1,0 +1,461 @@
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
+
+from coresteer_core import engine
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.model import Inventory, Irq, NetTask, View
+from coresteer_core.plan import Action, Plan, inverse
+from coresteer_core.policies import Spec
+from coresteer_core.policies.base import Conclusion, Damping, Decision, HeldBack, Mode, Ownership, Proposal, Scope
+from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process import NetworkProcess
+
+Wants = dict[str, Decision]
+IRQ, OTHER, LOCKED, TASK = "irq/41/affinity", "irq/42/affinity", "irq/43/affinity", "task/812/affinity"
+
+
+@pytest.fixture
+def wants(monkeypatch: pytest.MonkeyPatch) -> Wants:
+    """What policies want, by the word in their spec's exclude list; the engine asks these and not the real ones."""
+    by_word: Wants = {}
+
+    def decide(view: View, spec: Spec, scope: Scope, memory: object) -> Decision:
+        assert isinstance(spec, IrqSpread)
+        return by_word.get(spec.exclude, Decision("Nothing.", IrqSpreadMemory()))
+
+    monkeypatch.setattr(engine, "decide", decide)
+    return by_word
+
+
+def wanting(*pairs: tuple[str, str], returning: tuple[str, ...] = ()) -> Decision:
+    proposals = [Proposal(key, value, key, f"It wants {value}.") for key, value in pairs]
+    return Decision("It wants.", IrqSpreadMemory(), proposals, returns=frozenset(returning))
+
+
+def policy(name: str, rank: int = 100, mode: Mode = Mode.ENFORCE, **more: object) -> PolicyInForce:
+    fields = {"spec": IrqSpread(exclude=name), **more}
+    return PolicyInForce(name, 1, name, rank, mode, **fields)  # type: ignore[arg-type]  # the tests' own shorthand
+
+
+def view(time_s: float = 1000.0, controllers: tuple[str, ...] = (), started_ticks: int = 5, **at: str) -> View:
+    """Eight CPUs, 6 isolated and 7 offline; at: other values than CPU 0 for irq41, irq42 and task."""
+    topology = make_topology(
+        packages=1, nodes_per_package=1, cores_per_node=4, threads=2, offline=[7], isolated=[6], nohz_full=[6]
+    )
+    irqs = [
+        Irq(41, "eth0-rx-0", "PCI", at.get("irq41", "0"), None, 0, True),
+        Irq(42, "eth0-rx-1", "PCI", at.get("irq42", "0"), None, 0, True),
+        Irq(43, "nvme0q1", "PCI", "0", None, 0, False, "A managed interrupt."),
+    ]
+    task = NetTask(812, started_ticks, "nginx", None, 1, at.get("task", "0-5"), "0-6", 0, 0.1, 0.0, [])
+    return View(topology, Inventory([], irqs, list(controllers)), tasks=[task], time_s=time_s)
+
+
+def held(value: str = "2", since_s: float = 0.0, by: str = "a", original: str = "0", reasserted: int = 0) -> Holding:
+    return Holding(by, original, value, since_s, reasserted)
+
+
+def moves(conclusion: Conclusion) -> list[tuple[str, str, str]]:
+    return [(action.key, action.was, action.becomes) for action in conclusion.actions]
+
+
+def codes(conclusion: Conclusion) -> list[tuple[str, str]]:
+    return [(each.proposal.key, each.code) for each in conclusion.held_back]
+
+
+# Precedence
+
+
+@pytest.mark.parametrize(("first", "second"), [(("b", 1), ("a", 2)), (("a", 5), ("b", 5))])
+def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
+    wants: Wants, first: tuple[str, int], second: tuple[str, int]
+) -> None:
+    wants.update({first[0]: wanting((IRQ, "2")), second[0]: wanting((IRQ, "3"), (OTHER, "3"))})
+    (winner, loser), _ = step(view(), [policy(*second), policy(*first)], EngineMemory())
+    assert (winner.policy_id, moves(winner)) == (first[0], [(IRQ, "0", "2")])
+    assert moves(loser) == [(OTHER, "0", "3")]
+    (back,) = loser.held_back
+    assert (back.code, back.why) == (
+        "overruled",
+        f"“{first[0]}” (rank {first[1]}) has this setting before “{second[0]}” (rank {second[1]}).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "overruled"),
+    [
+        (Mode.ENFORCE, Mode.ENFORCE, True),
+        (Mode.ENFORCE, Mode.RECOMMEND, True),
+        (Mode.RECOMMEND, Mode.ENFORCE, False),
+        (Mode.OBSERVE, Mode.RECOMMEND, False),
+        (Mode.RECOMMEND, Mode.RECOMMEND, True),
+    ],
+)
+def test_a_policy_overrules_none_that_goes_further_than_itself(
+    wants: Wants, first: Mode, second: Mode, overruled: bool
+) -> None:
+    wants.update({"a": wanting((IRQ, "2")), "b": wanting((IRQ, "3"))})
+    (one, two), _ = step(view(), [policy("a", 1, first), policy("b", 2, second)], EngineMemory())
+    assert moves(one) == [(IRQ, "0", "2")]
+    assert bool(codes(two)) is overruled
+
+
+def test_what_a_policy_holds_it_keeps_against_later_ones_and_loses_to_earlier_ones(wants: Wants) -> None:
+    wants.update({"early": wanting((IRQ, "3")), "late": wanting((IRQ, "4"))})
+    memory = EngineMemory({IRQ: held("2", by="holder")})
+    policies = [policy("early", 1), policy("holder", 2), policy("late", 3)]
+    (_, late), _ = step(view(irq41="2"), policies[1:], memory)
+    assert codes(late) == [(IRQ, "overruled")]
+    (early, _, late), after = step(view(irq41="2"), policies, memory)
+    assert (moves(early), codes(late)) == ([(IRQ, "2", "3")], [(IRQ, "overruled")])
+    assert wrote(after, "early", early.actions[0], 1000.0).holdings == {IRQ: held("3", 1000.0, by="early")}
+
+
+def test_who_may_not_write_a_setting_does_not_keep_others_from_it(wants: Wants) -> None:
+    wants.update({"a": wanting((IRQ, "7"), (OTHER, "2")), "b": wanting((IRQ, "3"), (OTHER, "3"))})
+    policies = [policy("a", 1, on_controller=Ownership.YIELD), policy("b", 2)]
+    (one, two), _ = step(view(controllers=("irqbalance",)), policies, EngineMemory())
+    assert codes(one) == [(IRQ, "refused"), (OTHER, "owned")]
+    assert moves(two) == [(IRQ, "0", "3"), (OTHER, "0", "3")]
+
+
+# Damping
+
+
+def test_a_setting_stays_for_the_dwell_time(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "3"))
+    memory = EngineMemory({IRQ: held("2", since_s=980.0)})
+    (young,), _ = step(view(1000.0, irq41="2"), [policy("a")], memory)
+    assert [(h.code, h.why) for h in young.held_back] == [("dwell", "It was set 20 s ago and stays for 30 s.")]
+    (old,), _ = step(view(1010.0, irq41="2"), [policy("a")], memory)
+    assert moves(old) == [(IRQ, "2", "3")]
+
+
+def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_it(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    memory = wrote(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
+    (soon,), kept = step(view(1179.0, irq41="3"), [policy("a")], memory)
+    assert [(h.code, h.why) for h in soon.held_back] == [
+        ("ping_pong", "It left 2 179 s ago and does not go back within 180 s.")
+    ]
+    assert kept.left == {IRQ: [("2", 1000.0)]}
+    (later,), kept = step(view(1180.0, irq41="3"), [policy("a")], memory)
+    assert (moves(later), kept.left) == ([(IRQ, "3", "2")], {})
+
+
+def test_what_a_guardrail_undid_is_not_tried_again_within_the_window(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    (tried,), memory = step(view(), [policy("a")], EngineMemory())
+    memory = wrote(memory, "a", tried.actions[0], 1000.0)
+    (back,) = inverse(Plan(tried.actions)).actions
+    memory = wrote(memory, "a", back, 1004.0)
+    assert memory.holdings == {}
+    (again,), _ = step(view(1005.0), [policy("a")], memory)
+    assert codes(again) == [(IRQ, "ping_pong")]
+
+
+def test_what_goes_back_waits_neither_for_dwell_time_nor_window_and_goes_just_where_it_was(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "0"), returning=(IRQ,))
+    memory = EngineMemory({IRQ: held("2", 999.0, original="0,6-7")}, left={IRQ: [("0,6-7", 999.0)]})
+    (conclusion,), _ = step(view(irq41="2"), [policy("a")], memory)
+    assert moves(conclusion) == [(IRQ, "2", "0,6-7")]
+
+
+def test_a_process_out_of_sight_goes_back_too(wants: Wants) -> None:
+    wants["a"] = wanting((TASK, "0-5"), returning=(TASK,))
+    silent = replace(view(), tasks=[])
+    (conclusion,), memory = step(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
+    assert moves(conclusion) == [(TASK, "2", "0-5")]
+    assert forget(memory, TASK).holdings == {}
+
+
+@pytest.mark.parametrize(("mode", "written"), [(Mode.ENFORCE, 1), (Mode.RECOMMEND, 3)])
+def test_moves_in_a_step_are_bounded_where_they_are_written(wants: Wants, mode: Mode, written: int) -> None:
+    wants["a"] = wanting((OTHER, "3"), (IRQ, "2"), (TASK, "2"))
+    (conclusion,), _ = step(view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory())
+    assert [action.key for action in conclusion.actions] == [OTHER, IRQ, TASK][:written]
+    assert {h.code for h in conclusion.held_back} <= {"moves"}
+    assert len(conclusion.actions) + len(conclusion.held_back) == 3
+
+
+# Guard
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        (IRQ, "7", "CPU 7 is not online"),
+        (IRQ, "6", "CPU 6 is kept free"),
+        (IRQ, "x", "“x” is not a CPU"),
+        (LOCKED, "2", "IRQ 43 cannot be moved. A managed interrupt."),
+        ("irq/99/affinity", "2", "This node has no"),
+        ("brightness/7", "2", "“brightness/7” is not a setting"),
+    ],
+)
+def test_what_the_guard_refuses_is_held_back_and_disturbs_nobody(
+    wants: Wants, key: str, value: str, sentence: str
+) -> None:
+    wants.update(
+        {"a": wanting((key, value), (IRQ, "2")) if key != IRQ else wanting((key, value)), "b": wanting((OTHER, "3"))}
+    )
+    (one, two), _ = step(view(), [policy("a", 1), policy("b", 2)], EngineMemory())
+    assert codes(one) == [(key, "refused")]
+    assert one.held_back[0].why.startswith(sentence)
+    assert len(one.actions) == (key != IRQ)
+    assert moves(two) == [(OTHER, "0", "3")]
+
+
+def test_isolated_cpus_are_used_where_the_policy_says_so(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "6"))
+    (conclusion,), _ = step(view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory())
+    assert moves(conclusion) == [(IRQ, "0", "6")]
+
+
+def test_what_could_not_be_written_takes_no_move_of_the_step(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"), (OTHER, "3"))
+    memory = EngineMemory(refused={IRQ: "No vector is left on CPU 2."})
+    (conclusion,), memory = step(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
+    assert [(h.code, h.why) for h in conclusion.held_back] == [("refused", "No vector is left on CPU 2.")]
+    assert moves(conclusion) == [(OTHER, "0", "3")]
+    assert memory.refused == {IRQ: "No vector is left on CPU 2."}
+
+
+def test_a_setting_that_is_proposed_twice_is_written_once(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"), (IRQ, "3"))
+    (conclusion,), _ = step(view(), [policy("a")], EngineMemory())
+    assert (moves(conclusion), codes(conclusion)) == ([(IRQ, "0", "2")], [(IRQ, "refused")])
+
+
+# Ownership
+
+
+@pytest.mark.parametrize(
+    ("controller", "owned"), [("irqbalance", [IRQ]), ("tuned", [IRQ, TASK])], ids=["irqbalance", "tuned"]
+)
+def test_a_yielding_policy_leaves_to_a_controller_what_that_one_sets(
+    wants: Wants, controller: str, owned: list[str]
+) -> None:
+    wants["a"] = wanting((IRQ, "2"), (TASK, "2"))
+    (conclusion,), _ = step(
+        view(controllers=(controller,)), [policy("a", on_controller=Ownership.YIELD)], EngineMemory()
+    )
+    assert codes(conclusion) == [(key, "owned") for key in owned]
+    assert conclusion.held_back[0].why == f"{controller} runs on this node, and this policy yields to it."
+    assert [action.key for action in conclusion.actions] == [key for key in (IRQ, TASK) if key not in owned]
+
+
+@pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.TAKE_OVER, False)])
+def test_a_policy_that_warns_acts_with_a_word_about_it(wants: Wants, response: Ownership, told: bool) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    (conclusion,), _ = step(
+        view(controllers=("irqbalance", "tuned")), [policy("a", on_controller=response)], EngineMemory()
+    )
+    assert moves(conclusion) == [(IRQ, "0", "2")]
+    assert ("irqbalance and tuned run on this node" in conclusion.sentence) is told
+
+
+# Drift
+
+
+@pytest.mark.parametrize(("controllers", "cause"), [((), None), (("irqbalance",), "irqbalance")])
+def test_drift_is_told_with_its_cause_as_long_as_it_lasts_and_left_by_a_policy_that_warns(
+    wants: Wants, controllers: tuple[str, ...], cause: str | None
+) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    memory = EngineMemory({IRQ: held("2")})
+    for time_s in (1000.0, 1005.0):
+        (conclusion,), memory = step(view(time_s, controllers, irq41="4"), [policy("a")], memory)
+        assert [(d.key, d.expected, d.found, d.cause) for d in conclusion.drifts] == [(IRQ, "2", "4", cause)]
+        assert (codes(conclusion), moves(conclusion)) == ([(IRQ, "owned")], [])
+    assert memory.holdings == {IRQ: held("2")}
+
+
+def test_a_view_from_before_the_write_is_no_drift(wants: Wants) -> None:
+    (conclusion,), _ = step(view(1000.0), [policy("a")], EngineMemory({IRQ: held("2", since_s=1000.0)}))
+    assert conclusion.drifts == []
+
+
+def test_a_cpu_that_went_offline_is_no_drift(wants: Wants) -> None:
+    memory = EngineMemory({TASK: held("2,7"), IRQ: held("2,7")})
+    (conclusion,), _ = step(view(task="2", irq41="2,7"), [policy("a")], memory)
+    assert conclusion.drifts == []
+
+
+def test_a_policy_that_yields_gives_the_setting_up_for_as_long_as_it_yields(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "2"))
+    yields = policy("a", on_drift=Ownership.YIELD)
+    (first,), memory = step(view(1000.0, irq41="4"), [yields], EngineMemory({IRQ: held("2")}))
+    assert (len(first.drifts), memory.holdings) == (1, {})
+    (second,), memory = step(view(9000.0, irq41="4"), [yields], memory)
+    assert (second.drifts, codes(second)) == ([], [(IRQ, "owned")])
+    (third,), memory = step(view(9005.0, irq41="4"), [policy("a")], memory)
+    assert (moves(third), memory.yielded) == ([(IRQ, "4", "2")], {})
+
+
+def test_a_policy_that_takes_over_writes_again_after_waits_that_double(wants: Wants) -> None:
+    takes = policy("a", on_drift=Ownership.TAKE_OVER)
+    memory = EngineMemory({IRQ: held("2", since_s=0.0)})
+    written = []
+    for round_ in range(1, 200):
+        time_s = 5.0 * round_
+        (conclusion,), memory = step(view(time_s, irq41="4"), [takes], memory)
+        assert len(conclusion.drifts) == 1
+        for action in conclusion.actions:
+            assert (action.was, action.becomes) == ("4", "2")
+            written.append(time_s)
+            memory = wrote(memory, "a", action, time_s)
+    assert written == [30.0, 90.0, 210.0, 450.0, 930.0]
+
+
+def test_a_policy_that_takes_over_may_want_something_new_instead(wants: Wants) -> None:
+    wants["a"] = wanting((IRQ, "3"))
+    (conclusion,), _ = step(
+        view(irq41="4"), [policy("a", on_drift=Ownership.TAKE_OVER)], EngineMemory({IRQ: held("2")})
+    )
+    assert moves(conclusion) == [(IRQ, "4", "3")]
+
+
+# What is held
+
+
+def test_the_first_value_stays_the_original_and_putting_it_back_ends_the_holding() -> None:
+    memory = wrote(EngineMemory(), "a", Action(IRQ, "0-3", "2", ""), 1.0)
+    memory = wrote(memory, "b", Action(IRQ, "2", "3", ""), 2.0)
+    assert memory.holdings == {IRQ: held("3", 2.0, by="b", original="0-3")}
+    assert wrote(memory, "b", Action(IRQ, "3", "0-3", ""), 3.0).holdings == {}
+
+
+@pytest.mark.parametrize("left", [[], [policy("a", mode=Mode.RECOMMEND)]], ids=["withdrawn", "only recommends now"])
+def test_what_a_policy_set_goes_back_when_it_no_longer_enforces(left: list[PolicyInForce]) -> None:
+    memory = EngineMemory({IRQ: held("2"), OTHER: held("3", by="b"), TASK: held("4", original="0-5")})
+    now = view(irq41="2", irq42="3", task="5")
+    actions, memory = returns(now, [*left, policy("b")], memory)
+    assert [(who, action.key, action.was, action.becomes) for who, action in actions] == [("a", IRQ, "2", "0")]
+    assert set(memory.holdings) == {IRQ, OTHER}, "the process was moved on by somebody else and is left to them"
+    memory = wrote(memory, "a", actions[0][1], 1000.0)
+    assert returns(now, [*left, policy("b")], memory) == ([], memory)
+
+
+def test_a_later_process_with_the_number_of_an_earlier_one_is_not_given_its_affinity(wants: Wants) -> None:
+    memory = EngineMemory({TASK: held("2", original="0-5")})
+    _, memory = step(view(started_ticks=5, task="2"), [policy("a")], memory)
+    assert memory.processes == {TASK: 5}
+    (conclusion,), after = step(view(started_ticks=9, task="2"), [policy("a")], memory)
+    assert (after.holdings, conclusion.drifts) == ({}, [])
+    assert returns(view(started_ticks=9, task="2"), [], memory)[0] == []
+
+
+def test_an_interrupt_that_is_gone_is_forgotten_but_not_when_nothing_can_be_read(wants: Wants) -> None:
+    memory = EngineMemory({IRQ: held("2"), "irq/99/affinity": held("2")})
+    nothing = replace(view(), inventory=Inventory([], []))
+    assert set(step(nothing, [policy("a")], memory)[1].holdings) == {IRQ, "irq/99/affinity"}
+    assert set(step(view(irq41="2"), [policy("a")], memory)[1].holdings) == {IRQ}
+
+
+def test_two_conclusions_are_alike_when_only_their_figures_differ() -> None:
+    proposal = Proposal(IRQ, "2", "IRQ 41", "CPU 0 is 80 % busy.")
+    one = Conclusion("a", 1, Mode.ENFORCE, "80 %", held_back=[HeldBack(proposal, "dwell", "20 s ago")])
+    two = Conclusion("a", 1, Mode.ENFORCE, "81 %", held_back=[HeldBack(proposal, "dwell", "25 s ago")])
+    assert alike(one, two)
+    assert not alike(one, replace(two, held_back=[HeldBack(proposal, "moves", "")]))
+    assert not alike(one, replace(two, actions=[Action(IRQ, "0", "2", "")]))
+    assert not alike(one, replace(two, version=2))
+
+
+def test_the_memory_survives_being_written_down() -> None:
+    memory = EngineMemory(
+        {IRQ: held()}, {"a": IrqSpreadMemory()}, {IRQ: [("0", 1.0)]}, {OTHER: "a"}, {TASK: 5}, {LOCKED: "It is."}
+    )
+    assert msgspec.json.decode(msgspec.json.encode(memory), type=EngineMemory) == memory
+
+
+# Both real policies on machines
+
+SPREAD = PolicyInForce("spread", 1, "spread", 10, Mode.ENFORCE, IrqSpread())
+PROCESS = PolicyInForce("process", 1, "process", 20, Mode.ENFORCE, NetworkProcess(move_irq=True))
+BOTH = [SPREAD, PROCESS]
+ROUNDS = 12
+
+everywhere = st.one_of(machines(), st.builds(captured, st.sampled_from(CAPTURED), st.integers(0, 3)))
+
+
+def run(
+    machine: Machine, policies: list[PolicyInForce], check: Callable[[Machine, list[Action]], None] | None = None
+) -> tuple[list[list[Conclusion]], Machine, EngineMemory]:
+    """Some rounds with what the policies want carried out: their conclusions, and what is there afterwards."""
+    memory = EngineMemory()
+    told = []
+    for _ in range(ROUNDS):
+        conclusions, memory = step(machine.view, policies, memory)
+        told.append(conclusions)
+        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        if check is not None:
+            check(machine, actions)
+        for conclusion in conclusions:
+            for action in conclusion.actions:
+                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
+        machine = machine.after(actions)
+    return told, machine, memory
+
+
+def values(machine: Machine) -> dict[str, str | None]:
+    """Every setting that the policies may touch."""
+    irqs = {f"irq/{irq.irq}/affinity": irq.requested for irq in machine.view.inventory.irqs}
+    return irqs | {f"task/{task.pid}/affinity": task.affinity for task in machine.view.tasks}
+
+
+@settings(max_examples=50, deadline=None)
+@given(everywhere, st.booleans())
+def test_no_decision_names_an_offline_isolated_or_forbidden_cpu(machine: Machine, allow_isolated: bool) -> None:
+    policies = [
+        replace(SPREAD, spec=IrqSpread(exclude="1", allow_isolated=allow_isolated)),
+        replace(PROCESS, spec=NetworkProcess(allow_isolated=allow_isolated)),
+    ]
+    topology = machine.view.topology
+    kept_free = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
+    originals = values(machine)
+    cpusets = {f"task/{task.pid}/affinity": parse_cpu_list(task.allowed) for task in machine.view.tasks}
+
+    def check(_: Machine, actions: list[Action]) -> None:
+        for action in actions:
+            if action.becomes == originals[action.key]:
+                continue  # put back where it was
+            cpus = parse_cpu_list(action.becomes)
+            assert cpus
+            assert cpus <= topology.online()
+            assert allow_isolated or not cpus & kept_free
+            assert cpus <= cpusets.get(action.key, cpus)
+            assert 1 not in cpus or action.key.startswith("task/")
+
+    run(machine, policies, check)
+
+
+@settings(max_examples=50, deadline=None)
+@given(everywhere)
+def test_the_same_input_gives_the_same_output(machine: Machine) -> None:
+    assert run(machine, BOTH) == run(machine, BOTH)
+
+
+@settings(max_examples=50, deadline=None)
+@given(everywhere)
+def test_a_plan_and_then_its_inverse_restore_every_setting(machine: Machine) -> None:
+    def check(before: Machine, actions: list[Action]) -> None:
+        plan = Plan(actions)
+        assert values(before.after(plan.actions).after(inverse(plan).actions)) == values(before)
+
+    run(machine, BOTH, check)
+
+
+@settings(max_examples=50, deadline=None)
+@given(everywhere)
+def test_what_policies_set_all_goes_back_when_they_are_withdrawn(machine: Machine) -> None:
+    _, moved, memory = run(machine, BOTH)
+    actions, _ = returns(moved.view, [], memory)
+    assert values(moved.after(action for _, action in actions)) == values(machine)
