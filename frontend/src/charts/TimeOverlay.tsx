@@ -4,8 +4,8 @@ import type { Cursor } from "./cursor";
 
 export type Range = { from: number; to: number };
 
-/** A moment to point out on every time axis. */
-export type Mark = { key: string; timeMs: number; label: string };
+/** A moment to point out on a time axis: a change, or a decision that changed nothing. */
+export type Mark = { key: string; timeMs: number; label: string; kind?: "decision" };
 
 /** What everything with a time axis shares. */
 export type TimeAxis = {

@@ -6,13 +6,19 @@ import { nodeQuery } from "../api/queries";
 import { Cursor } from "../charts/cursor";
 import { pointsOf } from "../charts/seriesring";
 import type { Mark, Range } from "../charts/TimeOverlay";
+import { settingName } from "../lib/settings";
 import { dateTime } from "../lib/time";
+import { decisionsQuery } from "../policies/queries";
+import type { Decision } from "../policies/types";
 import { Charts } from "./Charts";
 import { Cores } from "./Cores";
+import { decisionMarks } from "./decisions";
 import { AgentCost, Facts } from "./Facts";
 import { Figures } from "./Figures";
 import type { Change } from "./irqs";
 import { Matrix } from "./Matrix";
+import { NetworkTasks } from "./NetworkTasks";
+import { NodePolicies } from "./NodePolicies";
 import classes from "./node.module.css";
 import { Panel } from "./panel/Panel";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
@@ -84,13 +90,12 @@ const SYMBOL: Record<Change["state"], string> = {
 export function marksOf(changes: Change[], skewMs: number): Mark[] {
   return changes.flatMap((change) => {
     const moves = change.plan.actions.map((action) => {
-      const [, irq] = action.key.split("/");
-      return { irq, was: action.was, becomes: action.becomes };
+      return { name: settingName(action.key), was: action.was, becomes: action.becomes };
     });
     const mark = (at: string | null, kind: string, label: string): Mark[] =>
       at === null ? [] : [{ key: `${change.id} ${kind}`, timeMs: Date.parse(at) + skewMs, label }];
-    const forth = moves.map(({ irq, becomes }) => `IRQ ${irq} → ${becomes}`).join(", ");
-    const back = moves.map(({ irq, was }) => `IRQ ${irq} ↶ ${was}`).join(", ");
+    const forth = moves.map(({ name, becomes }) => `${name} → ${becomes}`).join(", ");
+    const back = moves.map(({ name, was }) => `${name} ↶ ${was}`).join(", ");
     return [
       ...mark(change.applied_at, "applied", `${SYMBOL[change.state]} ${forth}`),
       ...(change.state === "rolled_back" ? mark(change.ended_at, "undone", back) : []),
@@ -110,6 +115,7 @@ function useNavigation() {
 }
 
 const NO_CHANGES: Change[] = [];
+const NO_DECISIONS: Decision[] = [];
 
 function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }) {
   const search = route.useSearch();
@@ -124,6 +130,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
   const heat = useQuery(heatQuery(node.id, share, past ?? behind));
   const series = useQuery(seriesQuery(node.id, past ?? behind));
   const changes = useQuery(changesQuery(node.id, null)).data?.changes ?? NO_CHANGES;
+  const decisions = useQuery(decisionsQuery(node.id, past)).data ?? NO_DECISIONS;
   const inSight = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
   useEffect(() => {
     if (past === null && heat.data !== undefined && !heat.isPlaceholderData) window.fillHeat(heat.data);
@@ -134,6 +141,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
 
   const skewMs = node.clock_skew_ms ?? 0;
   const marks = useMemo(() => marksOf(inSight, skewMs), [inSight, skewMs]);
+  const decided = useMemo(() => decisionMarks(decisions), [decisions]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
   const hold = useCallback((held: boolean) => window.hold(held), [window]);
   const pause = useCallback(() => {
@@ -149,8 +157,11 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
   );
   const { inventory } = node;
   const view = useMemo<NodeView>(
-    () => ({ node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, cursor, zoom, hold }),
-    [node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, cursor, zoom, hold],
+    () => ({
+      ...{ node, topology, inventory, search, navigate, window, past, pastHeat, changes },
+      ...{ marks, decided, cursor, zoom, hold },
+    }),
+    [node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, decided, cursor, zoom, hold],
   );
   const failed = heat.error ?? series.error;
   return (
@@ -172,6 +183,8 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
       <div className={search.sel === undefined ? classes.one : classes.two}>
         <div className={classes.stack} aria-busy={heat.isPending || series.isPending}>
           <Cores view={view} />
+          <NetworkTasks view={view} />
+          <NodePolicies view={view} />
           <Matrix view={view} />
           <Charts view={view} pastPoints={pastPoints} />
           <AgentCost view={view} />

@@ -1,5 +1,5 @@
 import { Button, Popover, TextInput } from "@mantine/core";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useWidth } from "../charts/canvas";
 import type { Mark, Range } from "../charts/TimeOverlay";
 import { dateTime, localInput } from "../lib/time";
@@ -96,16 +96,17 @@ export function placeLabels(marks: Mark[], { from, to }: Range, width: number) {
     });
 }
 
-/** The changes of this node along the time in sight. */
+/** The changes and decisions of this node along the time in sight. */
 function Lane({ view }: { view: NodeView }) {
   useFrames(view.window);
   const { from, to } = view.past ?? view.window.range();
   const box = useRef<HTMLOListElement>(null);
-  const placed = placeLabels(view.marks, { from, to }, useWidth(box));
+  const marks = useMemo(() => [...view.marks, ...view.decided], [view.marks, view.decided]);
+  const placed = placeLabels(marks, { from, to }, useWidth(box));
   return (
-    <ol ref={box} className={classes.lane} aria-label="Changes in this time">
+    <ol ref={box} className={classes.lane} aria-label="Changes and decisions in this time">
       {placed.map(({ mark, left, whole }) => (
-        <li key={mark.key} style={{ left }} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
+        <li key={mark.key} data-kind={mark.kind} style={{ left }} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
           {whole ? (
             mark.label
           ) : (

@@ -53,6 +53,7 @@ const task = (cpu: number, ...landings: Landing[]): NetTask => ({
   name: "nginx",
   cgroup: null,
   threads: 1,
+  bound: false,
   affinity: "0-15",
   allowed: "0-15",
   cpu,

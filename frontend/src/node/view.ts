@@ -22,7 +22,10 @@ export type NodeView = {
   pastHeat: HeatBlock | null;
   /** The node's newest changes, also while a past range is in sight. */
   changes: Change[];
+  /** The changes in sight. */
   marks: Mark[];
+  /** What policies decided in sight without changing anything. */
+  decided: Mark[];
   cursor: Cursor;
   zoom: (range: Range) => void;
   hold: (held: boolean) => void;

@@ -10,10 +10,10 @@ import { takeChange } from "../../live/changes";
 import { type Change, type Irq, isolatedCpus, landsOn } from "../irqs";
 import classes from "../node.module.css";
 import type { NodeView } from "../view";
+import { CONFIRM_S, whyNot } from "./ApplyPlan";
 import { CpuPicker } from "./CpuPicker";
 import { PreviewOf } from "./PreviewOf";
 
-const CONFIRM_S = [30, 60, 120, 300, 600];
 const TYPING_MS = 250;
 
 /** The CPUs of a text, or the sentence why it is none. */
@@ -79,19 +79,15 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   });
 
   const settled = changed && preview.data !== undefined && asked === value && !preview.isFetching;
-  const why = !may
-    ? "Your role may look but not change nodes."
-    : node.mode === "observe"
-      ? `This node is observe-only. ${node.observe_reason ?? ""}`
-      : node.health !== "live" && node.health !== "stale"
-        ? "The node is not connected."
-        : wrong !== null || limitWrong !== null
-          ? null
-          : !changed
-            ? "Choose other CPUs than the present ones."
-            : settled && preview.data !== undefined && !preview.data.can_apply
-              ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence ?? "This plan is refused.")
-              : null;
+  const why =
+    whyNot(node, may) ??
+    (wrong !== null || limitWrong !== null
+      ? null
+      : !changed
+        ? "Choose other CPUs than the present ones."
+        : settled && preview.data !== undefined && !preview.data.can_apply
+          ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence ?? "This plan is refused.")
+          : null);
   const pick = (next: Iterable<number>) => {
     setText(formatCpuList(next));
     apply.reset();
