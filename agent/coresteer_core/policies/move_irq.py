@@ -27,10 +27,9 @@ class IrqMoves:
             return found
         irq, old, mine = found
         home = (cpu_set(task.affinity) & cpu_set(task.allowed) or cpu_set(task.affinity)) & self.seats.usable
-        if not home:
-            return f"IRQ {irq.irq} is not moved to it, because its CPUs are kept free."
-        if any(self.seats.relation(old, cpu) is not None for cpu in home):
-            return f"It is within {self.seats.reach.value} of CPU {old}, where IRQ {irq.irq} arrives."
+        if not home or any(self.seats.relation(old, cpu) is not None for cpu in home):
+            near = f"it is within {self.seats.reach.value} of CPU {old}" if home else "its CPUs are kept free"
+            return f"IRQ {irq.irq} is not moved to it, because {near}."
         share = self._share_of(irq.irq, mine)
         if share <= MAJORITY or irq.irq in self.moved:
             return f"It has only {share * 100:.0f} % of the bytes of IRQ {irq.irq}, so that is not moved to it."
@@ -38,6 +37,8 @@ class IrqMoves:
         centre = task.cpu if task.cpu in home else min(home)
         favour = min(favoured) if favoured else None
         seat = self.seats.nearest(Flow((centre,), (1.0,)), self.seats.limit(need), None, favour=favour)
+        if seat is not None and irq.requested == str(seat.cpu):
+            return f"IRQ {irq.irq} is set to CPU {seat.cpu} already, but still arrives on CPU {old}."
         if seat is None:
             return f"No CPU within {self.seats.reach.value} of it has room for IRQ {irq.irq}, which takes {need:.2f}."
         load = self.seats.load[seat.cpu]
@@ -58,6 +59,8 @@ class IrqMoves:
         number, cpu = next(iter(numbers)), next(iter(at))
         if len(numbers) != 1 or number is None:
             return "Its packets do not all come through one known interrupt, so none is moved to it."
+        if any(landing.how not in ("rss", "queue") for landing in landings):
+            return f"Its packets are handled elsewhere than where IRQ {number} arrives, so moving that would not help."
         irq = self.view.inventory.irq(number)
         if irq is None or irq.requested is None or len(at) != 1 or cpu is None:
             return f"Where IRQ {number} stands is not known, so it is not moved to it."

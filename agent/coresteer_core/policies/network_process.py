@@ -156,14 +156,15 @@ class _Round:
         known = sum(arriving.values())
         if rate < least or known < rate * KNOWN_SHARE or not known:
             self._keep(placed)
-            why = f"{(rate - known) / rate * 100:.0f} % of its {_rate(rate)} arrive at CPUs that are not known."
-            self._leave(task, why if rate >= least else self._quiet(task, rate))
+            unknown = f"{(rate - known) / (rate or 1) * 100:.0f} % of its {_rate(rate)} arrive at CPUs not known."
+            self._leave(task, unknown if rate >= max(least, 1.0) else self._quiet(task, rate))
             return
         allowed, free = self._freedom(task.allowed)
         affinity = cpu_set(task.affinity)
-        if not ours and not affinity >= free:
+        if not ours and (task.bound or not affinity >= free):
             self._keep(placed)
-            bound = f"Somebody has bound it to {name_cpus(sorted(affinity))} of the {len(free)} that it may have."
+            who = "The kernel" if task.bound else "Somebody"
+            bound = f"{who} has bound it to {name_cpus(sorted(affinity))} of the {len(free)} that it may have."
             self.fixed.append((task, bound))
             return
         self._keep(placed)
