@@ -10,14 +10,25 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
+from coresteer_agent.enrol import NodeKey
+from coresteer_agent.policies import Kept
+from coresteer_agent.policies_file import PoliciesFile
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.policies.base import Mode, Scope
+from coresteer_core.policies.network_process import NetworkProcess, Reach
+
 SECONDS, REPEATS = 3.0, 10
+LONG_WARM_UP_S, LONG_SECONDS, PAIRS = 12.0, 8.0, 6
+"""The node loop decides every 5 s, so what it does is measured after it had time to."""
 CPUS = sorted(os.sched_getaffinity(0))
 SENDER, RECEIVER = f"coresteer-bench-a-{os.getpid()}", f"coresteer-bench-b-{os.getpid()}"
 ADDRESS, PORT = "10.99.0.2", 9100
@@ -27,9 +38,12 @@ import socket, sys, time
 with socket.create_server(("", int(sys.argv[1]))) as listener:
     print("ready", flush=True)
     connection, _ = listener.accept()
-buffer, total, start = bytearray(256 * 1024), 0, None
+buffer, total, warm = bytearray(256 * 1024), 0, time.monotonic() + float(sys.argv[2])
 while count := connection.recv_into(buffer):
     total += count
+    if warm and time.monotonic() >= warm:
+        total = warm = 0
+        print("warm", flush=True)
 print(total)
 """
 _SEND = """
@@ -64,7 +78,7 @@ def namespaces() -> Iterator[None]:
 def set_rps(cpu: int) -> None:
     """Have what veth1 receives handled there."""
     path = "/sys/class/net/veth1/queues/rx-0/rps_cpus"
-    run("ip", "netns", "exec", RECEIVER, "sh", "-c", f"echo {1 << cpu:x} > {path}")
+    run(*within(RECEIVER), "sh", "-c", f"echo {1 << cpu:x} > {path}")
 
 
 def busy_s() -> float:
@@ -73,20 +87,48 @@ def busy_s() -> float:
     return (sum(cells) - cells[3] - cells[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def transfer(receiver_cpu: int | None, seconds: float = SECONDS) -> tuple[float, float]:
+def transfer(receiver_cpu: int | None, warm_up_s: float = 0.5, seconds: float = SECONDS) -> tuple[float, float]:
     """Gbit/s, and CPU seconds of the whole machine a gigabit. receiver_cpu: None leaves it to the scheduler."""
     pin = () if receiver_cpu is None else ("taskset", "-c", str(receiver_cpu))
-    enter = ("ip", "netns", "exec")
-    with subprocess.Popen(
-        [*enter, RECEIVER, *pin, sys.executable, "-c", _RECEIVE, str(PORT)], stdout=subprocess.PIPE, text=True
-    ) as receiver:
+    receive = (*pin, sys.executable, "-c", _RECEIVE, str(PORT), str(warm_up_s))
+    send = ("taskset", "-c", str(CPUS[-1]), sys.executable, "-c", _SEND, ADDRESS, str(PORT), str(warm_up_s + seconds))
+    with subprocess.Popen([*within(RECEIVER), *receive], stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdout is not None
         receiver.stdout.readline()
-        before, start = busy_s(), time.monotonic()
-        sender_cpu = ("taskset", "-c", str(CPUS[-1]))
-        run(*enter, SENDER, *sender_cpu, sys.executable, "-c", _SEND, ADDRESS, str(PORT), str(seconds))
+        with subprocess.Popen([*within(SENDER), *send]):
+            receiver.stdout.readline()
+            before, start = busy_s(), time.monotonic()
         gigabits = int(receiver.stdout.read()) * 8 / 1e9
         return gigabits / (time.monotonic() - start), (busy_s() - before) / gigabits
+
+
+def within(namespace: str) -> tuple[str, ...]:
+    """What runs a command there."""
+    return ("ip", "netns", "exec", namespace)
+
+
+@contextlib.contextmanager
+def enforcing() -> Iterator[None]:
+    """The agent in the receiver's namespace with network-process in force, as it goes on while the backend is away."""
+    spec = NetworkProcess(rings=Reach.CPU, max_load=1.0)
+    policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
+    with tempfile.TemporaryDirectory() as state_dir:
+        PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(Kept([policy]))
+        key = NodeKey("http://127.0.0.1:1", 1, "bench", "csk_bench")
+        Path(state_dir, "agent/key.json").write_bytes(msgspec.json.encode(key))
+        options = ("--backend", key.backend, "--state-dir", state_dir)
+        with Path(state_dir, "log").open("w") as log:
+            agent = subprocess.Popen(
+                [*within(RECEIVER), sys.executable, "-m", "coresteer_agent", "run", *options], stderr=log
+            )
+        try:
+            yield
+        finally:
+            agent.terminate()
+            agent.wait()
+            said = Path(state_dir, "log").read_text()
+            if "Applied and read back" not in said:
+                print(f"The policy changed nothing in this run. The agent said:\n{said}", file=sys.stderr)
 
 
 def interval(values: Sequence[float]) -> str:
@@ -111,10 +153,31 @@ def sweep() -> None:
         print(f"| {m} | {n} | {interval(rate)} | {interval(cost)} |", flush=True)
 
 
+def default_against_enforce() -> None:
+    """The receiver where the scheduler puts it, and where the policy does; RPS on the first CPU."""
+    set_rps(CPUS[0])
+    found: dict[str, list[tuple[float, float]]] = {"default": [], "enforce": []}
+    for pair in range(PAIRS):
+        for name in ("default", "enforce") if pair % 2 == 0 else ("enforce", "default"):
+            with enforcing() if name == "enforce" else contextlib.nullcontext():
+                found[name].append(transfer(None, LONG_WARM_UP_S, LONG_SECONDS))
+    print(f"| regime | Gbit/s | CPU s a gigabit | ({PAIRS} pairs, ABBA, {LONG_SECONDS:g} s each)\n|---|---|---|")
+    for name, runs in found.items():
+        rate, cost = zip(*runs, strict=True)
+        print(f"| {name} | {interval(rate)} | {interval(cost)} |")
+    for what, at in (("Gbit/s", 0), ("CPU s a gigabit", 1)):
+        pairs = zip(found["default"], found["enforce"], strict=True)
+        print(
+            f"enforce / default, {what}: {interval([enforce[at] / default[at] for default, enforce in pairs])}",
+            flush=True,
+        )
+
+
 def main() -> None:
     with namespaces():
         transfer(None)  # warms up
         sweep()
+        default_against_enforce()
 
 
 if __name__ == "__main__":
