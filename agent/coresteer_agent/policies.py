@@ -98,6 +98,11 @@ class PolicyKeeper:
         self._told: dict[str, DecisionMessage] = {}
         self._mistaken: set[tuple[str, int]] = set()
 
+    @property
+    def idle(self) -> bool:
+        """There is nothing to decide and nothing to give back, so a step would do nothing."""
+        return self._kept == Kept()
+
     def told(self, policies: list[PolicyInForce]) -> None:
         """These are in force from now on, in the place of those before; the next step acts on it."""
         if policies == self._kept.policies:
@@ -117,7 +122,7 @@ class PolicyKeeper:
 
     def step(self, view: View) -> frozenset[str]:
         """One round. Returns the settings that were worked on. view.time_s is now."""
-        if self._kept == Kept():
+        if self.idle:
             return frozenset()
         self._settle(view.time_s)
         for key in self._ended(self._kept.memory):

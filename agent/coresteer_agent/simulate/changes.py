@@ -1,16 +1,21 @@
 """A simulated node's changes: the agent's own state machine, over interrupts that only exist here."""
 
+import time
+
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.change import advance
 from coresteer_core.change_events import (
     ApplyRequested,
     BackendBack,
     BackendLost,
+    Change,
     Changes,
     ConfirmRequested,
     Event,
     ExtendRequested,
     InverseRan,
+    LookAgain,
+    LookedAgain,
     Measured,
     Note,
     PlanRan,
@@ -18,6 +23,7 @@ from coresteer_core.change_events import (
     RollbackRequested,
     RunInverse,
     RunPlan,
+    RunReturn,
     SeenByBackend,
     Tick,
 )
@@ -26,7 +32,7 @@ from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
-from coresteer_core.settings import IrqAffinity, SettingError, parse_setting
+from coresteer_core.settings import IrqAffinity, SettingError, TaskAffinity, parse_setting
 
 
 class SimulatedChanges:
@@ -35,6 +41,21 @@ class SimulatedChanges:
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._state = Changes()
+        self._said: list[ChangeMessage] = []
+
+    def feed(self, event: Event) -> frozenset[str]:
+        """What a policy wants. The answers are there for said(); the node's settings are never stale."""
+        self._said += self._feed(event, time.monotonic())
+        return frozenset()
+
+    def said(self) -> list[ChangeMessage]:
+        """The answers to feed() since the last time."""
+        said, self._said = self._said, []
+        return said
+
+    def change(self, change_id: str) -> Change | None:
+        """What is known of a change."""
+        return self._state.changes.get(change_id)
 
     def asked(self, message: Apply | Confirm | Rollback | Extend | Seen, now: float) -> list[ChangeMessage]:
         """What the backend wants."""
@@ -76,6 +97,12 @@ class SimulatedChanges:
                     said.append(message)
                 case RunPlan(change_id, plan):
                     said += self._feed(PlanRan(change_id, self._run(plan)), now)
+                case RunReturn(change_id, plan):
+                    done = [self._write(action, plan) for action in plan.actions]
+                    said += self._feed(PlanRan(change_id, done), now)
+                case LookAgain(change_id, plan):
+                    found = [self._stands(action) for action in plan.actions]
+                    said += self._feed(LookedAgain(change_id, found), now)
                 case RunInverse(change_id, plan):
                     done = [self._write(action, plan) for action in plan.actions]
                     said += self._feed(InverseRan(change_id, done), now)
@@ -98,29 +125,31 @@ class SimulatedChanges:
             wanted = setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
-        view = View(self._node.machine.topology, self._node.inventory)
+        view = self._view()
         found = setting.current(view)
-        if found is None or not isinstance(setting, IrqAffinity):
+        if found is None or not isinstance(setting, IrqAffinity | TaskAffinity):
             sentence = setting.absent(view) or f"On a simulated node {setting.describe(view)} cannot be changed."
             return Result(action.key, Outcome.UNSUPPORTED, sentence)
+        name = setting.describe(view)
         if against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated):
             return Result(action.key, Outcome.REFUSED, against[0].sentence, found)
         if found == wanted:
-            return Result(
-                action.key, Outcome.UNCHANGED, f"IRQ {setting.irq} was already on CPU {wanted}.", found, found
-            )
+            return Result(action.key, Outcome.UNCHANGED, f"{name} was already on CPU {wanted}.", found, found)
         if found != action.was:
-            return Result(
-                action.key,
-                Outcome.REFUSED,
-                f"IRQ {setting.irq} is on CPU {found}, no longer on CPU {action.was}; look at the preview again.",
-                found,
-            )
-        read_back = self._node.deliver(setting.irq, wanted)
+            sentence = f"{name} is on CPU {found}, no longer on CPU {action.was}; look at the preview again."
+            return Result(action.key, Outcome.REFUSED, sentence, found)
+        if isinstance(setting, IrqAffinity):
+            read_back = self._node.deliver(setting.irq, wanted)
+        else:
+            read_back = self._node.affinities[setting.pid] = wanted
         return Result(
-            action.key,
-            Outcome.APPLIED,
-            f"IRQ {setting.irq} went from CPU {found} to CPU {read_back}.",
-            found,
-            read_back,
+            action.key, Outcome.APPLIED, f"{name} went from CPU {found} to CPU {read_back}.", found, read_back
         )
+
+    def _stands(self, action: Action) -> Result:
+        found = parse_setting(action.key).current(self._view())
+        outcome = Outcome.UNCHANGED if found == action.becomes else Outcome.FAILED
+        return Result(action.key, outcome, f"{action.key} is {found}.", found, found)
+
+    def _view(self) -> View:
+        return View(self._node.machine.topology, self._node.inventory, tasks=self._node.net_tasks())

@@ -19,8 +19,8 @@ _IRQ_S_PER_INTERRUPT = 1.5e-6
 _SYSTEM_S_PER_PACKET = 0.4e-6
 _MAX_INTERRUPTS_PER_S = 12_000  # where interrupt moderation holds one queue
 _FULL = 0.96  # of a CPU's time that interrupts and softirqs can take
-_BYTES_PER_PACKET = 700
-_ANSWERS_PER_PACKET = 0.8
+BYTES_PER_PACKET = 700
+ANSWERS_PER_PACKET = 0.8
 _DAY_S = 86_400
 _TASKS = ("nginx", "memcached", "postgres", "envoy", "java", "ksoftirqd", "kubelet", "python3", "sshd", "systemd")
 
@@ -73,7 +73,7 @@ def make_interval(
     irqs = machine.inventory.irqs
     queue_rows = [row for row, irq in enumerate(irqs) if irq.netdev == machine.nic.netdev and irq.queues]
     weights = _weights(machine, len(queue_rows))
-    peak = _peak_packets_per_s(machine, len(queue_rows))
+    peak = peak_packets_per_s(machine, len(queue_rows))
 
     interrupts = [0.0] * len(irqs)
     offered = [0.0] * cpus
@@ -115,14 +115,14 @@ def make_interval(
     netdevs = []
     for place, netdev in enumerate(machine.inventory.netdevs):
         packets = int(received) if place == 0 else int(noise.uniform(20, 60) * duration_s)
-        answers = int(packets * _ANSWERS_PER_PACKET)
+        answers = int(packets * ANSWERS_PER_PACKET)
         # dropped at the NIC: its ring overflows when its CPU cannot keep up
         dropped = int(lost * duration_s * 0.1) if place == 0 else 0
         netdevs.append(
             NetdevCounts(
                 netdev.name,
-                packets * _BYTES_PER_PACKET,
-                answers * _BYTES_PER_PACKET,
+                packets * BYTES_PER_PACKET,
+                answers * BYTES_PER_PACKET,
                 packets,
                 answers,
                 dropped,
@@ -154,7 +154,7 @@ def make_interval(
         irq_counts=counted,
         netdevs=netdevs,
         tcp=_latency(load, worst, noise.uniform(0.9, 1.1)),
-        tcp_out_segments=int(received * _ANSWERS_PER_PACKET),
+        tcp_out_segments=int(received * ANSWERS_PER_PACKET),
         tcp_retransmits=int(lost * duration_s * 0.05 + received * 1e-6),
     )
 
@@ -178,7 +178,7 @@ def dying(counts: NetdevCounts, age_s: float, duration_s: float) -> NetdevCounts
     bad = min(counts.rx_packets // 4, int(2 ** min(age_s / 30, 20) * duration_s))
     return NetdevCounts(
         counts.name,
-        counts.rx_bytes - bad * _BYTES_PER_PACKET,
+        counts.rx_bytes - bad * BYTES_PER_PACKET,
         counts.tx_bytes,
         counts.rx_packets - bad,
         counts.tx_packets,
@@ -194,8 +194,11 @@ def link_is_down(age_s: float) -> bool:
     return age_s > 180 and age_s % 60 < 8
 
 
-def _peak_packets_per_s(machine: Machine, queues: int) -> float:
-    """No CPU is overrun when each queue has its own; the hot node has a little too much for one CPU."""
+def peak_packets_per_s(machine: Machine, queues: int) -> float:
+    """What reaches its first NIC at full load.
+
+    No CPU is overrun when each queue has its own; the hot node has a little too much for one CPU.
+    """
     if machine.ailment is Ailment.HOT_QUEUE:
         return 850_000
     return min(machine.nic.max_packets_per_s, queues * 150_000, len(machine.topology.cpus) * 120_000)

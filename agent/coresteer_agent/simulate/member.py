@@ -10,14 +10,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from websockets.uri import WebSocketURI
 
+from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     Ack,
     ChangeMessage,
     Clock,
     Close,
+    FlowsMessage,
     InventoryMessage,
     Ping,
     Policies,
@@ -61,6 +64,7 @@ class Member:
         self.connected = False
         self.hopeless = False
         self._changes = SimulatedChanges(node)
+        self._policies = PolicyKeeper(self._changes, self._say)
         self._uri = uri
         self._count = count
         self._keep_latencies = keep_latencies
@@ -68,6 +72,7 @@ class Member:
         self._settled = asyncio.Event()  # welcomed, or over before that
         self._ended = asyncio.Event()
         self._next_tasks_s = 0.0
+        self._next_step_s = 0.0
         self._sent_seq = 0  # on this connection
 
     async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -95,6 +100,10 @@ class Member:
     def sample(self, now_s: float) -> None:
         """One interval ending at a Unix time: kept, and sent when connected."""
         said = self._changes.measured(self.node.sample(now_s), time.monotonic())
+        if now_s >= self._next_step_s and not self._policies.idle:
+            self._next_step_s = now_s + STEP_S
+            self._policies.step(self.node.view(time.monotonic()))
+            said += self._changes.said()
         if not self.connected:
             return
         if self.node.link_flapped(now_s):
@@ -103,6 +112,7 @@ class Member:
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks()))
         self._report(said)
 
     async def leave(self) -> None:
@@ -171,9 +181,10 @@ class Member:
                 self._sent_seq = message.acked_seq
                 self._send_pending()
                 self._settled.set()
+                self._policies.tell_again()
                 self._report(self._changes.connected(now))
             case Policies():
-                pass  # a simulated node decides nothing by itself
+                self._policies.told(message.policies)
             case _:
                 self._report(self._changes.asked(message, now))
 

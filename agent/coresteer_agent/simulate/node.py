@@ -16,8 +16,11 @@ from coresteer_agent.simulate.load import (
     temper_of,
 )
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
+from coresteer_agent.simulate.talkers import net_tasks
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import Inventory, Rates, Task
+from coresteer_core.load import load_of
+from coresteer_core.model import Inventory, NetTask, Rates, Task, View
+from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import PROTOCOL, Hello
 
 _REPLAY_S = 300
@@ -33,6 +36,7 @@ class Made:
         self.duration_s = duration_s
         self._intervals: dict[tuple[str, str, tuple[int, ...], int, int], Interval] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
+        self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
 
     def interval(self, machine: Machine, placement: tuple[int, ...], level: int, variant: int) -> Interval:
         """Made at the first use. Starts over when there are too many, as after many moved interrupts."""
@@ -48,6 +52,18 @@ class Made:
         key = (machine.seed, len(machine.topology.cpus), level)
         if (tasks := self._tasks.get(key)) is None:
             tasks = self._tasks[key] = busiest_tasks(machine, level)
+        return tasks
+
+    def net_tasks(
+        self, machine: Machine, inventory: Inventory, affinities: dict[int, str], level: int
+    ) -> list[NetTask]:
+        """Made at the first use, as intervals are."""
+        placed = (_placement_of(inventory), *sorted(affinities.items()))
+        key = (machine.seed, machine.ailment, len(machine.topology.cpus), level, placed)
+        if (tasks := self._net_tasks.get(key)) is None:
+            if len(self._net_tasks) >= _CACHED_INTERVALS:
+                self._net_tasks.clear()
+            tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level)
         return tasks
 
 
@@ -71,6 +87,9 @@ class SimulatedNode:
         self.overflowed = 0
         self.seq = 0
         self.unacked: deque[Unacked] = deque()
+        self.affinities: dict[int, str] = {}
+        self._recent: deque[Rates] = deque(maxlen=max(1, round(STEP_S / made.duration_s)))
+        self._level = 0
         self._index = index
         self._temper = temper_of(seed, index)
         self._made = made
@@ -101,7 +120,7 @@ class SimulatedNode:
         if self._first_s is None:
             self._first_s = now_s
         self.seq += 1
-        level = level_at(now_s, self._temper, self.machine.ailment)
+        self._level = level = level_at(now_s, self._temper, self.machine.ailment)
         variant = (self.seq * 5 + self._index) % VARIANTS
         interval = self._made.interval(self.machine, self._placement, level, variant)
         netdevs = interval.netdevs
@@ -129,6 +148,7 @@ class SimulatedNode:
             self.unacked.popleft()
             self.overflowed += 1
         self.unacked.append(Unacked(rates))
+        self._recent.append(rates)
         return rates
 
     def link_flapped(self, now_s: float) -> bool:
@@ -145,6 +165,15 @@ class SimulatedNode:
     def tasks(self, now_s: float) -> list[Task]:
         """The busiest processes."""
         return self._made.tasks(self.machine, level_at(now_s, self._temper, self.machine.ailment))
+
+    def net_tasks(self) -> list[NetTask]:
+        """Who talks over the network at the load of the last interval."""
+        return self._made.net_tasks(self.machine, self.inventory, self.affinities, self._level)
+
+    def view(self, time_s: float) -> View:
+        """What policies see of it. time_s: monotonic."""
+        load = load_of(self._recent)
+        return View(self.machine.topology, self.inventory, load, self.net_tasks(), time_s)
 
     def acknowledged(self, seq: int) -> list[Unacked]:
         """Forgets and returns the samples up to seq."""

@@ -3,27 +3,37 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
+from coresteer_agent import policies
+from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate import add_arguments
+from coresteer_agent.simulate import changes as simulated_changes
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
 from coresteer_agent.simulate.fleet import run
-from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.machine import Ailment, make_machine
 from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.model import Rates
 from coresteer_core.plan import Action, Plan
+from coresteer_core.policies.base import Mode
+from coresteer_core.policies.irq_spread import IrqSpread
+from coresteer_core.policies.network_process import NetworkProcess
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
+    ChangeMessage,
     ChangeState,
     Clock,
     Close,
+    DecisionMessage,
     Hello,
     Ping,
     RatesMessage,
@@ -138,6 +148,45 @@ def test_a_moved_interrupt_counts_on_its_new_cpu_and_returns_when_nobody_keeps_i
     assert cpus_of(node.sample(noon), irq.irq) == {7}
     assert changes.measured(node.sample(noon), now=61.0)[-1].state is ChangeState.ROLLED_BACK
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
+
+
+def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_them_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = make_machine(cpus=8, irqs=20, kind=1, seed=0, ailment=Ailment.HOT_QUEUE)
+    node = SimulatedNode(name="n", key="", index=0, seed=0, machine=machine, made=Made(1.0), stream="s")
+    changes = SimulatedChanges(node)
+    told: list[DecisionMessage] = []
+    keeper = PolicyKeeper(changes, told.append)
+    clock = SimpleNamespace(monotonic=lambda: now, time_ns=lambda: 0)
+    monkeypatch.setattr(policies, "time", clock)
+    monkeypatch.setattr(simulated_changes, "time", clock)
+    before = node.inventory
+    said: list[ChangeMessage] = []
+    keeper.told(
+        [
+            PolicyInForce("1", 1, "spread", 1, Mode.ENFORCE, IrqSpread()),
+            PolicyInForce("2", 1, "network", 2, Mode.ENFORCE, NetworkProcess()),
+        ]
+    )
+
+    now: float = 1.0
+    for now in (1000.0 + second for second in range(300)):
+        said += changes.measured(node.sample(43_200.0 + now), now)
+        if now % 5 == 0:
+            keeper.step(node.view(now))
+            said += changes.said()
+    cpus = {irq.effective for irq in node.inventory.irqs if irq.queues}
+    assert len(cpus) > 1, "the hot queues shared one CPU"
+    assert node.affinities
+    assert {message.change_id for message in told if message.change_id} == {message.change_id for message in said}
+    assert ChangeState.CONFIRMED in {message.state for message in said}
+    keeper.told([])
+    for now in (2000.0, 2011.0, 2020.0):
+        said += changes.measured(node.sample(43_200.0 + now), now)
+        keeper.step(node.view(now))
+    assert [irq.requested for irq in node.inventory.irqs] == [irq.requested for irq in before.irqs]
+    assert {task.affinity for task in node.net_tasks()} == {"0-7"}
 
 
 def test_more_than_the_buffer_holds_is_counted_as_overflowed() -> None:
