@@ -13,11 +13,13 @@ from websockets.exceptions import ConnectionClosed
 from coresteer.db import Database
 from coresteer.nodes.service import enrol
 from coresteer.telemetry.chunks import cumulative, read_scalars
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.model import Rates
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Hello,
+    Policies,
     RatesMessage,
     ToBackend,
     Welcome,
@@ -102,6 +104,13 @@ class FakeAgent:
             message = decode_to_agent(await self.receive())
             if isinstance(message, Ack):
                 self.acked = message.seq
+
+    async def policies(self, names: Sequence[str] | None = None) -> list[PolicyInForce]:
+        """What is in force here, once it is told; names: that are waited for."""
+        while True:
+            message = decode_to_agent(await self.receive())
+            if isinstance(message, Policies) and names in (None, [policy.name for policy in message.policies]):
+                return message.policies
 
     async def closed(self) -> tuple[int, str]:
         """The code and reason with which the backend ends the connection."""

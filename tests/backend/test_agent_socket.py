@@ -10,12 +10,16 @@ from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
 
-from coresteer_core.model import NetdevCounts
+from coresteer_core.model import NetdevCounts, NetTask
+from coresteer_core.plan import Action
+from coresteer_core.policies.base import Conclusion, Mode, Unmoved
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL,
     Clock,
     Confirm,
+    DecisionMessage,
+    FlowsMessage,
     Ping,
     RatesMessage,
     ToBackend,
@@ -44,9 +48,39 @@ def _rates(**changes: object) -> bytes:
     return encode(RatesMessage(replace(rates(1), **changes)))
 
 
+NET_TASK = NetTask(812, 5, "nginx", "/web", 4, "0-3", "0-3", 1, 0.4, 0.0, [])
+
+
+def _decision(*, change_id: str | None = None, **changes: object) -> bytes:
+    conclusion = replace(Conclusion("1", 1, Mode.OBSERVE, "Nothing to do."), **changes)
+    return encode(DecisionMessage(now_ms(), conclusion, change_id))
+
+
 BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "garbage": (b"\xc1\x00\xff garbage", 4400, "Not a message"),
     "nothing": (b"", 4400, "Not a message"),
+    "a process on no CPU": (
+        encode(FlowsMessage(now_ms(), [replace(NET_TASK, cpu=8192)])),
+        4400,
+        "process 812 on CPU 8192",
+    ),
+    "a share that is no number": (
+        encode(FlowsMessage(now_ms(), [replace(NET_TASK, cpu_share=float("nan"))])),
+        4400,
+        "share of nan",
+    ),
+    "a cpuset that is none": (encode(FlowsMessage(now_ms(), [replace(NET_TASK, allowed="3-")])), 4400, "Flows:"),
+    "flows of 1970": (encode(FlowsMessage(0, [])), 4400, "set the node's clock"),
+    "a policy without a number": (_decision(policy_id="x"), 4400, "'x' is not a policy's number"),
+    "an action that is no setting": (
+        _decision(actions=[Action("cmd/reboot", "0", "1", "")]),
+        4400,
+        "“cmd/reboot” is not a setting",
+    ),
+    "an action without CPUs": (_decision(actions=[Action("irq/1/affinity", "", "1", "")]), 4400, "Decision:"),
+    "a change that is no UUID": (_decision(change_id="1"), 4400, "'1' is not a UUID"),
+    "a sentence of two lines": (_decision(sentence="a\nb"), 4400, "control characters"),
+    "too many reasons": (_decision(unmoved=[Unmoved("a", "b")] * 4097), 4400, "more than 4096 reasons"),
     "truncated": (_rates()[:-7], 4400, "Not a message"),
     "unknown type": (msgspec.msgpack.encode({"type": "shell", "run": "id"}), 4400, "Not a message"),
     "a message of the backend's": (encode(Confirm("1")), 4400, "Not a message"),

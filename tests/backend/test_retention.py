@@ -8,7 +8,12 @@ from coresteer.telemetry.partitions import HOUR_MS, WIDTH_MS, Partition, surplus
 
 NOW = 1_800_000_000_000
 DAY_MS = 24 * HOUR_MS
-KEEP = {"telemetry_chunk": 7 * DAY_MS, "telemetry_minute": 400 * DAY_MS, "telemetry_hour": 400 * DAY_MS}
+KEEP = {
+    "telemetry_chunk": 7 * DAY_MS,
+    "telemetry_flows": 7 * DAY_MS,
+    "telemetry_minute": 400 * DAY_MS,
+    "telemetry_hour": 400 * DAY_MS,
+}
 
 
 def _chunks(*hours_ago: int) -> list[Partition]:

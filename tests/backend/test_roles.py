@@ -1,4 +1,4 @@
-"""Who may call what of nodes, history and changes: one table for people, their API tokens and everybody else."""
+"""Who may call what: one table for people, their API tokens and everybody else."""
 
 from uuid import uuid4
 
@@ -7,11 +7,15 @@ from tests.backend.conftest import Backend, Client
 
 NODE = f"/api/nodes/{2**31 - 1}"
 CHANGE = f"/api/changes/{uuid4()}"
+POLICY = f"/api/policies/{2**31 - 1}"
+ROLLOUT = f"/api/rollouts/{2**31 - 1}"
+BODY = {"name": "spread", "spec": {"type": "irq-spread"}}
+REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01-01T01:00:00Z"}
 RANGE = "from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
 RANKS = ["viewer", "operator", "admin"]
 
-# The node and the change are not there: whoever may ask is told so, or gets an empty list.
+# The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
 CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", "/api/nodes", None, "viewer", 200),
     ("GET", NODE, None, "viewer", 404),
@@ -28,6 +32,24 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("PATCH", NODE, {"labels": {}}, "operator", 404),
     ("DELETE", NODE, None, "admin", 404),
     ("POST", f"{NODE}/revoke-key", None, "admin", 404),
+    ("GET", f"{NODE}/decisions", None, "viewer", 404),
+    ("GET", f"{NODE}/recommendations", None, "viewer", 404),
+    ("GET", f"{NODE}/drifts", None, "viewer", 404),
+    ("GET", f"{NODE}/flows", None, "viewer", 404),
+    ("GET", "/api/policies", None, "viewer", 200),
+    ("POST", "/api/policies", {"name": "spread"}, "operator", 422),
+    ("POST", "/api/policies/preview", {"body": BODY, "node_ids": [2**31 - 1]}, "viewer", 200),
+    ("GET", POLICY, None, "viewer", 404),
+    ("DELETE", POLICY, None, "operator", 404),
+    ("GET", f"{POLICY}/versions", None, "viewer", 404),
+    ("POST", f"{POLICY}/versions", {"body": BODY}, "operator", 404),
+    ("GET", f"{POLICY}/diff?from_version=1&to_version=2", None, "viewer", 404),
+    ("POST", f"{POLICY}/enable", None, "operator", 404),
+    ("POST", f"{POLICY}/disable", None, "operator", 404),
+    ("POST", f"{POLICY}/replay", REPLAY, "viewer", 404),
+    ("POST", f"{POLICY}/rollouts", {"version": 1}, "operator", 404),
+    ("GET", ROLLOUT, None, "viewer", 404),
+    ("POST", f"{ROLLOUT}/stop", {"undo": True}, "operator", 404),
 ]
 
 
@@ -65,11 +87,18 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
     described = {
         (method.upper(), path)
         for path, methods in backend.app.openapi()["paths"].items()
-        if path.startswith(("/api/nodes", "/api/changes"))
+        if path.startswith(("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts"))
         for method in methods
     }
     named = {
-        (method, path.split("?")[0].replace(NODE, "/api/nodes/{node_id}").replace(CHANGE, "/api/changes/{change_id}"))
+        (
+            method,
+            path.split("?")[0]
+            .replace(NODE, "/api/nodes/{node_id}")
+            .replace(CHANGE, "/api/changes/{change_id}")
+            .replace(POLICY, "/api/policies/{policy_id}")
+            .replace(ROLLOUT, "/api/rollouts/{rollout_id}"),
+        )
         for method, path, *_ in CALLS
     }
     assert named == described
