@@ -24,7 +24,8 @@ from coresteer_agent.policies import Kept
 from coresteer_agent.policies_file import PoliciesFile
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.network_process import NetworkProcess, Reach
+from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.rings import Reach
 
 SECONDS, REPEATS = 3.0, 10
 LONG_WARM_UP_S, LONG_SECONDS, PAIRS = 12.0, 8.0, 6
