@@ -9,6 +9,7 @@ from coresteer_agent.collect.netlink import NETLINK_ROUTE, Netlink, attributes
 _GET_ADDRESSES = 22
 _HEADER = struct.Struct("=BBBBI")
 _ADDRESS, _LOCAL = 1, 2
+LOOPBACK = "lo"
 
 
 def parse_address(message: memoryview) -> tuple[bytes, int] | None:
@@ -31,35 +32,41 @@ def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str])
 
 
 class Addresses:
-    """The addresses of this network namespace, as of the last read(). Raises OSError with the kernel's number."""
+    """The addresses of this network namespace, as of the last read(). Raises OSError with the kernel's number.
+
+    missed: somebody asked since for one that was not there.
+    """
 
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
+        self.missed = False
+        self._names: dict[int, str] = {}
         self._netdevs: dict[bytes, str | None] = {}
         self.read()
 
     def read(self) -> None:
         """Ask the kernel."""
-        self.names = dict(socket.if_nameindex())
+        self._names = dict(socket.if_nameindex())
         netlink = Netlink(NETLINK_ROUTE)
         try:
             messages = netlink.dump(_GET_ADDRESSES, _HEADER.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
             found = [address for message in messages if (address := parse_address(message)) is not None]
         finally:
             netlink.close()
-        self._netdevs = netdev_of_address(found, self.names)
+        self._netdevs = netdev_of_address(found, self._names)
+        self.missed = False
 
-    def knows(self, address: bytes) -> bool:
-        """Whether it is one of this host's."""
-        return address in self._netdevs or is_loopback(address)
+    def netdev(self, local: bytes, peer: bytes, ifindex: int) -> str:
+        """The netdev that the local address of a socket is on; loopback where the peer is this host too.
 
-    def netdev(self, address: bytes, ifindex: int) -> str | None:
-        """The netdev that has an address of a socket, which may be bound to one; None where it is not known."""
-        if is_loopback(address):
-            return "lo"
-        return self._netdevs.get(address) or self.names.get(ifindex)
+        ifindex: the netdev that the socket is bound to, 0 for none. Empty where it is not known.
+        """
+        if local == peer or peer in self._netdevs or _is_loopback(local):
+            return LOOPBACK
+        if local not in self._netdevs:
+            self.missed = True
+        return self._netdevs.get(local) or self._names.get(ifindex, "")
 
 
-def is_loopback(address: bytes) -> bool:
+def _is_loopback(address: bytes) -> bool:
     """127.0.0.0/8, as a whole, or ::1."""
     return address[0] == 127 if len(address) == 4 else address == bytes(15) + b"\x01"

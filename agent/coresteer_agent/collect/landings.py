@@ -25,7 +25,6 @@ from coresteer_core.rss import Toeplitz, indirect, scale
 
 _log = logging.getLogger(__name__)
 
-LOOPBACK = "lo"
 _ROOT = Path("/")
 _KERNEL_KEY = "proc/sys/net/core/netdev_rss_key"
 _FLOW_LIMIT = "proc/sys/net/core/rps_sock_flow_entries"
@@ -53,7 +52,7 @@ class _Way(Struct):
     """How a netdev spreads its flows. alone: where all of them go; otherwise the hash says.
 
     tcp_4, tcp_6: whether ports are hashed, None where the hash is not known. places: by entry of the table.
-    rps: by entry of the table, the CPUs among which the hash picks anew.
+    rps: by entry of the table, the places among which the hash over ports picks anew; often none.
     """
 
     alone: Place
@@ -61,7 +60,7 @@ class _Way(Struct):
     tcp_4: bool | None = None
     tcp_6: bool | None = None
     places: list[Place] = []
-    rps: list[list[int]] = []
+    rps: list[list[Place]] = []
 
 
 def softirq_cpu(rates: Iterable[Rates]) -> int | None:
@@ -104,11 +103,9 @@ class Landings:
         self._softirq_cpu = softirq_cpu(rates)
         self._online: frozenset[int] | None = None
 
-    def place(self, tcp: TcpSocket, flow: Flow) -> Place | None:
-        """Where what this socket receives is handled; None where not even the netdev is known."""
-        netdev = self._netdev(flow)
-        if netdev is None:
-            return None
+    def place(self, tcp: TcpSocket, flow: Flow) -> Place:
+        """Where what this socket receives is handled; places that are equal are mostly the same object."""
+        netdev = self._addresses.netdev(flow.local, flow.peer, flow.ifindex)
         way = self._ways.get(netdev)
         if way is None:
             way = self._ways[netdev] = self._read_way(netdev)
@@ -122,18 +119,9 @@ class Landings:
             tcp.rss = (way.toeplitz, ports, way.toeplitz.hash(data))
         flow_hash = tcp.rss[2]
         place = indirect(flow_hash, way.places)
-        if not (cpus := indirect(flow_hash, way.rps)):
+        if not (choices := indirect(flow_hash, way.rps)) or not ports:
             return place
-        if not (ports and self._netdevs[place.netdev].driver in _RPS_TAKES_HASH):
-            return place
-        cpu = scale(flow_hash, cpus)
-        return Place(place.netdev, place.queue, place.irq, cpu, "rps")
-
-    def _netdev(self, flow: Flow) -> str | None:
-        """The netdev that the flow's local address is on; loopback where the peer is this host too."""
-        if flow.local == flow.peer or self._addresses.knows(flow.peer):
-            return LOOPBACK
-        return self._addresses.netdev(flow.local, flow.ifindex)
+        return scale(flow_hash, choices)
 
     def _read_way(self, name: str) -> _Way:
         unknown = _Way(Place(name))
@@ -207,7 +195,11 @@ class Landings:
         if len(key) < _KEY_BYTES or not any(key) or any(f"rx-{entry}" not in numbers for entry in told.table):
             return _Way(alone)
         entries = [numbers[f"rx-{entry}"] for entry in told.table]
-        rps = [[] if q.name in rfs or len(cpus := self._rps(q)) < 2 else cpus for q in queues]
+        rps: list[list[Place]] = [[] for _ in queues]
+        if netdev.driver in _RPS_TAKES_HASH:
+            for number, queue in enumerate(queues):
+                if queue.name not in rfs and len(cpus := self._rps(queue)) > 1:
+                    rps[number] = [Place(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
         return _Way(
             alone,
             _toeplitz(key[:_KEY_BYTES]),

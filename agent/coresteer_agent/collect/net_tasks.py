@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import numbered, read_bytes, read_cpus
 from coresteer_agent.collect.tasks import TaskStat, parse_task_stat
@@ -14,7 +15,6 @@ from coresteer_core.cpuset import format_cpu_list
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ONLINE = "sys/devices/system/cpu/online"
 _CGROUP_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-_CPUSET_1 = "sys/fs/cgroup/cpuset"
 _THREADS = 64
 """Threads of a process looked at each time, about 10 µs each; of more, so many each time in turn."""
 _THREADS_IN_ALL = 400
@@ -122,7 +122,7 @@ class NetTasks:
             cgroup=known.cgroup,
             threads=stat.threads,
             affinity=format_cpu_list(affinity),
-            allowed=format_cpu_list(self._allowed_cpus(known.cgroup, known.cpuset)),
+            allowed=format_cpu_list(self._allowed_cpus(pid, known)),
             cpu=cpu,
             cpu_share=min(share, float(stat.threads)),
         )
@@ -170,21 +170,12 @@ class NetTasks:
         except ParseError:
             return None  # it ended between two reads of its file
 
-    def _allowed_cpus(self, cgroup: str | None, cpuset: str | None) -> frozenset[int]:
-        """What the cpuset of the control group, or of the nearest above that has one, lets it have."""
-        key = (cgroup, cpuset)
-        if (known := self._allowed.get(key)) is None:
-            known = self._allowed[key] = self._read_allowed(cgroup, cpuset)
-        return known
-
-    def _read_allowed(self, cgroup: str | None, cpuset: str | None) -> frozenset[int]:
-        places = [(_CPUSET_1, cpuset, "cpuset.effective_cpus")]
-        places += [(mount, cgroup, "cpuset.cpus.effective") for mount in _CGROUP_2]
-        for mount, path, file in places:
-            for folder in [] if path is None else [path, *map(str, Path(path).parents)]:
-                if cpus := read_cpus(self._root, f"{mount}{folder.rstrip('/')}/{file}"):
-                    return cpus
-        return read_cpus(self._root, _ONLINE) or frozenset()
+    def _allowed_cpus(self, pid: int, known: _Known) -> frozenset[int]:
+        key = (known.cgroup, known.cpuset)
+        if (allowed := self._allowed.get(key)) is None:
+            allowed = read_cpuset(self._root, pid) or read_cpus(self._root, _ONLINE) or frozenset()
+            self._allowed[key] = allowed
+        return allowed
 
 
 def read_cgroup_ids(root: Path) -> dict[int, str]:
