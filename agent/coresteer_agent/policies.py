@@ -29,6 +29,9 @@ KEEP_AFTER_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 """How long a setting is left alone after a policy's change of it did not work; twice as long each time in a row."""
 
+LEFT_ALONE_S = 60.0
+"""How often a conclusion is told of which only that differs what is left alone, as it does with every idle device."""
+
 
 class Own(Struct, frozen=True):
     """A change made for a policy. actions: those that wrote, with what they found; returned: settings put back."""
@@ -236,8 +239,7 @@ class PolicyKeeper:
     def _carry_out(self, conclusion: Conclusion) -> frozenset[str]:
         policy = self._policy(conclusion.policy_id)
         if policy is None or conclusion.mode is not Mode.ENFORCE or not conclusion.actions:
-            before = self._told.get(conclusion.policy_id)
-            if before is None or not alike(before.conclusion, conclusion):
+            if self._is_news(conclusion):
                 self._say(conclusion)
             return frozenset()
         change_id = str(uuid.uuid4())
@@ -272,6 +274,13 @@ class PolicyKeeper:
         returned = [action.key for action in done if action.key not in self._kept.memory.holdings]
         if change.open:
             self._kept.changes[change.change_id] = Own(policy_id, done, returned)
+
+    def _is_news(self, conclusion: Conclusion) -> bool:
+        before = self._told.get(conclusion.policy_id)
+        if before is None or not alike(replace(before.conclusion, unmoved=[]), replace(conclusion, unmoved=[])):
+            return True
+        long_ago = time.time_ns() // 1_000_000 - before.time_ms >= LEFT_ALONE_S * 1000
+        return long_ago and not alike(before.conclusion, conclusion)
 
     def _say(self, conclusion: Conclusion, change_id: str | None = None) -> None:
         message = DecisionMessage(time.time_ns() // 1_000_000, conclusion, change_id)

@@ -22,7 +22,7 @@ from coresteer_core.engine import EngineMemory, Holding, PolicyInForce
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
 from coresteer_core.policies import Memory, Spec
-from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope
+from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Unmoved
 from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
 from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy
@@ -55,6 +55,7 @@ class Node:
         self.now = 1000.0
         self.told: list[DecisionMessage | ChangeMessage] = []
         self.wants: dict[int, str] = {}
+        self.unmoved: list[Unmoved] = []
         self.changes = ChangeKeeper(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
         file = PoliciesFile(state_dir / "policies.json", root)
         self.policies = PolicyKeeper(
@@ -81,7 +82,7 @@ class Node:
             for irq, value in self.wants.items()
             if affinity(self.root, irq) != value
         ]
-        return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals)
+        return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals, self.unmoved)
 
     def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage]:
         """As the loop does it: a tick each second and a step every STEP_S. What is said meanwhile."""
@@ -111,7 +112,11 @@ Start = Callable[..., Node]
 def start(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts the node; each one takes the place of the one before, at the same moment."""
     nodes: list[Node] = []
-    clock = SimpleNamespace(monotonic=lambda: nodes[-1].now if nodes else 1000.0, time_ns=lambda: 1_000_000)
+
+    def now() -> float:
+        return nodes[-1].now if nodes else 1000.0
+
+    clock = SimpleNamespace(monotonic=now, time_ns=lambda: int(now() * 1e9))
     monkeypatch.setattr(changes, "time", clock)
     monkeypatch.setattr(policies, "time", clock)
 
@@ -166,6 +171,15 @@ def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: No
 def test_conclusions_that_say_the_same_are_told_once(node: Node) -> None:
     enforced(node)
     assert node.steps(60) == []
+
+
+def test_what_is_left_alone_is_told_once_a_minute_however_often_it_differs(node: Node) -> None:
+    enforced(node)
+    told = []
+    for turn in range(60):
+        node.unmoved = [Unmoved(f"IRQ {turn}", "It is idle.")]
+        told += node.steps(STEP_S)
+    assert len(told) == 5
 
 
 def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) -> None:
