@@ -74,7 +74,7 @@ def rss(netdev: str) -> Rss | None:
 
 
 def set_rss(netdev: str, table: list[int]) -> None:
-    """Make a table of the size that rss() shows stand; hash function and key stay."""
+    """Make a table of the size that rss() shows stand, the driver's own where it is empty; function and key stay."""
     _ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0) + array("I", table).tobytes())
 
 

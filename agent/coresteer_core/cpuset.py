@@ -66,3 +66,13 @@ def parse_cpu_mask(text: str) -> frozenset[int]:
     if mask.bit_length() > MAX_CPUS:
         raise CpuListError(f"The mask names CPUs beyond the largest number Linux can have ({MAX_CPUS - 1}).")
     return frozenset(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+
+
+def format_cpu_mask(cpus: Iterable[int]) -> str:
+    """A set of CPUs as the kernel takes a mask, 32 CPUs a group: ``{0, 1, 32}`` is ``1,00000003``."""
+    mask = sum(1 << cpu for cpu in set(cpus))
+    groups = []
+    while mask >> 32:
+        groups.append(f"{mask & 0xFFFF_FFFF:08x}")
+        mask >>= 32
+    return ",".join([f"{mask:x}", *reversed(groups)])

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import Netdev, View
-from coresteer_core.settings import IrqAffinity, Setting, parse_setting
+from coresteer_core.settings import Channels, IrqAffinity, Setting, parse_setting
 from coresteer_core.settings.base import say_cpus
 
 MAX_MOVES = 64
@@ -23,7 +23,10 @@ class Refusal(Struct, frozen=True):
 
 
 class Warned(Struct, frozen=True):
-    """What somebody should know. code: other_numa_node, smt_sibling, isolated, management, one_core, controller."""
+    """What somebody should know.
+
+    code: other_numa_node, smt_sibling, isolated, management, one_core, restart, controller.
+    """
 
     code: str
     key: str
@@ -83,6 +86,12 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
                 )
             )
         found += _placement(view, setting, cpus, after)
+        if isinstance(setting, Channels):
+            sentence = (
+                f"{setting.netdev} restarts for it: packets are lost for a moment, "
+                "and its queues and interrupts begin anew, RPS and affinity included."
+            )
+            found.append(Warned("restart", setting.key, sentence))
     told: set[str] = set()
     for setting, _ in known:
         netdev = _netdev_of(view, setting)
@@ -109,7 +118,7 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
     if home is not None and len(view.topology.numa_nodes) > 1:
         foreign = {c.cpu for c in view.topology.cpus if c.cpu in cpus and c.numa_node not in (None, home)}
         if foreign:
-            device = setting.netdev(view) or f"{setting.describe()}'s device"
+            device = setting.about(view) or f"{setting.describe()}'s device"
             found.append(
                 Warned(
                     "other_numa_node",
@@ -134,8 +143,7 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
 
 
 def _netdev_of(view: View, setting: Setting) -> Netdev | None:
-    name = setting.netdev(view)
-    return next((n for n in view.inventory.netdevs if n.name == name), None)
+    return view.inventory.netdev(setting.about(view))
 
 
 def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int]]) -> list[Warned]:

@@ -71,7 +71,11 @@ class Queue(Struct, frozen=True):
 
 
 class Netdev(Struct, frozen=True):
-    """One network device. management: it carries the agent's own connection or the default route."""
+    """One network device. management: it carries the agent's own connection or the default route.
+
+    channels, channels_max, rss: as the settings of that name have them (``combined 4``, ``0,1,2,3``); None where not
+    known or where the device has none.
+    """
 
     name: str
     driver: str | None
@@ -82,6 +86,9 @@ class Netdev(Struct, frozen=True):
     virtual: bool
     management: bool
     queues: list[Queue]
+    channels: str | None = None
+    channels_max: str | None = None
+    rss: str | None = None
 
 
 class Irq(Struct, frozen=True):
@@ -114,6 +121,10 @@ class Inventory(Struct, frozen=True):
     netdevs: list[Netdev]
     irqs: list[Irq]
     controllers: list[str] = []
+
+    def netdev(self, name: str | None) -> Netdev | None:
+        """The network device with that name."""
+        return next((n for n in self.netdevs if n.name == name), None)
 
     def irq(self, number: int) -> Irq | None:
         """The interrupt with that number."""

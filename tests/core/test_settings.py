@@ -2,7 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.settings import IrqAffinity, SettingError, parse_setting
+from coresteer_core.settings import (
+    Channels,
+    IrqAffinity,
+    Rps,
+    RssTable,
+    Setting,
+    SettingError,
+    TaskAffinity,
+    Xps,
+    parse_setting,
+)
 
 
 @given(st.integers(0, 9_999_999))
@@ -32,3 +42,114 @@ def test_a_value_has_one_canonical_form() -> None:
 def test_a_value_the_kernel_could_not_take_is_refused(value: str, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         IrqAffinity(41).canonical(value)
+
+
+KINDS = st.one_of(
+    st.builds(IrqAffinity, st.integers(0, 9_999_999)),
+    st.builds(TaskAffinity, st.integers(1, 9_999_999)),
+    st.builds(Rps, st.sampled_from(["eth0", "enp3s0f1np1", "eth0.100", "br-lan"]), st.integers(0, 99_999)),
+    st.builds(Xps, st.just("eth0"), st.integers(0, 99_999)),
+    st.builds(RssTable, st.just("eth0")),
+    st.builds(Channels, st.just("eth0")),
+)
+
+
+@given(KINDS)
+def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
+    assert parse_setting(setting.key) == setting
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["netdev/../rss", "netdev/./rss", "netdev/eth0;reboot/rss", "netdev/-eth0/rss", "netdev/a/b/rss", "netdev//rss",
+     "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
+     "task/0/affinity", "task/-1/affinity", "task/812/nice"],
+)  # fmt: skip
+def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
+    with pytest.raises(SettingError, match="not a setting Coresteer knows"):
+        parse_setting(key)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "canonical"),
+    [
+        (TaskAffinity(812), "3,2", "2-3"),
+        (TaskAffinity(812), "0-3;814=2;813=1;815=3,2,1,0", "0-3;813=1;814=2"),
+        (Rps("eth0", 0), "3,2", "2-3"),
+        (Rps("eth0", 0), " none ", "none"),
+        (Rps("eth0", 0), "", "none"),
+        (RssTable("eth0"), "0,1,0,1", "0,1"),
+        (RssTable("eth0"), "0, 1,0", "0,1,0"),
+        (RssTable("eth0"), "3,3,3,3", "3"),
+        (Channels("eth0"), "combined 4", "combined 4"),
+        (Channels("eth0"), "tx 2, rx 2,combined 0", "rx 2,tx 2"),
+    ],
+)
+def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonical: str) -> None:
+    assert setting.canonical(value) == canonical
+    assert setting.canonical(canonical) == canonical
+    assert setting.equal(canonical, setting.canonical(value))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "says"),
+    [
+        (TaskAffinity(812), "", "at least one CPU"),
+        (TaskAffinity(812), "0;813", "not a thread with its CPUs"),
+        (TaskAffinity(812), "0;813=", "at least one CPU"),
+        (TaskAffinity(812), "0;x=1", "not a thread with its CPUs"),
+        (TaskAffinity(812), "x", "not a CPU"),
+        (Rps("eth0", 0), "f", "not a CPU"),
+        (RssTable("eth0"), "", "not the number of a receive queue"),
+        (RssTable("eth0"), "0,,1", "not the number of a receive queue"),
+        (RssTable("eth0"), ",".join(["0", "1"] * 2000), "too long"),
+        (Channels("eth0"), "", "not understood"),
+        (Channels("eth0"), "4", "not understood"),
+        (Channels("eth0"), "rx 1,rx 2", "not understood"),
+        (Channels("eth0"), "combined 0", "at least one channel"),
+    ],
+)
+def test_a_value_that_a_kind_cannot_take_is_refused(setting: Setting, value: str, says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        setting.canonical(value)
+
+
+@given(KINDS, st.text(max_size=40))
+def test_any_text_is_canonical_or_refused_with_a_sentence(setting: Setting, text: str) -> None:
+    try:
+        value = setting.canonical(text)
+    except SettingError as error:
+        assert str(error).endswith((".", "…"))
+        return
+    assert setting.canonical(value) == value
+    assert setting.say(value)
+    assert setting.key.split("/")[0] in ("irq", "task", "netdev")
+    assert setting.canonical(setting.shown(value)) == setting.shown(value)
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=12), st.integers(24, 130))
+def test_a_pattern_that_fills_a_table_is_found_again_in_it(queues: list[int], entries: int) -> None:
+    wanted = RssTable("eth0").canonical(",".join(map(str, queues)))
+    assert RssTable.pattern(RssTable.table(wanted, entries)) == wanted
+
+
+def test_a_table_is_its_shortest_pattern_whose_last_repetition_may_be_cut() -> None:
+    assert RssTable.pattern([0, 1, 2, 0, 1, 2, 0, 1]) == "0,1,2"
+    with pytest.raises(SettingError, match="longer than the table, which has 2"):
+        RssTable.table("0,1,2", 2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "command"),
+    [
+        (TaskAffinity(812), "2-3", "taskset --all-tasks --cpu-list --pid 2-3 812"),
+        (Rps("eth0", 1), "0-1,32", "echo 1,00000003 > /sys/class/net/eth0/queues/rx-1/rps_cpus"),
+        (Xps("eth0", 1), "none", "echo 0 > /sys/class/net/eth0/queues/tx-1/xps_cpus"),
+        (RssTable("eth0"), "0,1,2", "ethtool -X eth0 start 0 equal 3"),
+        (RssTable("eth0"), "2,3", "ethtool -X eth0 start 2 equal 2"),
+        (RssTable("eth0"), "0,2,2", "ethtool -X eth0 weight 1 0 2"),
+        (Channels("eth0"), "rx 2,tx 2", "ethtool -L eth0 rx 2 tx 2"),
+    ],
+)
+def test_each_kind_can_be_done_by_hand(setting: Setting, value: str, command: str) -> None:
+    assert setting.shell(value) == command

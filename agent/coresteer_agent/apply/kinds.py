@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from coresteer_agent.apply import irq_affinity, task_affinity
+from coresteer_agent.apply import channels, irq_affinity, queue_cpus, rss_table, task_affinity
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.model import View
 from coresteer_core.protocol import Outcome
-from coresteer_core.settings import IrqAffinity, Setting, TaskAffinity
+from coresteer_core.settings import Channels, IrqAffinity, Rps, RssTable, Setting, TaskAffinity, Xps
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -70,13 +70,22 @@ class Knob(Generic[S]):
         return self._kind.explain(error, self._root)
 
 
-def knob(root: Path, setting: Setting) -> Knob[IrqAffinity] | Knob[TaskAffinity]:
+AnyKnob: TypeAlias = Knob[IrqAffinity] | Knob[TaskAffinity] | Knob[Rps | Xps] | Knob[RssTable] | Knob[Channels]
+
+
+def knob(root: Path, setting: Setting) -> AnyKnob:
     """The knob of a setting."""
     match setting:
         case IrqAffinity():
             return Knob(root, irq_affinity, setting)
         case TaskAffinity():
             return Knob(root, task_affinity, setting)
+        case Rps() | Xps():
+            return Knob[Rps | Xps](root, queue_cpus, setting)
+        case RssTable():
+            return Knob(root, rss_table, setting)
+        case Channels():
+            return Knob(root, channels, setting)
 
 
 def seen(root: Path, setting: Setting, view: View) -> View:

@@ -1,6 +1,9 @@
 """Opening files below a root directory in such a way that no link can lead outside of it."""
 
+import errno
 import os
+import posixpath
+import stat
 from pathlib import Path
 
 
@@ -31,6 +34,20 @@ def write_text(root: Path, path: str, text: str) -> None:
         os.write(fd, text.encode("ascii"))
     finally:
         os.close(fd)
+
+
+def netdev_folder(root: Path, name: str) -> str:
+    """Where below root a netdev's folder of /sys/class/net is, which is a link. Raises OSError."""
+    top = "sys/class/net"
+    folder = _open(root, top, os.O_PATH | os.O_DIRECTORY)
+    try:
+        if name in ("", ".", "..") or "/" in name:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        if not stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return f"{top}/{name}"
+        return posixpath.normpath(f"{top}/{os.readlink(name, dir_fd=folder)}")
+    finally:
+        os.close(folder)
 
 
 def exists(root: Path, path: str) -> bool:

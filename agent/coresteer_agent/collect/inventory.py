@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from coresteer_agent.collect import interrupts, irq, netdev, queues
+from coresteer_agent.collect import interrupts, irq, netdev, queues, scaling
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
-from coresteer_core.settings import IrqAffinity, Setting
+from coresteer_core.settings import Channels, IrqAffinity, Rps, RssTable, Setting, Xps
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class InventoryReader:
         self._devices: dict[str, netdev.Device] = {}
         self._maps: dict[str, queues.DeviceIrqs] = {}
         self._steering: dict[tuple[str, str], str | None] = {}
+        self._scaling: dict[str, scaling.Scaling] = {}
 
     def rescan(self) -> None:
         """Look up at the next read() which devices and interrupts there are: something was plugged."""
@@ -76,12 +77,17 @@ class InventoryReader:
                 self._inventory = None
 
     def _reread_setting(self, setting: Setting) -> bool:
-        if not isinstance(setting, IrqAffinity) or setting.irq not in self._affinities:
-            return False
-        movable = irq.read_movable(self._root, setting.irq)
-        moved = movable != self._movable[setting.irq]
-        self._movable[setting.irq] = movable
-        return self._reread_irq(setting.irq) or moved
+        match setting:
+            case IrqAffinity(number) if number in self._affinities:
+                movable = irq.read_movable(self._root, number)
+                moved = movable != self._movable[number]
+                self._movable[number] = movable
+                return self._reread_irq(number) or moved
+            case Rps() | Xps() if (setting.netdev, setting.queue_name) in self._steering:
+                return self._reread_steering(setting.netdev, setting.queue_name)
+            case RssTable() | Channels():
+                self._rescan = True  # queues and interrupts may be others now
+        return False
 
     def read(self, rates: Rates | None = None) -> Inventory:
         """The inventory now. rates: of the interval that just ended."""
@@ -153,7 +159,7 @@ class InventoryReader:
         root = self._root
         told = self._guarded(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
-        before, self._devices, self._maps = self._steering, {}, {}
+        before, self._devices, self._maps, self._scaling = self._steering, {}, {}, {}
         self._steering = {}
         for name in netdev.netdev_names(root):
             self._reread_device(name)
@@ -162,6 +168,7 @@ class InventoryReader:
                 continue
             ifindex = self._guarded(queues.read_ifindex, root, name)
             found = queues.queue_names(root, name)
+            self._scaling[name] = scaling.read_scaling(root, name, found)
             self._maps[name] = queues.map_device(
                 device,
                 found,
@@ -257,4 +264,7 @@ class InventoryReader:
                 )
                 for queue, found in self._maps[device.name].queues.items()
             ],
+            channels=self._scaling[device.name].channels,
+            channels_max=self._scaling[device.name].channels_max,
+            rss=self._scaling[device.name].rss,
         )

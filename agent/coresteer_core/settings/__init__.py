@@ -1,6 +1,6 @@
 """Everything Coresteer can change, as keys and values. What is not a Setting here cannot be touched.
 
-A kind of Setting is a frozen Struct with the methods of IrqAffinity, a line in Setting and one in _KINDS.
+A kind of Setting is a frozen Struct with the methods of IrqAffinity, a name in Setting and a line in _KINDS.
 """
 
 import re
@@ -9,18 +9,36 @@ from typing import TypeAlias
 
 from coresteer_core.settings.base import SettingError
 from coresteer_core.settings.irq import IrqAffinity
+from coresteer_core.settings.netdev import Channels, RssTable
+from coresteer_core.settings.queue import Rps, Xps
 from coresteer_core.settings.task import TaskAffinity
 
-__all__ = ["IrqAffinity", "Setting", "SettingError", "TaskAffinity", "parse_setting"]
+__all__ = [
+    "Channels",
+    "IrqAffinity",
+    "Rps",
+    "RssTable",
+    "Setting",
+    "SettingError",
+    "TaskAffinity",
+    "Xps",
+    "parse_setting",
+]
 
-Setting: TypeAlias = IrqAffinity | TaskAffinity
+Setting: TypeAlias = IrqAffinity | TaskAffinity | Rps | Xps | RssTable | Channels
 """A union of every kind of Setting."""
 
 _NUMBER = r"(0|[1-9]\d{0,6})"
+_NETDEV = r"netdev/([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
+_QUEUE = r"(0|[1-9]\d{0,4})"
 
 _KINDS: list[tuple[str, str, Callable[[re.Match[str]], Setting]]] = [
     ("irq/NUMBER/affinity", rf"irq/{_NUMBER}/affinity", lambda m: IrqAffinity(int(m[1]))),
     ("task/PID/affinity", r"task/([1-9]\d{0,6})/affinity", lambda m: TaskAffinity(int(m[1]))),
+    ("netdev/NAME/rx-NUMBER/rps", rf"{_NETDEV}/rx-{_QUEUE}/rps", lambda m: Rps(m[1], int(m[2]))),
+    ("netdev/NAME/tx-NUMBER/xps", rf"{_NETDEV}/tx-{_QUEUE}/xps", lambda m: Xps(m[1], int(m[2]))),
+    ("netdev/NAME/rss", rf"{_NETDEV}/rss", lambda m: RssTable(m[1])),
+    ("netdev/NAME/channels", rf"{_NETDEV}/channels", lambda m: Channels(m[1])),
 ]
 _PATTERNS = [(re.compile(rf"{pattern}\Z", re.ASCII), make) for _, pattern, make in _KINDS]
 

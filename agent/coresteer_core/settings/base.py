@@ -18,3 +18,8 @@ def cpu_list(value: str) -> str:
 def say_cpus(cpus: frozenset[int] | set[int]) -> str:
     """A set of CPUs for a sentence: ``CPU 3``, ``CPUs 0-3``, ``no CPU``."""
     return f"CPU{'s' if len(cpus) > 1 else ''} {format_cpu_list(cpus)}" if cpus else "no CPU"
+
+
+def no_netdev(name: str) -> str:
+    """That a node has no such network device."""
+    return f"This node has no network device {name}."

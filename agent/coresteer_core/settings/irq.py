@@ -57,7 +57,7 @@ class IrqAffinity(Struct, frozen=True):
         why = irq.locked_reason or "The kernel keeps its affinity to itself."
         return [("managed", f"IRQ {self.irq} cannot be moved. {why}")]
 
-    def netdev(self, view: View) -> str | None:
+    def about(self, view: View) -> str | None:
         """The netdev whose packets it is about."""
         irq = view.inventory.irq(self.irq)
         return irq.netdev if irq is not None else None

@@ -102,7 +102,7 @@ class TaskAffinity(Struct, frozen=True):
             )
         return found
 
-    def netdev(self, view: View) -> str | None:
+    def about(self, view: View) -> str | None:
         """The netdev whose packets it is about: none alone."""
         return None
 

@@ -1,0 +1,179 @@
+"""RPS and XPS in a captured tree, and of a veth pair in a network namespace of the test's own."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coresteer_agent.apply import rooted
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.plan import Action
+from coresteer_core.protocol import Outcome
+
+DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
+RPS = "netdev/eth0/rx-0/rps"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A tree with a netdev as in sysfs: its folder is a link."""
+    root = tmp_path / "root"
+    for queue, file in (("rx-0", "rps_cpus"), ("tx-0", "xps_cpus")):
+        folder = root / DEVICE / "queues" / queue
+        folder.mkdir(parents=True)
+        (folder / file).write_text("00000000,00000000\n")
+    (root / DEVICE / "ifindex").write_text("2\n")
+    (root / "sys/class/net").mkdir(parents=True)
+    (root / "sys/class/net/eth0").symlink_to("../../devices/pci0000:00/0000:00:03.0/net/eth0")
+    return root
+
+
+def mask(root: Path, queue: str = "rx-0/rps_cpus") -> str:
+    return (root / DEVICE / "queues" / queue).read_text().strip()
+
+
+def test_a_mask_is_written_as_the_kernel_takes_it_and_put_back(
+    executor: Executor, root: Path, journal: Journal
+) -> None:
+    result = executor.apply(Action(RPS, "none", "0,2-3", "test"), change_id="c")
+    assert (result.outcome, result.read_back) == (Outcome.APPLIED, "0,2-3"), result
+    assert result.sentence == "RPS of eth0 rx-0 went from none to 0,2-3."
+    assert mask(root) == "d"
+    [back] = restore(journal.path, root) or []
+    assert back.sentence == "RPS of eth0 rx-0 is back on none."
+    assert mask(root) == "0"
+
+
+def test_a_mask_of_more_than_32_cpus_has_groups(root: Path, journal: Journal) -> None:
+    view = View(Topology([Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(64)], [], []), Inventory([], []))
+    executor = Executor(root, journal, lambda: view)
+    asked = Action("netdev/eth0/tx-0/xps", "none", "1,33-34", "test")
+    assert executor.apply(asked, change_id="c").outcome is Outcome.APPLIED
+    assert mask(root, "tx-0/xps_cpus") == "6,00000002"
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome", "says"),
+    [
+        (Action(RPS, "none", "7", ""), "refused", "CPU 7 is not online"),
+        (Action(RPS, "none", "6", ""), "refused", "isolcpus"),
+        (Action(RPS, "2", "3", ""), "refused", "was 2 when this was previewed and is none now"),
+        (Action("netdev/eth0/rx-9/rps", "none", "1", ""), "unsupported", "RPS of eth0 rx-9 is not on this node"),
+        (Action("netdev/eth9/rx-0/rps", "none", "1", ""), "unsupported", "RPS of eth9 rx-0 is not on this node"),
+        (Action("netdev/eth0/rss", "0", "1", ""), "unsupported", "RSS of eth0 is not on this node"),
+        (Action("netdev/eth0/channels", "combined 1", "combined 2", ""), "unsupported", "not on this node"),
+    ],
+)
+def test_what_may_not_be_written_is_not_written(
+    executor: Executor, root: Path, asked: Action, outcome: str, says: str
+) -> None:
+    result = executor.apply(asked, change_id="c")
+    assert (result.outcome, mask(root)) == (outcome, "00000000,00000000")
+    assert says in result.sentence
+
+
+def test_another_netdev_with_the_same_name_is_left_alone(executor: Executor, root: Path) -> None:
+    executor.apply(Action(RPS, "none", "1", "test"), change_id="c")
+    (root / DEVICE / "ifindex").write_text("7\n")
+    result = executor.undo(Action(RPS, "1", "none", "test"))
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert result.sentence == "RPS of eth0 rx-0 is gone: it belongs to interface 7 now, it was interface 2's."
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "says"),
+    [
+        (errno.EINVAL, "failed", "isolcpus or nohz_full"),
+        (errno.EPERM, "refused", "as root"),
+        (errno.EROFS, "refused", "read-only"),
+        (errno.EIO, "failed", "Input/output error"),
+    ],
+)
+def test_each_answer_of_the_kernel_has_its_sentence(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str, says: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(rooted, "write_text", refuse)
+    result = executor.apply(Action(RPS, "none", "1", "test"), change_id="c")
+    assert result.outcome == outcome
+    assert says in result.sentence
+
+
+@pytest.mark.parametrize("target", ["../../../../outside", "/outside", "../../../sys/../../outside"])
+def test_no_link_of_a_netdev_leads_out_of_the_root_directory(executor: Executor, root: Path, target: str) -> None:
+    shutil.copytree(root / DEVICE, root.parent / "outside")
+    link = root / "sys/class/net/eth0"
+    link.unlink()
+    link.symlink_to(target if target.startswith("..") else root.parent / "outside")
+    assert executor.apply(Action(RPS, "none", "1", "test"), change_id="c").outcome in ("unsupported", "failed")
+    assert (root.parent / "outside/queues/rx-0/rps_cpus").read_text() == "00000000,00000000\n"
+
+
+# what is done in the namespace: both knobs of a veth, its channels, and restore
+TRIAL = """
+import json, sys
+from pathlib import Path
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.collect.topology import read_topology
+from coresteer_core.model import View
+from coresteer_core.plan import Wish, preview
+
+root, path = Path("/"), Path(sys.argv[1])
+journal = Journal(path, root)
+view = lambda: View(read_topology(root), InventoryReader(root).read())
+executor = Executor(root, journal, view)
+told = []
+for key, value in [a.split("=") for a in sys.argv[2:]]:
+    shown = preview(view(), [Wish(key, value)], reason="trial")
+    results = [executor.apply(action, change_id="c") for action in shown.plan.actions]
+    told.append([[r.code for r in shown.refused], [(r.outcome, r.sentence) for r in results]])
+told.append([result.sentence for result in restore(path, root)])
+[va] = [n for n in view().inventory.netdevs if n.name == "va"]
+told.append([va.channels, va.channels_max, [q.name for q in va.queues], va.queues[0].rps])
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="A namespace needs root and unshare.")
+def test_a_veths_rps_xps_and_channels_are_set_and_restored(tmp_path: Path) -> None:
+    wishes = ["netdev/va/rx-0/rps=0", "netdev/va/rx-0/rps=0", "netdev/va/tx-1/xps=0", "netdev/va/channels=rx 1,tx 1"]
+    wishes += ["netdev/va/channels=combined 3", "netdev/va/rss=0", "netdev/va/rx-7/rps=0"]
+    script = (
+        "mount -t sysfs none /sys && ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb "
+        'numrxqueues 2 numtxqueues 2 && exec "$0" -c "$@"'
+    )
+    command = ["unshare", "--net", "--mount", "sh", "-c", script, sys.executable, TRIAL]
+    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *wishes]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    if "must be superuser" in done.stderr or "not permitted" in done.stderr:
+        pytest.skip(f"No namespace can be made here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    *told, restored, stands = json.loads(done.stdout)
+    assert told == [
+        [[], [["applied", "RPS of va rx-0 went from none to 0."]]],
+        [[], []],
+        [[], [["applied", "XPS of va tx-1 went from none to 0."]]],
+        [[], [["applied", "va's number of channels went from rx 2,tx 2 to rx 1,tx 1."]]],
+        [["channels"], [["refused", "va has channels for rx 2,tx 2 at the most, not combined 3."]]],
+        [["unsupported"], []],
+        [["unknown"], []],
+    ], told
+    assert restored == [
+        "va's number of channels is back on rx 2,tx 2.",
+        "XPS of va tx-1 is on none as before.",
+        "RPS of va rx-0 is back on none.",
+    ]
+    assert stands == ["rx 2,tx 2", "rx 2,tx 2", ["rx-0", "rx-1", "tx-0", "tx-1"], ""]
