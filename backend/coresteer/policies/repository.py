@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Text, cast, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.nodes.tables import NodeRow
@@ -112,7 +113,7 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
 
 async def last_decisions(session: AsyncSession, node_id: int) -> Sequence[DecisionRow]:
     """What the node told last of each policy."""
-    query = select(DecisionRow).where(DecisionRow.node_id == node_id).distinct(DecisionRow.policy_id)
+    query = select(DecisionRow).where(DecisionRow.node_id == node_id).ext(distinct_on(DecisionRow.policy_id))
     return (await session.scalars(query.order_by(DecisionRow.policy_id, DecisionRow.id.desc()))).all()
 
 

@@ -1,0 +1,233 @@
+"""What agents tell of their policies: decisions, the changes they lead to, drifts and flows."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest_asyncio
+from sqlalchemy import select
+from tests.backend.conftest import Backend
+from tests.backend.fake_agent import now_ms
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+
+from coresteer.audit.tables import AuditRow
+from coresteer.bus import ChangeEvent, PoliciesEvent
+from coresteer.config import Config
+from coresteer.nodes.service import delete
+from coresteer.policies.keeper import Keeper
+from coresteer_core.policies.base import Drift, Mode, Ownership
+from coresteer_core.protocol import (
+    ChangeMessage,
+    ChangeState,
+    DecisionMessage,
+    EndedBy,
+    Outcome,
+    Result,
+    Seen,
+    decode_to_agent,
+)
+
+
+@pytest_asyncio.fixture
+async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
+    async with policy_node(backend) as node:
+        yield node
+
+
+def report(change_id: str, state: ChangeState, sentence: str, ended_by: EndedBy | None = None) -> ChangeMessage:
+    result = Result("irq/1/affinity", Outcome.APPLIED, "Done.", "0", "1")
+    return ChangeMessage(change_id, state, sentence, [result], ended_by, remaining_s=10.0)
+
+
+async def seen(node: PolicyNode, change_id: str) -> ChangeState:
+    """What the backend has stored of the change's end."""
+    while True:
+        message = decode_to_agent(await node.agent.receive())
+        if isinstance(message, Seen) and message.change_id == change_id:
+            return message.state
+
+
+async def test_a_decision_is_kept_with_its_reasons_and_not_twice(node: PolicyNode) -> None:
+    policy = await created(node, node.body(mode="observe"))
+    conclusion = await node.conclude(policy, node.action(), mode=Mode.OBSERVE)
+    await node.agent.websocket.close()
+    await node.agent.connect()
+    await node.agent.greet()
+    await node.agent.say(DecisionMessage(now_ms(), conclusion))
+    await node.conclude(policy, mode=Mode.OBSERVE, sentence="Nothing to do.")
+    await node.conclude(policy, mode=Mode.OBSERVE, sentence="CPU 3 is at 70 %.")
+    first, second, third = await node.get("decisions")
+    assert [d["conclusion"]["sentence"] for d in (first, second, third)] == [
+        "CPU 3 is at 70 %.",
+        "Nothing to do.",
+        conclusion.sentence,
+    ]
+    assert (third["policy_name"], third["version"], third["mode"]) == (policy["name"], 1, "observe")
+    assert third["conclusion"]["actions"][0]["key"] == node.action().key
+    assert (third["change_id"], third["outcome"]) == (None, None)
+    assert len(await node.get("decisions?limit=1")) == 1
+    assert await node.get("decisions?to_time=2020-01-01T00:00:00Z") == []
+
+
+async def test_a_policys_change_is_an_ordinary_change_by_that_policy(node: PolicyNode) -> None:
+    policy = await created(node, node.body(guardrails=[{"metric": "dropped_per_s", "max": 10}]))
+    change_id = str(uuid4())
+    conclusion = await node.conclude(policy, node.action(to=2), change_id=change_id)
+    await node.agent.say(report(change_id, ChangeState.UNCONFIRMED, "Applied."))
+    await node.agent.say(report(change_id, ChangeState.CONFIRMED, "Kept."))
+    assert await seen(node, change_id) is ChangeState.CONFIRMED
+    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    assert (change["state"], change["created_by"]) == ("confirmed", f"policy {policy['name']} v1")
+    assert change["reason"] == conclusion.sentence
+    assert change["guardrails"] == [{"metric": "dropped_per_s", "max": 10.0}]
+    assert change["plan"]["actions"][0]["becomes"] == "2"
+    assert f"from CPU {node.hot_cpu} to CPU 2" in change["sentence"]
+    assert [step["state"] for step in change["steps"]] == ["applying", "unconfirmed", "confirmed"]
+    (decision,) = await node.get("decisions")
+    assert (decision["change_id"], decision["outcome"]) == (change_id, "confirmed")
+    async with node.backend.database.session() as session:
+        query = select(AuditRow).where(AuditRow.node_id == node.agent.node_id).order_by(AuditRow.id)
+        entries = [(entry.actor, entry.action) for entry in await session.scalars(query)]
+    assert (f"policy {policy['name']} v1", "change.apply") in entries
+    assert ("agent", "change.confirmed") in entries
+
+
+async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    change_id = str(uuid4())
+    await node.agent.say(report(change_id, ChangeState.UNCONFIRMED, "Applied."))
+    await node.agent.say(report(change_id, ChangeState.ROLLED_BACK, "Too many drops.", EndedBy.GUARDRAIL))
+    assert await seen(node, change_id) is ChangeState.ROLLED_BACK
+    assert (await node.operator.get(f"/api/changes/{change_id}")).status_code == 404
+    await node.conclude(policy, node.action(), change_id=change_id)
+    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    assert (change["state"], change["ended_by"]) == ("rolled_back", "guardrail")
+    assert [step["sentence"] for step in change["steps"]][1:] == ["Applied.", "Too many drops."]
+    assert (await node.get("decisions"))[0]["outcome"] == "rolled_back"
+
+
+async def test_a_change_of_another_node_is_not_taken(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    change_id = str(uuid4())
+    await node.conclude(policy, node.action(), change_id=change_id)
+    async with policy_node(node.backend) as other:
+        await other.conclude(policy, other.action(to=5), change_id=change_id)
+        (decision,) = await other.get("decisions")
+    assert decision["change_id"] is None
+    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    assert (change["node_id"], change["plan"]["actions"][0]["becomes"]) == (node.agent.node_id, "1")
+
+
+async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    await node.operator.delete(f"/api/policies/{policy['id']}")
+    change_id = str(uuid4())
+    await node.conclude(policy, node.action(), change_id=change_id, mode=Mode.OBSERVE)
+    assert (await node.get("decisions"))[0]["policy_name"] == policy["name"]
+    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    assert change["created_by"] == f"policy {policy['name']} v1"
+
+
+async def test_a_drift_is_told_once_with_its_cause(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    drift = Drift(node.action().key, "1", "3", "irqbalance", Ownership.WARN)
+    later = Drift(node.action().key, "1", "5", None, Ownership.WARN)
+    await node.conclude(policy, drifts=[drift])
+    await node.conclude(policy, sentence="Still so.", drifts=[drift])
+    await node.conclude(policy, sentence="And again.", drifts=[drift, later])
+    found = await node.get("drifts")
+    assert [(d["found"], d["cause"], d["response"], d["policy_id"]) for d in found] == [
+        ("5", None, "warn", policy["id"]),
+        ("3", "irqbalance", "warn", policy["id"]),
+    ]
+
+
+async def test_recommendations_are_the_last_word_of_policies_in_force_that_recommend(node: PolicyNode) -> None:
+    body = node.body(mode="recommend")
+    policy = await created(node, body)
+    path = f"/api/policies/{policy['id']}"
+    await asked(node.operator, f"{path}/enable")
+    await node.conclude(policy, mode=Mode.RECOMMEND, sentence="Nothing yet.")
+    assert await node.get("recommendations") == []
+    await node.conclude(policy, node.action(), mode=Mode.RECOMMEND)
+    (found,) = await node.get("recommendations")
+    assert found["conclusion"]["actions"][0]["becomes"] == "1"
+    await asked(node.operator, f"{path}/disable")
+    assert await node.get("recommendations") == []
+
+
+async def test_flows_are_shown_as_last_told(node: PolicyNode) -> None:
+    assert await node.get("flows") == {"at": None, "exact": False, "tasks": []}
+    await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
+    found = await node.get("flows")
+    assert [(task["name"], task["landings"][0]["cpu"]) for task in found["tasks"]] == [("nginx", node.hot_cpu)]
+    assert found["at"] is not None
+
+
+async def test_what_is_told_of_a_node_that_was_deleted_does_no_harm(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    async with node.backend.database.session() as session:
+        await delete(session, node.agent.node_id, actor="a test")
+    message = report(str(uuid4()), ChangeState.CONFIRMED, "Kept.")
+    await node.agent.say(message)
+    assert await seen(node, message.change_id) is ChangeState.CONFIRMED
+    async with policy_node(node.backend) as other:  # still answers
+        await other.conclude(policy)
+
+
+async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(node: PolicyNode) -> None:
+    now = datetime.now(UTC)
+    keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    policy = await created(node, node.body())
+    await node.conclude(policy)
+    await node.backend.app.state.agents.keeper.write()
+    async with node.backend.database.pool.connection() as connection:
+        await connection.execute("DELETE FROM node_snapshot WHERE node_id = %s", (node.agent.node_id,))
+        for days in (5, 4, 3, 0.5):
+            await connection.execute(
+                "INSERT INTO node_snapshot VALUES (%s, 'inventory', %s, '', '')",
+                (node.agent.node_id, now - timedelta(days=days)),
+            )
+
+    async def left() -> list[float]:
+        async with node.backend.database.pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT at FROM node_snapshot WHERE node_id = %s ORDER BY at", (node.agent.node_id,)
+            )
+            return [(now - at) / timedelta(days=1) for (at,) in await cursor.fetchall()]
+
+    await keeper.keep_up(now)
+    assert await left() == [3, 0.5]
+    assert len(await node.get("decisions")) == 1
+    await keeper.keep_up(now + timedelta(days=500))
+    assert await left() == [0.5]
+    assert await node.get("decisions") == []
+
+
+async def test_flows_are_kept_as_often_as_policies_decide_and_inventories_when_they_change(node: PolicyNode) -> None:
+    keeper = node.backend.app.state.agents.keeper
+    start_ms = now_ms() - 60_000
+    for after_ms in (0, 1000, 2000, 5000, 5100):
+        await node.say_and_hear(node.flows(start_ms + after_ms), PoliciesEvent(node.agent.node_id))
+    await node.describe()
+    await keeper.write()
+    async with node.backend.database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT (extract(epoch from t0) * 1000)::bigint - %s FROM telemetry_flows WHERE node_id = %s ORDER BY t0",
+            (start_ms, node.agent.node_id),
+        )
+        assert [after_ms for (after_ms,) in await cursor.fetchall()] == [0, 5000]
+        cursor = await connection.execute(
+            "SELECT kind FROM node_snapshot WHERE node_id = %s ORDER BY kind", (node.agent.node_id,)
+        )
+        assert [kind for (kind,) in await cursor.fetchall()] == ["inventory", "topology"]
+
+
+async def test_a_change_by_a_policy_is_told_live(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    with node.backend.app.state.bus.subscribe() as events:
+        await node.conclude(policy, node.action(), change_id=str(uuid4()))
+        async for event in events:
+            if isinstance(event, ChangeEvent):
+                assert event.change.created_by == f"policy {policy['name']} v1"
+                return

@@ -1,0 +1,232 @@
+"""Rollouts: canary, batches, the end, and the way back. The clock is the test's."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import select
+from tests.backend.conftest import Backend, Client
+from tests.backend.fake_agent import now_ms
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+
+from coresteer.audit.tables import AuditRow
+from coresteer.policies.rollouts import stages
+from coresteer.policies.watch import Watch
+from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Seen, decode_to_agent
+
+WAIT_S = 600
+
+
+@dataclass
+class Fleet:
+    """Three connected nodes and a policy for them of which version 1 is in force and version 2 is made."""
+
+    nodes: list[PolicyNode]
+    policy: dict[str, Any]  # Any: JSON
+    operator: Client
+    watch: Watch
+    waited: timedelta = timedelta()
+
+    @property
+    def path(self) -> str:
+        return f"/api/policies/{self.policy['id']}"
+
+    async def start(self, **changes: object) -> dict[str, Any]:  # Any: JSON
+        request = {"version": 2, "canary": 1, "batch": 2, "wait_s": WAIT_S} | changes
+        made: dict[str, Any] = await asked(self.operator, f"{self.path}/rollouts", request, 201)
+        return made
+
+    async def rollout(self, rollout_id: int) -> dict[str, Any]:  # Any: JSON
+        answer = await self.operator.get(f"/api/rollouts/{rollout_id}")
+        assert answer.status_code == 200
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def wait(self) -> None:
+        """A stage's time goes by."""
+        self.waited += timedelta(seconds=WAIT_S + 1)
+        await self.watch.look(datetime.now(UTC) + self.waited)
+
+    async def look(self) -> None:
+        await self.watch.look(datetime.now(UTC) + self.waited)
+
+    async def versions(self) -> list[int | None]:
+        """What each agent gets told when it connects now."""
+        found: list[int | None] = []
+        for node in self.nodes:
+            await node.agent.websocket.close()
+            await node.agent.connect()
+            await node.agent.greet()
+            told = [policy for policy in await node.agent.policies() if policy.policy_id == str(self.policy["id"])]
+            found.append(told[0].version if told else None)
+        return found
+
+
+@pytest_asyncio.fixture
+async def fleet(backend: Backend) -> AsyncIterator[Fleet]:
+    pool = uuid4().hex[:8]
+    async with AsyncExitStack() as stack:
+        nodes = [await stack.enter_async_context(policy_node(backend)) for _ in range(3)]
+        for node in nodes:
+            await node.operator.patch(node.path, {"labels": {"pool": pool}})
+        body = nodes[0].body(selector={"labels": {"pool": pool}})
+        policy = await created(nodes[0], body)
+        operator = nodes[0].operator
+        fleet = Fleet(nodes, policy, operator, Watch(backend.app.state.policies))
+        await asked(operator, f"{fleet.path}/enable")
+        await asked(operator, f"{fleet.path}/versions", {"body": body | {"rank": 50}}, 201)
+        yield fleet
+
+
+@pytest.mark.parametrize(
+    ("canary", "batch", "expected"),
+    [
+        (1, 2, [[1], [2, 3], [4, 5]]),
+        (2, 2, [[1, 2], [3, 4], [5]]),
+        (5, 1, [[1, 2, 3, 4, 5]]),
+        (9, 1, [[1, 2, 3, 4, 5]]),
+    ],
+)
+def test_every_node_is_in_one_stage(canary: int, batch: int, expected: list[list[int]]) -> None:
+    assert stages([1, 2, 3, 4, 5], canary, batch) == expected
+
+
+async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_force(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    ids = [node.agent.node_id for node in fleet.nodes]
+    assert (begun["state"], begun["stages"], begun["from_version"]) == ("canary", [ids[:1], ids[1:]], 1)
+    assert "1 of 3 nodes" in begun["sentence"]
+    assert await fleet.versions() == [2, 1, 1]
+    await fleet.look()
+    assert (await fleet.rollout(begun["id"]))["state"] == "canary"
+    await fleet.wait()
+    batches = await fleet.rollout(begun["id"])
+    assert (batches["state"], batches["stage"], batches["done_nodes"]) == ("batches", 1, ids[:1])
+    assert await fleet.versions() == [2, 2, 2]
+    policy = (await fleet.operator.get(fleet.path)).json()
+    assert (policy["version"], policy["rollout"]["id"]) == (1, begun["id"])
+    await fleet.wait()
+    done = await fleet.rollout(begun["id"])
+    assert (done["state"], sorted(done["done_nodes"])) == ("done", ids)
+    policy = (await fleet.operator.get(fleet.path)).json()
+    assert (policy["version"], policy["rollout"]) == (2, None)
+    async with fleet.nodes[0].backend.database.session() as session:
+        query = select(AuditRow).where(AuditRow.target == f"policy {policy['name']}").order_by(AuditRow.id)
+        entries = [(entry.actor, entry.action) for entry in await session.scalars(query)]
+    assert entries[-3:] == [
+        ("operator", "rollout.start"),
+        ("coresteer", "rollout.advance"),
+        ("coresteer", "rollout.done"),
+    ]
+
+
+async def test_agents_are_told_as_the_rollout_goes_on(fleet: Fleet) -> None:
+    begun = await fleet.start(canary=2)
+    while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 2:
+        pass
+    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"undo": True})
+    while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 1:
+        pass
+    assert told[0].rank == 100
+
+
+async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_takes_the_version_back(fleet: Fleet) -> None:
+    begun = await fleet.start(guardrails=[{"metric": "dropped_per_s", "max": 10}])
+    canary, other, _ = fleet.nodes
+    start = now_ms() - 4000
+    await other.show([other.hot(1, start, dropped=50), other.hot(2, start + 1000, dropped=50)])
+    await fleet.look()
+    await canary.show([canary.hot(1, start, dropped=50)])
+    await fleet.look()
+    await fleet.look()  # the same interval counts once
+    assert (await fleet.rollout(begun["id"]))["state"] == "canary"
+    await canary.show([canary.hot(2, start + 1000, dropped=70)])
+    await fleet.look()
+    undone = await fleet.rollout(begun["id"])
+    assert undone["state"] == "undone"
+    assert f"On {canary.name} the dropped packets per second was 70" in undone["sentence"]
+    assert "Every node has version 1 again." in undone["sentence"]
+    assert await fleet.versions() == [1, 1, 1]
+
+
+async def test_a_change_that_a_guardrail_undid_on_the_node_takes_the_version_back(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    canary = fleet.nodes[0]
+    change_id = str(uuid4())
+    await canary.conclude(fleet.policy, canary.action(), version=2, change_id=change_id)
+    await canary.agent.say(
+        ChangeMessage(change_id, ChangeState.ROLLED_BACK, "The busiest CPU was too busy.", [], EndedBy.GUARDRAIL)
+    )
+    while not isinstance(decode_to_agent(await canary.agent.receive()), Seen):
+        pass
+    await fleet.look()
+    undone = await fleet.rollout(begun["id"])
+    assert undone["state"] == "undone"
+    assert change_id in undone["sentence"]
+
+
+async def test_a_node_that_stays_away_takes_the_version_back(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    await fleet.nodes[2].agent.websocket.close()
+    await fleet.look()
+    strict = Watch(fleet.nodes[0].backend.app.state.policies, away_s=0)
+    await strict.look(datetime.now(UTC))
+    assert (await fleet.rollout(begun["id"]))["state"] == "canary", "only nodes that have the version count"
+    await fleet.nodes[0].agent.websocket.close()
+    while fleet.nodes[0].backend.app.state.connections.is_connected(fleet.nodes[0].agent.node_id):
+        await strict.look(datetime.now(UTC))
+    await fleet.look()
+    assert (await fleet.rollout(begun["id"]))["state"] in ("canary", "undone")
+    await strict.look(datetime.now(UTC))
+    undone = await fleet.rollout(begun["id"])
+    assert undone["state"] == "undone"
+    assert "has been away" in undone["sentence"]
+
+
+async def test_the_first_rollout_of_a_disabled_policy_leaves_nothing_when_it_is_undone(fleet: Fleet) -> None:
+    await asked(fleet.operator, f"{fleet.path}/disable")
+    begun = await fleet.start()
+    assert begun["from_version"] is None
+    assert await fleet.versions() == [2, None, None]
+    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"undo": True})
+    assert await fleet.versions() == [None, None, None]
+    assert not (await fleet.operator.get(fleet.path)).json()["enabled"]
+
+
+async def test_a_stopped_rollout_stays_where_it_is_until_it_is_undone(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    stop = f"/api/rollouts/{begun['id']}/stop"
+    stopped = await asked(fleet.operator, stop, {"undo": False})
+    assert (stopped["state"], stopped["sentence"]) == (
+        "stopped",
+        "operator stopped it with 1 of 3 nodes at version 2.",
+    )
+    await fleet.wait()
+    assert await fleet.versions() == [2, 1, 1]
+    assert "undo it first" in (await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 2}, 409))["detail"]
+    assert "not over" in (await asked(fleet.operator, f"{fleet.path}/enable", status=409))["detail"]
+    assert (await asked(fleet.operator, stop, {"undo": True}))["state"] == "undone"
+    assert await fleet.versions() == [1, 1, 1]
+    assert "over" in (await asked(fleet.operator, stop, {"undo": True}, 409))["detail"]
+
+
+async def test_disabling_ends_a_rollout(fleet: Fleet) -> None:
+    begun = await fleet.start()
+    await asked(fleet.operator, f"{fleet.path}/disable")
+    assert (await fleet.rollout(begun["id"]))["state"] == "undone"
+    assert await fleet.versions() == [None, None, None]
+
+
+async def test_a_rollout_that_can_do_nothing_is_refused(fleet: Fleet) -> None:
+    refused = await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 1}, 409)
+    assert "in force already" in refused["detail"]
+    assert (await fleet.operator.post(f"{fleet.path}/rollouts", {"version": 9})).status_code == 404
+    body = fleet.nodes[0].body(selector={"hostnames": ["nobody"]})
+    policy = await created(fleet.nodes[0], body)
+    refused = await asked(fleet.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 1}, 409)
+    assert refused["detail"] == "The selector fits no node."

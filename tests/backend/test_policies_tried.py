@@ -1,0 +1,129 @@
+"""Policies that are tried on a node as it is now, and on what is stored of it."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+from tests.backend.conftest import Backend, running_backend
+from tests.backend.fake_agent import enrolled, now_ms
+from tests.backend.policy_node import PolicyNode, asked, created, policy_node
+
+from coresteer.bus import PoliciesEvent
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def quick(database_url: str) -> AsyncIterator[Backend]:
+    async with running_backend(database_url, chunk_seconds=1) as backend:
+        yield backend
+
+
+@pytest_asyncio.fixture
+async def node(quick: Backend) -> AsyncIterator[PolicyNode]:
+    async with policy_node(quick) as node:
+        yield node
+
+
+def at(time_ms: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat()
+
+
+async def test_a_preview_says_what_a_policy_would_do_now_whatever_its_mode(node: PolicyNode) -> None:
+    start = now_ms() - 6000
+    await node.show([node.hot(second + 1, start + 1000 * second) for second in range(6)])
+    body = node.body(mode="observe")
+    viewer = await node.backend.client("viewer")
+    (found,) = await asked(viewer, "/api/policies/preview", {"body": body, "node_ids": [node.agent.node_id]})
+    assert (found["node_name"], found["error"]) == (node.name, None)
+    assert 0 <= found["view_age_s"] < 60
+    actions = found["conclusion"]["actions"]
+    assert actions
+    assert {int(action["was"]) for action in actions} == {node.hot_cpu}
+    assert found["conclusion"]["mode"] == "enforce"
+
+
+async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of_its_own(node: PolicyNode) -> None:
+    start = now_ms() - 6000
+    await node.show([node.hot(second + 1, start + 1000 * second) for second in range(6)])
+    first = node.body(rank=1)
+    policy = await created(node, first)
+    await asked(node.operator, f"/api/policies/{policy['id']}/enable")
+    nodes = [node.agent.node_id]
+    (other,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=2), "node_ids": nodes})
+    assert other["conclusion"]["actions"] == []
+    assert {held["code"] for held in other["conclusion"]["held_back"]} == {"overruled"}
+    (same,) = await asked(node.operator, "/api/policies/preview", {"body": first | {"rank": 3}, "node_ids": nodes})
+    assert same["conclusion"]["policy_id"] == str(policy["id"])
+    assert same["conclusion"]["actions"]
+
+
+async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick: Backend, node: PolicyNode) -> None:
+    silent = await enrolled(quick.database, quick.url, "silent")
+    body = {"body": node.body(), "node_ids": [silent.node_id, node.agent.node_id, 2**31 - 1]}
+    unknown, idle = await asked(node.operator, "/api/policies/preview", body)
+    assert "has not told its topology" in unknown["error"]
+    assert unknown["conclusion"] is None
+    assert "Nothing is known of the load" in idle["error"]
+    assert (idle["view_age_s"], idle["conclusion"]["actions"]) == (None, [])
+
+
+async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_told(node: PolicyNode) -> None:
+    wish = {"wishes": [{"key": "task/812/affinity", "value": "2"}]}
+    before = await asked(node.operator, f"{node.path}/previews", wish)
+    assert before["refused"]
+    await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
+    after = await asked(node.operator, f"{node.path}/previews", wish)
+    assert after["refused"] == []
+    assert [(action["was"], action["becomes"]) for action in after["plan"]["actions"]] == [("0-7", "2")]
+
+
+async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(node: PolicyNode) -> None:
+    start = now_ms() - 60_000
+    for second in range(0, 60, 5):
+        await node.say_and_hear(node.flows(start + 1000 * second), PoliciesEvent(node.agent.node_id))
+    samples = [node.hot(second + 1, start + 1000 * second) for second in range(60)]
+    await node.show(samples)
+    await node.agent.until_acked(60)  # so that it is all read from the database
+    await node.backend.app.state.agents.keeper.write()
+    policy = await created(node, node.body(damping={"moves_per_step": 1}))
+    path = f"/api/policies/{policy['id']}/replay"
+    span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 60_000)}
+    found = await asked(await node.backend.client("viewer"), path, span)
+    assert found["moves"] >= 1
+    assert found["from_time"] == at(start - 1000).replace("+00:00", "Z")
+    written = [action for step in found["steps"] for action in step["conclusion"]["actions"]]
+    assert {int(action["was"]) for action in written} >= {node.hot_cpu}
+    assert all(len(step["conclusion"]["actions"]) <= 1 for step in found["steps"])
+    assert "rounds over 1.0 minutes" in found["sentence"]
+    assert await asked(node.operator, path, span | {"version": 1}) == found
+    patient = node.body(spec={"type": "irq-spread", "act_percent": 100.0, "gap_points": 100.0})
+    spared = await asked(node.operator, path, span | {"body": patient})
+    assert spared["moves"] <= found["moves"]
+    placed = node.body(spec={"type": "network-process"})
+    moved = await asked(node.operator, path, span | {"body": placed})
+    keys = {action["key"] for step in moved["steps"] for action in step["conclusion"]["actions"]}
+    assert "task/812/affinity" in keys
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "says"),
+    [
+        ({"to_time": "2026-01-01T02:00:00Z"}, 422, "1 hour at the most"),
+        ({"to_time": "2025-12-31T00:00:00Z"}, 422, "must end after it begins"),
+        ({"from_time": "0001-01-01T00:00:00Z"}, 422, "out of range"),
+        ({"version": 9}, 404, "no version 9"),
+        ({"node_id": 2**31 - 1}, 404, "no node"),
+        ({}, 409, "No samples"),
+    ],
+)
+async def test_a_replay_that_cannot_be_says_why(
+    node: PolicyNode, changes: dict[str, object], status: int, says: str
+) -> None:
+    policy = await created(node, node.body())
+    span = {
+        "node_id": node.agent.node_id,
+        "from_time": "2026-01-01T00:00:00Z",
+        "to_time": "2026-01-01T00:30:00Z",
+    }
+    answer = await asked(node.operator, f"/api/policies/{policy['id']}/replay", span | changes, status)
+    assert says in answer["detail"]
