@@ -16,8 +16,9 @@ counts as silent only below half of the rate that it takes to be placed.
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
@@ -45,9 +46,9 @@ class NetworkProcess(Struct, frozen=True, tag="network-process"):
     its interrupt may.
     """
 
-    idle_s: float = 10.0
-    min_bytes_per_s: float = 100_000.0
-    max_load: float = 0.8
+    idle_s: Annotated[float, Meta(ge=1, le=86_400)] = 10.0
+    min_bytes_per_s: Annotated[float, Meta(ge=0, le=1e15)] = 100_000.0
+    max_load: Annotated[float, Meta(ge=0, le=1)] = 0.8
     rings: Reach = Reach.L3
     smt: Smt = Smt.LAST
     move_irq: bool = False
@@ -81,10 +82,15 @@ def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProces
     return _Round(view, spec, scope, memory).decide()
 
 
-def _seen(placed: Placed, found: str, last_s: float) -> tuple[Placed, bool]:
-    """What is placed after a look at the setting, and whether it stands as the policy has set it."""
-    ours = found in (placed.value, placed.stands) and found != placed.original
-    return replace(placed, stands=found if ours else placed.original, last_s=last_s), ours
+def _is_ours(placed: Placed, found: str) -> bool:
+    """The setting stands as the policy wants it, or as it did the round before."""
+    return found in (placed.value, placed.stands) and found != placed.original
+
+
+def _seen(was: Placed, found: str, last_s: float) -> Placed:
+    """What is placed after a look at the setting."""
+    stands = found if _is_ours(was, found) else was.original
+    return Placed(was.key, was.pid, was.started_ticks, was.original, stands, was.value, last_s)
 
 
 class _Round:
@@ -130,18 +136,19 @@ class _Round:
     def _look_at(self, task: NetTask) -> None:
         """Sort a process: to be placed, to get its affinity back, or to be left alone with a reason."""
         key, now, spec = f"task/{task.pid}/affinity", self.view.time_s, self.spec
-        placed, ours = self.before.pop(key, None), False
-        if placed is not None and placed.started_ticks != task.started_ticks:
-            placed = None
-        if placed is not None:
-            placed, ours = _seen(placed, task.affinity, placed.last_s)
-        in_scope = _matches(task.name, self.scope.tasks) and _matches(task.cgroup or "", self.scope.cgroups)
+        was = self.before.pop(key, None)
+        if was is not None and was.started_ticks != task.started_ticks:
+            was = None
+        ours = was is not None and _is_ours(was, task.affinity)
+        tasks, cgroups = self.scope.tasks, self.scope.cgroups
+        in_scope = not (tasks or cgroups) or (_matches(task.name, tasks) and _matches(task.cgroup or "", cgroups))
         rate, arriving = self._traffic(task) if in_scope else (0.0, {})
         least = spec.min_bytes_per_s * (_KEEP_RATE if ours else 1.0)
         if in_scope and rate >= least:
             last_s = now - task.idle_s
         else:
-            last_s = placed.last_s if placed is not None else -spec.idle_s + now - 1.0
+            last_s = now - spec.idle_s - 1.0 if was is None else was.last_s
+        placed = None if was is None else _seen(was, task.affinity, last_s)
         silent_s = now - last_s
         if silent_s > spec.idle_s or not in_scope:
             if ours and placed is not None:
@@ -151,8 +158,6 @@ class _Round:
                 self._leave(task, self._quiet(task, rate))
             return
         self.active_s[task.pid, task.started_ticks] = last_s
-        if placed is not None:
-            placed = replace(placed, last_s=last_s)
         known = sum(arriving.values())
         if rate < least or known < rate * KNOWN_SHARE or not known:
             self._keep(placed)
@@ -168,8 +173,8 @@ class _Round:
             self.fixed.append((task, bound))
             return
         self._keep(placed)
-        order = sorted(arriving.items(), key=lambda item: (-item[1], item[0]))
-        flow = Flow(tuple(cpu for cpu, _ in order), tuple(bytes_per_s / known for _, bytes_per_s in order))
+        cpus = sorted(arriving, key=lambda cpu: (-arriving[cpu], cpu)) if len(arriving) > 1 else list(arriving)
+        flow = Flow(tuple(cpus), tuple([arriving[cpu] / known for cpu in cpus]))
         talker = Talker(task, rate, flow, 1.0 - known / rate, allowed)
         if ours:
             talker.cpus = tuple(sorted(affinity))
@@ -274,9 +279,9 @@ class _Round:
                 irq = self.view.inventory.irq(int(key.split("/")[1]))
                 if irq is None or irq.requested is None:
                     continue
-                placed, ours = _seen(was, irq.requested, last_s)
+                placed = _seen(was, irq.requested, last_s)
                 subject = f"IRQ {irq.irq} ({irq.name})"
-                gone = not ours
+                gone = not _is_ours(was, irq.requested)
             else:
                 subject = f"process {was.pid}"
                 gone = now - last_s > idle_s + _FORGET_S

@@ -90,12 +90,12 @@ class Placing:
                 others.append((talker, inf))
                 continue
             cost = self.seats.cost(talker.flow, talker.cpus)
-            if self._astray(talker, cost):
+            if self._astray(talker):
                 others.append((talker, inf))
             elif self._is_over(talker):
                 over.append(talker)
-            elif cost < GAIN:
-                staying.append(Verdict(talker, talker.cpus, self._stays(talker)))
+            elif cost < GAIN or (talker.task.threads == 1 and cost - self.seats.lowest(talker.flow) < GAIN):
+                staying.append(Verdict(talker, talker.cpus, self._stays(talker, cost)))
             else:
                 others.append((talker, cost))
         over.sort(key=lambda talker: (talker.rate, talker.task.pid))
@@ -107,8 +107,10 @@ class Placing:
 
     def _others(self, talker: Talker) -> float:
         """Load of a process's CPUs without itself, the mean of several."""
-        count = len(talker.cpus)
-        return (sum(self.seats.load[cpu] for cpu in talker.cpus) - talker.task.cpu_share) / count
+        cpus, load = talker.cpus, self.seats.load
+        if len(cpus) == 1:
+            return load[cpus[0]] - talker.task.cpu_share
+        return (sum([load[cpu] for cpu in cpus]) - talker.task.cpu_share) / len(cpus)
 
     def _is_over(self, talker: Talker) -> bool:
         others = self._others(talker)
@@ -116,15 +118,15 @@ class Placing:
             return False
         return others > self.seats.max_load or others + talker.task.cpu_share / len(talker.cpus) > FULL
 
-    def _astray(self, talker: Talker, cost: float) -> bool:
+    def _astray(self, talker: Talker) -> bool:
         """It has a CPU that it may not have, or that is near to none of its packets."""
         seats = self.seats
         for cpu in talker.cpus:
             if cpu not in seats.usable or (talker.allowed is not None and cpu not in talker.allowed):
                 return True
-        if cost == 0.0 and len(talker.cpus) == 1:
-            return False
-        return not all(seats.in_reach(talker.flow, cpu) for cpu in talker.cpus)
+            if not seats.in_reach(talker.flow, cpu):
+                return True
+        return False
 
     def _count(self, talker: Talker) -> int:
         """How many CPUs it asks for: by what its threads use, or by those that handle its packets."""
@@ -182,7 +184,7 @@ class Placing:
             self.seats.take(cpus, share)
             return Verdict(talker, cpus, why)
         self.seats.take(talker.cpus, share)
-        return Verdict(talker, talker.cpus, self._stays(talker))
+        return Verdict(talker, talker.cpus, self._stays(talker, cost))
 
     def _relieve(self, talker: Talker) -> Verdict:
         """Away from CPUs over the limit, where others have clearly less load; more of them for many threads."""
@@ -224,12 +226,13 @@ class Placing:
 
     def _handled(self, talker: Talker, cpus: Sequence[int] = ()) -> str:
         flow = talker.flow
-        known = 1.0 - talker.unknown
         at = cpus or flow.cpus[:1]
-        share = known * sum(s for cpu, s in zip(flow.cpus, flow.shares, strict=True) if cpu in at)
-        verb = _verb(at, "handles", "handle")
-        text = f"{name_cpus(at)} {verb} {share * 100:.0f} % of this task's packets"
-        return text + (f" (where {talker.unknown * 100:.0f} % arrive is not known)" if talker.unknown >= 0.005 else "")
+        share = flow.shares[0]
+        if cpus:
+            share = sum(part for cpu, part in zip(flow.cpus, flow.shares, strict=True) if cpu in at)
+        percent = (1.0 - talker.unknown) * share * 100
+        text = f"{name_cpus(at)} {_verb(at, 'handles', 'handle')} {percent:.0f} % of this task's packets"
+        return text if talker.unknown < 0.005 else f"{text} (where {talker.unknown * 100:.0f} % arrive is not known)"
 
     def _why(self, talker: Talker, cpus: tuple[int, ...], ring: Ring | None) -> str:
         """Why these CPUs; to be asked before they are taken."""
@@ -288,14 +291,14 @@ class Placing:
         needs = f"; this task needs {count} CPUs" if count > 1 else ""
         return f"{self._handled(talker)}; {against}{_WITHIN[seats.reach]}{least}{needs}."
 
-    def _stays(self, talker: Talker) -> str:
+    def _stays(self, talker: Talker, cost: float | None = None) -> str:
         others = self._others(talker)
         if others == inf:
             return f"Stays on {name_cpus(talker.cpus)}, whose load is not known."
         count = len(talker.cpus)
         if count == 1 and talker.cpus[0] == talker.flow.cpus[0]:
             return f"{self._handled(talker)} and has it, load {others:.2f} ≤ {self.seats.max_load:.2f} without it."
-        distance = self.seats.cost(talker.flow, talker.cpus)
+        distance = self.seats.cost(talker.flow, talker.cpus) if cost is None else cost
         return (
             f"{self._handled(talker)}; it has {name_cpus(talker.cpus)}, load {others:.2f} without it, and nothing with "
             f"room is nearer by {GAIN:.1f} than its mean distance of {distance:.1f}."
@@ -304,6 +307,8 @@ class Placing:
 
 def name_cpus(cpus: Sequence[int]) -> str:
     """``CPU 3`` or ``CPUs 0-2,8``."""
+    if len(cpus) == 1:
+        return f"CPU {cpus[0]}"
     return f"CPU{'s' if len(cpus) != 1 else ''} {format_cpu_list(cpus)}"
 
 

@@ -1,6 +1,6 @@
 """How near CPUs are to each other: rings of shared cache around a CPU (sysfs cache/index*/shared_cpu_map)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -42,8 +42,19 @@ class Ring(Struct, frozen=True):
     cpus: tuple[int, ...]
 
 
+class _Rows(dict[int, bytes]):
+    """Rows that are made when first asked for: most CPUs handle no interrupt."""
+
+    def __init__(self, make: Callable[[int], bytes]) -> None:
+        self._make = make
+
+    def __missing__(self, cpu: int) -> bytes:
+        row = self[cpu] = self._make(cpu)
+        return row
+
+
 class Rings:
-    """All distances of one machine. Rows are made when first asked for: most CPUs handle no interrupt."""
+    """All distances of one machine. distances: by CPU, from it to every CPU by number."""
 
     def __init__(self, cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt) -> None:
         self.cpu_count = max((c.cpu for c in cpus), default=-1) + 1
@@ -57,7 +68,7 @@ class Rings:
         self._share(Reach.L3, (parse_cpu_list(c.cpus) for c in caches if c.level > 2))
         self._share(Reach.L2, (parse_cpu_list(c.cpus) for c in caches if c.level == 2))
         self._share(Reach.SMT, ({c.cpu} | parse_cpu_list(c.siblings) for c in cpus))
-        self._rows: dict[int, bytes] = {}
+        self.distances = _Rows(self._row)
         self._around: dict[tuple[int, Reach], tuple[Ring, ...]] = {}
 
     def _share(self, reach: Reach, groups: Iterable[Iterable[int]]) -> None:
@@ -71,29 +82,31 @@ class Rings:
         """Of a ring's CPUs from its centre."""
         return SMT_LAST if reach is Reach.SMT and self._smt is Smt.LAST else DISTANCE[reach]
 
-    def distances(self, cpu: int) -> bytes:
-        """From a CPU to every CPU, by number."""
-        row = self._rows.get(cpu)
-        if row is None:
-            values = bytearray([FAR]) * self.cpu_count
-            for reach in (Reach.NUMA, Reach.L3, Reach.L2, Reach.SMT):
-                for other in self._groups[reach].get(cpu, ()):
-                    values[other] = self.distance(reach)
-            values[cpu] = 0
-            row = self._rows[cpu] = bytes(values)
-        return row
+    def within(self, reach: Reach) -> frozenset[int]:
+        """The distances of a ring and all before it."""
+        return frozenset(self.distance(each) for each in list(Reach)[: list(Reach).index(reach) + 1])
+
+    def _row(self, cpu: int) -> bytes:
+        values = bytearray([FAR]) * self.cpu_count
+        for reach in (Reach.NUMA, Reach.L3, Reach.L2, Reach.SMT):
+            for other in self._groups[reach].get(cpu, ()):
+                values[other] = self.distance(reach)
+        values[cpu] = 0
+        return bytes(values)
 
     def around(self, cpu: int, reach: Reach) -> tuple[Ring, ...]:
         """The rings from a CPU outwards up to one, nearest first; empty rings are left out."""
         rings = self._around.get((cpu, reach))
         if rings is None:
-            row = self.distances(cpu)
+            row = self.distances[cpu]
             at: dict[int, list[int]] = {}
             for other, distance in enumerate(row):
                 at.setdefault(distance, []).append(other)
-            wanted = list(Reach)[: list(Reach).index(reach) + 1]
-            found = [Ring(r, d, tuple(at[d])) for r in wanted if (d := self.distance(r)) in at]
-            rings = self._around[cpu, reach] = tuple(sorted(found, key=lambda ring: ring.distance))
+            of = {self.distance(each): each for each in Reach}
+            found = (
+                Ring(of[distance], distance, tuple(at[distance])) for distance in sorted(self.within(reach) & at.keys())
+            )
+            rings = self._around[cpu, reach] = tuple(found)
         return rings
 
 

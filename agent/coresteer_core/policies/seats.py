@@ -1,5 +1,6 @@
 """Room on CPUs, and the nearest CPUs with room to where packets arrive."""
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from operator import mul
@@ -14,7 +15,7 @@ CENTRES = 8
 _ROUNDING = 1e-9
 
 
-def _weighted(shares: tuple[float, ...], distances: list[int]) -> float:
+def _weighted(shares: tuple[float, ...], distances: Sequence[int]) -> float:
     """math.sumprod, which Python 3.11 does not have."""
     return sum(map(mul, shares, distances), 0.0)
 
@@ -61,6 +62,7 @@ class Seats:
     def __init__(self, rings: Rings, reach: Reach, usable: frozenset[int], max_load: float) -> None:
         self.rings, self.reach, self.usable, self.max_load = rings, reach, usable, max_load
         self.load = [inf] * rings.cpu_count
+        self.reached = rings.within(reach)
 
     def count(self, load: Load, own: dict[int, float]) -> None:
         """Take the loads without what the processes to be placed use (own); interrupts' time always stays."""
@@ -96,9 +98,10 @@ class Seats:
             return list(cpus)
         reaches = []
         for centre in cpus:
-            near, far = self.rings.distances(centre), self.rings.around(centre, self.reach)[-1].distance
-            reaches.append(sum(share for cpu, share in zip(flow.cpus, flow.shares, strict=True) if near[cpu] <= far))
-        return [cpu for cpu, reached in zip(cpus, reaches, strict=True) if reached * 2 >= max(reaches)]
+            near = self.rings.distances[centre]
+            reaches.append(_weighted(flow.shares, [near[cpu] in self.reached for cpu in flow.cpus]))
+        least = max(reaches) / 2
+        return [cpu for cpu, reached in zip(cpus, reaches, strict=True) if reached >= least]
 
     def nearest(
         self, flow: Flow, limit: float, allowed: frozenset[int] | None, below: float = inf, favour: int | None = None
@@ -109,7 +112,10 @@ class Seats:
         the order of their costs finds it. Among the CPUs of a ring the favoured one, else the least loaded.
         """
         around, distances = self.rings.around, self.rings.distances
-        heap = [(flow.cost(distances(centre)), centre, 0) for centre in self.centres(flow)]
+        costs = {centre: flow.cost(distances[centre]) for centre in flow.cpus[:CENTRES]}
+        if min(costs.values()) >= below:
+            return None
+        heap = [(costs[centre], centre, 0) for centre in self.centres(flow)]
         heapify(heap)
         while heap:
             cost, centre, index = heappop(heap)
@@ -123,10 +129,16 @@ class Seats:
             if cpu is not None and self.load[cpu] <= limit:
                 return Seat(cpu, centre, ring, cost)
             if index == 0:
-                near = distances(centre)
+                near = distances[centre]
                 for further in range(1, len(rings)):
                     heappush(heap, (flow.ring_cost(near, centre, rings[further]), centre, further))
         return None
+
+    def lowest(self, flow: Flow) -> float:
+        """No single CPU has a lower mean distance than this (as in nearest)."""
+        if len(flow.cpus) == 1:
+            return 0.0
+        return min(flow.cost(self.rings.distances[centre]) for centre in flow.cpus[:CENTRES])
 
     def spread(self, flow: Flow, count: int, limit: float, allowed: frozenset[int] | None) -> tuple[int, ...]:
         """Up to count CPUs with room, each the nearest to a CPU with packets, in turn from the most of them."""
@@ -149,16 +161,16 @@ class Seats:
     def cost(self, flow: Flow, cpus: tuple[int, ...]) -> float:
         """Mean distance of a process's packets from the nearest of its CPUs."""
         if len(cpus) == 1:
-            return flow.cost(self.rings.distances(cpus[0]))
+            return flow.cost(self.rings.distances[cpus[0]])
         if set(flow.cpus) <= set(cpus):
             return 0.0
-        rows = [self.rings.distances(cpu) for cpu in cpus]
+        rows = [self.rings.distances[cpu] for cpu in cpus]
         return sum(share * min(row[cpu] for row in rows) for cpu, share in zip(flow.cpus, flow.shares, strict=True))
 
     def in_reach(self, flow: Flow, cpu: int) -> bool:
         """Some of the packets arrive within the rings around a CPU."""
-        near, far = self.rings.distances(cpu), self.rings.around(cpu, self.reach)[-1].distance
-        return any(near[other] <= far for other in flow.cpus)
+        near = self.rings.distances[cpu]
+        return not self.reached.isdisjoint([near[other] for other in flow.cpus])
 
     def relation(self, centre: int, cpu: int) -> Reach | None:
         """The ring of a CPU around another, None outside of the rings."""
