@@ -2,7 +2,8 @@ import pytest
 from msgspec.structs import replace
 
 from coresteer_core.guard import MAX_MOVES, refusals, warnings
-from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Queue, Topology, View
+from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NetTask, NumaNode, Queue, Topology, View
+from coresteer_core.plan import Wish, preview
 
 
 @pytest.fixture
@@ -106,3 +107,104 @@ def test_an_unreadable_topology_is_said_and_not_shown_as_no_cpu() -> None:
     empty = View(Topology([], [], []), Inventory([], []))
     (refusal,) = refusals(empty, [(key(41), "1")], allow_isolated=False)
     assert refusal.sentence == "CPU 1 is not online on this node; which CPUs it has could not be read."
+
+
+TASK = NetTask(812, 99, "nginx", None, 4, "0-3", "0-5", 0, 0.1, 0.0, [])
+KERNEL_THREAD = NetTask(33, 1, "kworker/2:1", None, 1, "2", "", 2, 0.0, 0.0, [], bound=True)
+
+
+@pytest.fixture
+def wide(view: View) -> View:
+    """The same with tasks, and eth0's queues with RPS, XPS, channels and an RSS table."""
+    [netdev] = view.inventory.netdevs
+    queues = [Queue(f"rx-{n}", 41 + n, rps="") for n in range(3)] + [Queue("tx-0", xps="0-3")]
+    netdev = replace(netdev, queues=queues, channels="combined 3", channels_max="combined 4", rss="0,1,2")
+    return replace(view, inventory=replace(view.inventory, netdevs=[netdev]), tasks=[TASK, KERNEL_THREAD])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code", "sentence"),
+    [
+        ("task/812/affinity", "7", "offline", "CPU 7 is not online on this node; it has CPUs 0-6."),
+        ("task/812/affinity", "0;813=1", "invalid", "Name the CPUs of nginx (812) for all of its threads together."),
+        ("task/33/affinity", "1", "bound", "kworker/2:1 (33) is a kernel thread that is bound to its CPUs."),
+        ("netdev/eth0/rx-0/rps", "6", "isolated", "CPU 6 is kept free by isolcpus or nohz_full; allow"),
+        ("netdev/eth0/rx-0/rps", "9", "offline", "CPU 9 is not online on this node; it has CPUs 0-6."),
+        ("netdev/eth0/rss", "0,3", "queue", "eth0 has no receive queue 3."),
+        ("netdev/eth0/channels", "combined 5", "channels", "eth0 has channels for combined 4 at the most, not"),
+        ("netdev/eth0/channels", "rx 1,tx 1", "channels", "eth0 has channels for combined 4 at the most, not"),
+    ],
+)
+def test_each_kind_has_its_own_bounds(wide: View, key: str, value: str, code: str, sentence: str) -> None:
+    (refusal,) = refusals(wide, [(key, value)], allow_isolated=False)
+    assert (refusal.code, refusal.key) == (code, key)
+    assert refusal.sentence.startswith(sentence)
+
+
+def test_a_cpuset_is_a_bound_even_where_isolated_cpus_are_meant(wide: View) -> None:
+    (refusal,) = refusals(wide, [("task/812/affinity", "5-6")], allow_isolated=True)
+    assert (refusal.code, refusal.sentence) == (
+        "cpuset",
+        "CPU 6 is not in the cpuset of nginx (812), which has CPUs 0-5.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "codes"),
+    [
+        ("task/812/affinity", "4", set()),
+        ("netdev/eth0/rx-0/rps", "1", {"management"}),
+        ("netdev/eth0/rx-0/rps", "4", {"management", "other_numa_node"}),
+        ("netdev/eth0/rss", "0", {"management"}),
+        ("netdev/eth0/channels", "combined 1", {"management", "restart"}),
+        ("netdev/eth1/channels", "combined 1", set()),
+    ],
+)
+def test_each_kind_has_its_own_warnings(wide: View, key: str, value: str, codes: set[str]) -> None:
+    found = warnings(wide, [(key, value)], allow_isolated=False)
+    assert {warning.code for warning in found} == codes
+    assert all(warning.key == key and warning.sentence.endswith(".") for warning in found)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("task/7/affinity", "1", "unknown"),
+        ("netdev/eth1/rss", "0", "unknown"),
+        ("netdev/eth0/rx-3/rps", "0", "unknown"),
+        ("netdev/eth0/tx-1/xps", "0", "unknown"),
+        ("netdev/lo/channels", "combined 1", "unsupported"),
+        ("netdev/lo/rx-0/rps", "1", "unsupported"),
+    ],
+)
+def test_what_a_view_does_not_show_is_no_action(wide: View, key: str, value: str, code: str) -> None:
+    lo = Netdev("lo", None, None, None, None, True, virtual=True, management=False, queues=[Queue("rx-0")])
+    inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, lo])
+    answer = preview(replace(wide, inventory=inventory), [Wish(key, value)], reason="test")
+    assert [(refusal.code, refusal.key) for refusal in answer.refused] == [(code, key)]
+    assert answer.plan.actions == []
+
+
+def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
+    wanted = {
+        "task/812/affinity": "4",
+        "netdev/eth0/rx-0/rps": "0-1",
+        "netdev/eth0/tx-0/xps": "none",
+        "netdev/eth0/rss": "0",
+        "netdev/eth0/channels": "combined 2",
+    }
+    answer = preview(wide, [Wish(key, value) for key, value in wanted.items()], reason="test")
+    assert answer.refused == []
+    assert answer.sentence == (
+        "nginx (812) goes from CPUs 0-3 to CPU 4; RPS of eth0 rx-0 goes from no CPU to CPUs 0-1; "
+        "XPS of eth0 tx-0 goes from CPUs 0-3 to no CPU; RSS of eth0 goes from queues 0,1,2 to queue 0; "
+        "eth0's number of channels goes from combined 3 to combined 2."
+    )
+    assert len(answer.commands) == 5
+    assert {a.key: (a.was, a.becomes) for a in answer.plan.actions}["netdev/eth0/rx-0/rps"] == ("none", "0-1")
+
+
+def test_a_tasks_cpus_that_are_offline_do_not_count_as_its_affinity(wide: View) -> None:
+    view = replace(wide, tasks=[replace(TASK, affinity="0-127", allowed="")])
+    answer = preview(view, [Wish("task/812/affinity", "0-6")], reason="test", allow_isolated=True)
+    assert (answer.plan.actions, answer.refused) == ([], [])
