@@ -1496,6 +1496,9 @@ export interface components {
                         rps: string | null;
                         xps: string | null;
                     }[];
+                    channels: string | null;
+                    channels_max: string | null;
+                    rss: string | null;
                 }[];
                 irqs: {
                     irq: number;

@@ -12,6 +12,8 @@ import { Select } from "./panel/Panel";
 import type { NodeView } from "./view";
 
 const SHOWN = 12;
+/** A line's height: as many as there were keep their room, so that what is below stands still. */
+const ROW_PX = 25;
 const RESORT_MS = 10_000;
 
 /** From task to memory: which way each task's packets come, and where a hop leaves the cache or the NUMA node. */
@@ -62,20 +64,20 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           No process talks over the network{flows.data.exact ? "" : " by TCP; UDP is not known here"}.
         </p>
       ) : (
-        <>
+        <div style={{ minHeight: ROW_PX * (most.current + 1) }}>
           <Scroll label="Network tasks">
-            <table className={`table ${classes.chain}`} style={{ minHeight: 27 * (most.current + 1) }}>
+            <table className={`table ${classes.chain}`}>
               <thead>
                 <tr>
                   <th>task</th>
-                  <th className="n">received</th>
-                  <th className="n">sent</th>
-                  <th>sockets</th>
+                  <th className="n">sockets</th>
                   <th>queue</th>
                   <th>IRQ</th>
                   <th>softirq CPU</th>
                   <th>task's CPU and cache</th>
                   <th>NUMA node</th>
+                  <th className="n">received</th>
+                  <th className="n">sent</th>
                 </tr>
               </thead>
               <tbody>
@@ -92,7 +94,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
               <span className="muted">of {count(ordered.length, "way")}</span>
             </div>
           )}
-        </>
+        </div>
       )}
     </section>
   );
@@ -114,10 +116,15 @@ function Locality({ links }: { links: Link[] }) {
   if (shares === null) return null;
   return (
     <small title="Received bytes by whether the task's CPU shares a cache with the CPU that handles its packets">
-      near <b>{text(percent(100 * shares.near))}</b>
-      {" · "}
-      <span className={shares.wrong > 0 ? "bad" : undefined}>wrong side {text(percent(100 * shares.wrong))}</span>
-      {shares.unknown > 0 && ` · unknown ${text(percent(100 * shares.unknown))}`}
+      {shares.unknown < 1 && (
+        <>
+          near <b>{text(percent(100 * shares.near))}</b>
+          {" · "}
+          <span className={shares.wrong > 0 ? "bad" : undefined}>wrong side {text(percent(100 * shares.wrong))}</span>
+          {shares.unknown > 0 && " · "}
+        </>
+      )}
+      {shares.unknown > 0 && `unknown ${text(percent(100 * shares.unknown))}`}
     </small>
   );
 }
@@ -151,9 +158,7 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
       <td title={facts.filter(Boolean).join(" · ")}>
         {cpu(task.cpu, task.name)} <span className="muted">{task.pid}</span>
       </td>
-      <td className="n">{text(bitRate(landing.rx_bytes_per_s))}</td>
-      <td className="n">{text(bitRate(landing.tx_bytes_per_s))}</td>
-      <td>{landing.sockets.toLocaleString("en")}</td>
+      <td className="n">{landing.sockets.toLocaleString("en")}</td>
       <td>
         <Select view={view} sel={`nic:${landing.netdev}`}>
           {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
@@ -186,6 +191,8 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
         <Nodes of={nodes} />
         {offNode && <span className={`${classes.wrong} warn`}>off the NIC's node</span>}
       </td>
+      <td className="n">{text(bitRate(landing.rx_bytes_per_s))}</td>
+      <td className="n">{text(bitRate(landing.tx_bytes_per_s))}</td>
     </tr>
   );
 }

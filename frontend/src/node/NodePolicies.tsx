@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 import { sentenceOf } from "../api/client";
 import { dateTime } from "../lib/time";
 import { ConclusionOf, SettingName } from "../policies/ConclusionOf";
@@ -52,18 +52,32 @@ export function NodePolicies({ view }: { view: NodeView }) {
       {known && latest.length === 0 && (
         <p className={classes.note}>No policy has concluded anything on this node yet.</p>
       )}
-      {recommended.data?.map((decision) => (
-        <Recommendation key={`${decision.policy_id} ${decision.id}`} view={view} decision={decision} />
-      ))}
-      {others.map((decision) => (
-        <article key={decision.policy_id} className={classes.verdict} aria-label={decision.policy_name}>
-          <Head decision={decision} />
-          <ConclusionOf conclusion={decision.conclusion} onSelect={select} />
-        </article>
-      ))}
-      {drifts.data !== undefined && drifts.data.length > 0 && (
-        <Drifts of={drifts.data} names={latest} onSelect={select} />
+      {latest.length > 0 && (
+        <Verdicts>
+          {recommended.data?.map((decision) => (
+            <Recommendation key={decision.policy_id} view={view} decision={decision} />
+          ))}
+          {others.map((decision) => (
+            <article key={decision.policy_id} className={classes.verdict} aria-label={decision.policy_name}>
+              <Head decision={decision} />
+              <ConclusionOf conclusion={decision.conclusion} onSelect={select} />
+            </article>
+          ))}
+          {drifts.data !== undefined && drifts.data.length > 0 && (
+            <Drifts of={drifts.data} names={latest} onSelect={select} />
+          )}
+        </Verdicts>
       )}
+    </section>
+  );
+}
+
+/** Conclusions come and go every few seconds: they do so in a box of one height, which a person may drag. */
+function Verdicts({ children }: { children: ReactNode }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the keyboard
+    <section className={classes.verdicts} aria-label="Conclusions" tabIndex={0}>
+      {children}
     </section>
   );
 }
@@ -87,23 +101,29 @@ function Head({ decision }: { decision: Decision }) {
 }
 
 function Recommendation({ view, decision }: { view: NodeView; decision: Decision }) {
-  const [opened, setOpened] = useState(false);
-  const { actions } = decision.conclusion;
+  // What is being looked at closely holds still, also when the policy has a newer word meanwhile.
+  const [held, setHeld] = useState<Decision | null>(null);
+  const shown = held ?? decision;
+  const { actions } = shown.conclusion;
   return (
-    <article className={`${classes.verdict} ${classes.recommended}`} aria-label={`${decision.policy_name} recommends`}>
-      <Head decision={decision} />
-      <ConclusionOf conclusion={decision.conclusion} onSelect={(sel) => view.navigate({ sel })} />
-      {opened ? (
+    <article
+      className={`${classes.verdict} ${classes.recommended}`}
+      aria-label={`${decision.policy_name} recommends`}
+      data-held={held !== null || undefined}
+    >
+      <Head decision={shown} />
+      <ConclusionOf conclusion={shown.conclusion} onSelect={(sel) => view.navigate({ sel })} />
+      {held !== null ? (
         <div className={classes.applying}>
           <ApplyPlan
             node={view.node}
             wishes={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
-            reason={`Recommended by policy ${decision.policy_name} v${decision.version}`}
+            reason={`Recommended by policy ${held.policy_name} v${held.version}`}
           />
-          <Button onClick={() => setOpened(false)}>Close the preview</Button>
+          <Button onClick={() => setHeld(null)}>Close the preview</Button>
         </div>
       ) : (
-        <Button variant="filled" onClick={() => setOpened(true)}>
+        <Button variant="filled" onClick={() => setHeld(decision)}>
           Preview and apply
         </Button>
       )}

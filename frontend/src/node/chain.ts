@@ -87,8 +87,9 @@ function whyUnknown(landing: Landing, inventory: Inventory | null): Link["why"] 
         ? "Without the queue its interrupt is not known."
         : "The kernel does not tell which interrupt this queue has.";
   if (landing.cpu === null)
-    why.cpu =
-      landing.irq === null
+    why.cpu = virtual
+      ? "Packets of a virtual device are handled on the CPU that sent them or that RPS chose, which is not told."
+      : landing.irq === null
         ? "Without the interrupt it is not known where its packets are handled."
         : "The interrupt may go to several CPUs, and none has taken it yet.";
   return why;

@@ -46,3 +46,13 @@ test("a decision with moves has a mark, one that became a change or moves nothin
     { key: "decision 1", timeMs: 1000, kind: "decision", label: "◇ spread v2 recommends 2 settings" },
   ]);
 });
+
+test("a policy that goes on wanting to move the same has one mark, until it wants something else", () => {
+  const marks = decisionMarks([
+    decision(4, "spread", {}, 2),
+    decision(3, "spread", {}, 1),
+    decision(2, "spread", {}, 1),
+    decision(1, "near", {}, 1),
+  ]);
+  expect(marks.map(({ timeMs }) => timeMs)).toEqual([1000, 2000, 4000]);
+});

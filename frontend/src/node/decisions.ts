@@ -15,12 +15,22 @@ export function latestOfEach(decisions: Decision[]): Decision[] {
 const WOULD = { observe: "would move", recommend: "recommends", enforce: "moves" } as const;
 
 /**
- * Where decisions stand on the time axis: those with something to move. One that was carried out is a change, which
- * has a mark of its own.
+ * Where decisions stand on the time axis: those with something to move, unless the policy wanted to move the same
+ * already the time before. One that was carried out is a change, which has a mark of its own.
  */
 export function decisionMarks(decisions: Decision[]): Mark[] {
+  const before = new Map<number, string>();
   return decisions
-    .filter(({ conclusion, change_id }) => conclusion.actions.length > 0 && change_id === null)
+    .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at))
+    .filter(({ policy_id, conclusion, change_id }) => {
+      const what = conclusion.actions
+        .map(({ key }) => key)
+        .sort()
+        .join();
+      const same = before.get(policy_id) === what;
+      before.set(policy_id, what);
+      return !same && conclusion.actions.length > 0 && change_id === null;
+    })
     .map(({ id, at, policy_name, version, mode, conclusion }) => ({
       key: `decision ${id}`,
       timeMs: Date.parse(at),

@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { selectionOf, settingName } from "../lib/settings";
 import { Scroll } from "../shell/Scroll";
 import classes from "./policies.module.css";
@@ -69,18 +69,24 @@ export function ConclusionOf({ conclusion, onSelect }: Props) {
       <p>{conclusion.sentence}</p>
       {actions.length > 0 && <Actions actions={actions} {...(onSelect && { onSelect })} />}
       <More title="Held back" of={held_back.length} open>
-        {held_back.map(({ proposal, code, why }) => (
-          <li key={`${code} ${proposal.key}`}>
-            <SettingName of={proposal.key} {...(onSelect && { onSelect })} /> <span className="muted">to</span>{" "}
-            <code>{proposal.value}</code> <span className="tag warn">{HELD[code] ?? code.replaceAll("_", " ")}</span>{" "}
-            {why}
+        {groupsBy(held_back, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (
+          <li key={key}>
+            <span className="tag warn">{HELD[first.code] ?? first.code.replaceAll("_", " ")}</span> {first.why}
+            <span className="muted">
+              {[first, ...rest].map(({ proposal }) => (
+                <span key={proposal.key}>
+                  {" · "}
+                  <SettingName of={proposal.key} {...(onSelect && { onSelect })} /> to <code>{proposal.value}</code>
+                </span>
+              ))}
+            </span>
           </li>
         ))}
       </More>
       <More title="Why not" of={unmoved.length} open={actions.length === 0}>
-        {unmoved.map(({ subject, why }) => (
-          <li key={subject + why}>
-            <b>{subject}</b> {why}
+        {groupsBy(unmoved, ({ why }) => why).map(([why, alike]) => (
+          <li key={why}>
+            <b>{alike.map(({ subject }) => subject).join(", ")}</b> {why}
           </li>
         ))}
       </More>
@@ -97,14 +103,29 @@ export function ConclusionOf({ conclusion, onSelect }: Props) {
   );
 }
 
+/** Items that have the same to say, together, in the order of the first of each. */
+function groupsBy<T>(items: T[], keyOf: (item: T) => string): [key: string, alike: [T, ...T[]]][] {
+  const groups = new Map<string, [T, ...T[]]>();
+  for (const item of items) {
+    const alike = groups.get(keyOf(item));
+    if (alike === undefined) groups.set(keyOf(item), [item]);
+    else alike.push(item);
+  }
+  return [...groups];
+}
+
+/** Up to so many are shown unfolded; a machine may have hundreds of interrupts that stay. */
+const UNFOLDED = 8;
+
 function More({ title, of, open, children }: { title: string; of: number; open: boolean; children: ReactNode }) {
+  const [opened, setOpened] = useState(open && of <= UNFOLDED);
   if (of === 0) return null;
   return (
-    <details className={classes.more} open={open && of <= 8}>
+    <details className={classes.more} open={opened} onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>
         {title} <span className="muted">{of.toLocaleString("en")}</span>
       </summary>
-      <ul>{children}</ul>
+      {opened && <ul>{children}</ul>}
     </details>
   );
 }

@@ -1,4 +1,4 @@
-import { Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { Checkbox, Input, NativeSelect, TextInput } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Segments } from "../shell/Segments";
 import { type Draft, withKind } from "./form";
@@ -52,7 +52,7 @@ export function Editor({ draft, wrong, onChange }: Props) {
   return (
     <>
       <Part title="What it is">
-        {input("name", "Name")}
+        {input("name", "Name", "What people call it, here and in the audit log.")}
         {input("rank", "Rank", "Of two policies that want the same setting the lower rank has it.")}
         <NativeSelect
           label="Kind"
@@ -61,16 +61,14 @@ export function Editor({ draft, wrong, onChange }: Props) {
           data={KIND_NAMES.map((value) => ({ value, label: KINDS[value].label }))}
           onChange={(event) => onChange(withKind(draft, event.currentTarget.value as Draft["kind"]))}
         />
-        <div className={classes.mode}>
-          <span className={classes.label}>Mode</span>
-          <span className={classes.help}>{MODES[draft.mode].about}</span>
+        <Input.Wrapper size="xs" label="Mode" labelElement="div" description={MODES[draft.mode].about}>
           <Segments
             label="Mode"
             value={draft.mode}
             options={MODE_OPTIONS}
             onChange={(mode) => onChange({ ...draft, mode })}
           />
-        </div>
+        </Input.Wrapper>
       </Part>
       <Part title={KINDS[draft.kind].label}>
         {fieldsOf(draft.kind).map(([name, field]) => (

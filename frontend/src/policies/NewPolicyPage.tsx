@@ -59,7 +59,7 @@ export function NewPolicyPage() {
             wrong={name !== undefined && (tried || draft.texts.name !== undefined) ? wrong : others}
             onChange={setDraft}
           />
-          <section className="card">
+          <section className={`card ${classes.saving}`}>
             <div className={`body ${classes.save}`}>
               <Button type="submit" variant="filled" disabled={!may} loading={create.isPending}>
                 Create policy

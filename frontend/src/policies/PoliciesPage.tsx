@@ -29,6 +29,12 @@ export function PoliciesPage() {
         </p>
       )}
       {policies.data === undefined && !policies.isError && <p className="muted">Reading the policies.</p>}
+      {policies.data?.length === 0 && (
+        <p>
+          There is no policy yet. A policy decides every few seconds on each of its nodes, says why, and shows, proposes
+          or carries out what it concludes.
+        </p>
+      )}
       {policies.data !== undefined && policies.data.length > 0 && <List policies={policies.data} />}
       {policies.data !== undefined && (
         <section className={`card ${classes.new}`}>

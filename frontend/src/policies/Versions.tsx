@@ -22,7 +22,7 @@ export function Versions({ policy, versions, search, navigate }: Props) {
   const from = search.diff ?? to - 1;
   const diff = useQuery(diffQuery(policy.id, from, to));
   return (
-    <div className={classes.halves}>
+    <div className={classes.form}>
       <section className="card">
         <h2>
           Versions <small>a version never changes</small>

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { diffLines } from "./diff";
+import { diffLines, valueText } from "./diff";
 
 test("differences are told in the form's words and order, with what became of each", () => {
   const lines = diffLines([
     { path: "guardrails", was: "[]", becomes: '[{"metric":"rtt_p99_us","max":500}]' },
+    { path: "selector.labels", was: "{}", becomes: null },
     { path: "selector.labels.rack", was: null, becomes: "r0*" },
     { path: "spec.gap_points", was: "20", becomes: "30" },
     { path: "spec.act_percent", was: "65", becomes: "80" },
@@ -14,8 +15,21 @@ test("differences are told in the form's words and order, with what became of ea
     ["Mode", "changed"],
     ["Act from a load of, %", "changed"],
     ["Least gap, percentage points", "changed"],
-    ["For: Labels", "added"],
+    ["For: Label rack", "added"],
     ["Only: Network devices", "removed"],
-    ["Guardrails (RTT p99, Dropped packets, Busiest CPU)", "changed"],
+    ["Guardrails", "added"],
   ]);
+});
+
+test.each([
+  ["spec.gap_points", "20.0", "20"],
+  ["spec.max_load", "0.55", "0.550"],
+  ["spec.move_irq", "true", "yes"],
+  ["scope.tasks", '["nginx", "postgres*"]', "nginx postgres*"],
+  ["scope.tasks", "[]", null],
+  ["guardrails", '[{"metric":"rtt_p99_us","max":900.0}]', "RTT p99 over 900 µs"],
+  ["spec.numa", "local", "local"],
+  ["spec.exclude", "", null],
+])("at %s the value %s is shown as %s", (path, value, shown) => {
+  expect(valueText(path, value)).toBe(shown);
 });

@@ -1,6 +1,7 @@
+import { significant } from "../lib/format";
 import { pathName } from "./form";
-import { KIND_NAMES } from "./kinds";
-import type { Kind } from "./types";
+import { KIND_NAMES, METRICS } from "./kinds";
+import type { Kind, PolicyBody } from "./types";
 
 export type Difference = { path: string; was: string | null; becomes: string | null };
 /** A line of a comparison. kind: what happened to the field. */
@@ -15,6 +16,8 @@ export type DiffLine = {
 /** What of a version differs, in the form's words and the form's order. */
 export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES): DiffLine[] {
   return differences
+    .map(({ path, was, becomes }) => ({ path, was: valueText(path, was), becomes: valueText(path, becomes) }))
+    .filter(({ was, becomes }) => was !== becomes)
     .map((difference) => ({
       ...difference,
       name: pathName(difference.path, kinds),
@@ -27,6 +30,26 @@ export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES)
     }))
     .sort((a, b) => place(a.path) - place(b.path) || a.path.localeCompare(b.path, "en", { numeric: true }));
 }
+
+/** A field's value as the form has it: lists and guardrails in words, what is empty as null. */
+export function valueText(path: string, value: string | null): string | null {
+  if (value === null || value === "" || value === "[]" || value === "{}") return null;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(value);
+  } catch {
+    return value; // a text stands as it is
+  }
+  if (typeof parsed === "number") return significantOrWhole(parsed);
+  if (typeof parsed === "boolean") return parsed ? "yes" : "no";
+  if (!Array.isArray(parsed)) return value;
+  if (path !== "guardrails") return parsed.join(" ");
+  return (parsed as PolicyBody["guardrails"])
+    .map(({ metric, max }) => `${METRICS[metric].label} over ${significantOrWhole(max)} ${METRICS[metric].unit}`)
+    .join(", ");
+}
+
+const significantOrWhole = (value: number) => (Number.isInteger(value) ? String(value) : significant(value));
 
 const PARTS = [
   "name",

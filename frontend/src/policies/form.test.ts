@@ -71,7 +71,7 @@ test("an empty guardrail is none, and patterns may be apart by commas or spaces"
 test.each([
   ["spec.act_percent", "Act from a load of, %"],
   ["spec.max_load", "Most load of the interrupt's CPU, share"],
-  ["selector.labels.rack", "For: Labels"],
+  ["selector.labels.rack", "For: Label rack"],
   ["scope.netdevs", "Only: Network devices"],
   ["damping.dwell_s", "Rest after a move, s"],
   ["mode", "Mode"],

@@ -1,6 +1,6 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../lib/cpulist";
 import { readLabels } from "../settings/EditLabels";
-import { DAMPINGS, type Field, fieldsOf, METRIC_NAMES, METRICS, SCOPES, SELECTORS } from "./kinds";
+import { DAMPINGS, type Field, fieldsOf, METRIC_NAMES, SCOPES, SELECTORS } from "./kinds";
 import type { Kind, PolicyBody, Spec } from "./types";
 
 /** A policy as it is typed: texts and checks by the path of the body's field, as `spec.act_percent`. */
@@ -158,7 +158,7 @@ export function pathName(path: string, kinds: Kind[]): string {
       return unit(field.label, field.of.input === "number" && field.of.factor ? "share" : field.unit);
   }
   if (part === "selector" && name in SELECTORS) return `For: ${SELECTORS[name as keyof typeof SELECTORS].label}`;
-  if (part === "selector") return "For: Labels";
+  if (part === "selector") return path.startsWith("selector.labels.") ? `For: Label ${path.slice(16)}` : "For: Labels";
   if (part === "scope" && name in SCOPES) return `Only: ${SCOPES[name as keyof typeof SCOPES].label}`;
   if (part === "damping" && name in DAMPINGS) {
     const damping = DAMPINGS[name as keyof typeof DAMPINGS];
@@ -173,5 +173,5 @@ const NAMES: Record<string, string> = {
   mode: "Mode",
   on_controller: "While another program moves interrupts",
   on_drift: "When somebody changes what it set",
-  guardrails: `Guardrails (${METRIC_NAMES.map((metric) => METRICS[metric].label).join(", ")})`,
+  guardrails: "Guardrails",
 };
