@@ -98,6 +98,8 @@ class SocketOwners:
         for inode in [i for i in missing if self._round - self._missed_since[i] >= 2]:
             self._held_by_none[inode] = self._calls + _PATIENCE
             missing.discard(inode)
+        if not missing:
+            return
         self._round += 1
         try:
             pids = sorted((int(entry.name) for entry in os.scandir(self._proc) if entry.name.isdecimal()), reverse=True)

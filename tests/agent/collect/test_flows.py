@@ -1,0 +1,478 @@
+"""Who talks over the network, how much, and where it lands."""
+
+import errno
+import os
+import socket
+import struct
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
+from coresteer_agent.collect.flows import FlowReader
+from coresteer_agent.collect.landings import Landings, Place, softirq_cpu
+from coresteer_agent.collect.net_tasks import NetTasks, parse_cgroups
+from coresteer_agent.collect.socket_owners import SocketOwners
+from coresteer_agent.collect.steering import Steering
+from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
+from coresteer_agent.ethtool import Rss
+from coresteer_core.model import CPU_COUNTS, CPU_SHARES, Inventory, Irq, Netdev, Queue, Rates
+
+ROOT = Path("/")
+KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
+MINE = os.getpid()
+
+
+# What the kernel lists
+
+
+def message(
+    cookie: int,
+    acked: int,
+    received: int,
+    *,
+    inode: int = 7,
+    extra: bytes = b"",
+    info_bytes: int = 248,
+    local: str = "10.0.0.1",
+    peer: str = "10.0.0.2",
+) -> bytes:
+    """One inet_diag_msg in its netlink message, with the attributes extra before tcp_info."""
+    family = socket.AF_INET6 if ":" in local else socket.AF_INET
+    addresses = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (local, peer)]
+    body = struct.pack("=BBBB", family, 1, 0, 0) + struct.pack("!HH", 80, 5555) + addresses[0] + addresses[1]
+    body += struct.pack("=IQIIIII", 0, cookie, 0, 0, 0, 0, inode)
+    info = bytearray(info_bytes)
+    values = struct.pack("=II", 30, 0) + struct.pack("=I", 10)
+    info[44 : 44 + len(values)] = values[: max(info_bytes - 44, 0)]
+    info[120:136] = struct.pack("=QQ", acked, received) if info_bytes >= 136 else info[120:136]
+    body += extra + struct.pack("=HH", 4 + len(info), 2) + bytes(info)
+    return struct.pack("=IHHII", 16 + len(body), 20, 2, 1, 0) + body
+
+
+DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
+CGROUP = struct.pack("=HHQ", 12, 21, 4711)
+SHUTDOWN = struct.pack("=HHB3x", 5, 8, 0)
+
+
+def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> Answer:
+    answer = Answer(before)
+    assert answer.take(memoryview(b"".join(messages) + DONE))
+    return answer
+
+
+def test_what_a_socket_counted_since_the_last_look_is_what_it_moved() -> None:
+    first = take(None, message(1, 100, 10), message(2, 5, 5, inode=8))
+    assert first.moved == []
+    second = take(first.sockets, message(1, 150, 10), message(2, 5, 5, inode=8), message(3, 7, 8, inode=9))
+    assert [(tcp.inode, sent, received, idle) for tcp, _, sent, received, idle in second.moved] == [
+        (7, 50, 0, 10),
+        (9, 7, 8, 10),
+    ]
+    assert second.sockets[2] is first.sockets[2]
+    assert take(second.sockets, message(1, 150, 10)).sockets.keys() == {1}
+
+
+def test_messages_of_different_layouts_are_each_understood() -> None:
+    first = take(None)
+    mixed = [
+        message(1, 1, 2, extra=SHUTDOWN + CGROUP),
+        message(2, 3, 4, extra=CGROUP + SHUTDOWN),
+        message(3, 5, 6),
+        message(4, 7, 8, info_bytes=100),
+        message(5, 9, 10, inode=0),
+        message(6, 11, 12, extra=CGROUP, local="2001:db8::1", peer="2001:db8::2"),
+    ]
+    moved = take(first.sockets, *mixed).moved
+    assert [(sent, received) for _, _, sent, received, _ in moved] == [(1, 2), (3, 4), (5, 6), (11, 12)]
+    assert [flow.cgroup_id for _, flow, *_ in moved] == [4711, 4711, None, 4711]
+    assert moved[3][1].peer == socket.inet_pton(socket.AF_INET6, "2001:db8::2")
+
+
+def test_a_mapped_address_is_the_ipv4_address_that_the_packets_have() -> None:
+    [(_, flow, *_)] = take({}, message(1, 1, 1, local="::ffff:10.0.0.1", peer="::ffff:10.0.0.2")).moved
+    assert (flow.local, flow.peer) == (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
+    assert flow.ports == struct.pack("!HH", 5555, 80)
+
+
+def test_an_error_of_the_kernel_is_told_with_its_number() -> None:
+    with pytest.raises(OSError, match="not permitted") as caught:
+        Answer({}).take(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
+    assert caught.value.errno == errno.EPERM
+
+
+@given(st.binary(max_size=600))
+@settings(deadline=None)
+def test_no_answer_however_broken_gives_anything_but_sockets_or_an_os_error(data: bytes) -> None:
+    with suppress(OSError):
+        Answer({}).take(memoryview(data))
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
+@settings(deadline=None)
+def test_a_message_damaged_anywhere_does_no_harm(at: int, damage: bytes) -> None:
+    whole = bytearray(message(1, 1, 2, extra=CGROUP) + message(2, 3, 4, extra=CGROUP))
+    whole[at : at + len(damage)] = damage
+    with suppress(OSError):
+        Answer({}).take(memoryview(bytes(whole)))
+    layout_of(memoryview(bytes(whole)))
+
+
+# Addresses
+
+
+def test_the_address_of_a_point_to_point_link_is_this_ends() -> None:
+    here, there = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+    attributes = struct.pack("=HH", 8, 1) + there + struct.pack("=HH", 8, 2) + here
+    assert parse_address(memoryview(struct.pack("=BBBBI", 2, 32, 0, 0, 5) + attributes)) == (here, 5)
+
+
+def test_an_address_of_several_netdevs_belongs_to_none() -> None:
+    names = {1: "lo", 2: "eth0", 3: "eth1"}
+    found = netdev_of_address([(b"a" * 4, 2), (b"b" * 4, 2), (b"b" * 4, 3)], names)
+    assert found == {b"a" * 4: "eth0", b"b" * 4: None}
+
+
+@given(st.binary(max_size=60))
+def test_whatever_is_said_of_an_address_is_parsed_or_left_out(data: bytes) -> None:
+    parse_address(memoryview(data))
+
+
+# Landings
+
+
+def rates(net_rx: list[int]) -> Rates:
+    counts: dict[str, bytes | None] = dict.fromkeys(CPU_COUNTS)
+    counts["net_rx"] = array("I", net_rx).tobytes()
+    return Rates(
+        seq=1,
+        time_ms=0,
+        duration_s=1.0,
+        cpus=len(net_rx),
+        shares=dict.fromkeys(CPU_SHARES),
+        counts=counts,
+        irq_ids=None,
+        irq_cpus=None,
+        irq_counts=None,
+        netdevs=None,
+        tcp=None,
+        tcp_out_segments=None,
+        tcp_retransmits=None,
+        agent_cpu_s=None,
+        agent_rss_bytes=None,
+    )
+
+
+def netdev(name: str, queues: list[Queue], *, virtual: bool = False, driver: str = "igb") -> Netdev:
+    return Netdev(name, driver, None, 1500, None, True, virtual, False, queues)
+
+
+class Here(Addresses):
+    """One address, on eth0."""
+
+    def read(self) -> None:
+        self._netdevs = {bytes([161, 142, 100, 80]): "eth0", bytes([10, 0, 0, 1]): "veth0"}
+        self._names = {}
+
+
+FLOW = Flow(memoryview(message(1, 0, 0, local="161.142.100.80", peer="66.9.149.187"))[16:])
+FLOW.ports = struct.pack("!HH", 2794, 1766)
+PLAIN = Steering(tcp_4=True, tcp_6=True, ntuple=False, rules=False)
+SPREAD = Rss(KEY, [3, 1, 2, 0] * 2, "toeplitz")
+HASH = 0x51CCC178  # the published one of this flow: entry 0 of a table of eight
+
+
+def place(
+    root: Path,
+    *,
+    queues: int = 4,
+    rps: str = "",
+    driver: str = "ixgbe",
+    steering: Steering = PLAIN,
+    rss: Rss | None = SPREAD,
+    virtual: bool = False,
+    flow: Flow = FLOW,
+    softirqs: list[int] | None = None,
+) -> Place:
+    online = root / "sys/devices/system/cpu/online"
+    online.parent.mkdir(parents=True, exist_ok=True)
+    online.write_text("0-6\n")
+    device = netdev(
+        "eth0",
+        [Queue(f"rx-{n}", None if virtual else 40 + n, rps=rps) for n in range(queues)],
+        driver=driver,
+        virtual=virtual,
+    )
+    irqs = [Irq(40 + n, f"eth0-{n}", "PCI", "0-7", str(n + 4), None, True, None, "eth0") for n in range(queues)]
+    landings = Landings(
+        Inventory([device, netdev("veth0", [Queue("rx-0", rps="")], virtual=True)], irqs),
+        Here(),
+        [] if softirqs is None else [rates(softirqs)],
+        rss_of=lambda _: rss,
+        steering_of=lambda _: steering,
+        root=root,
+    )
+    return landings.place(TcpSocket(1), flow)
+
+
+def test_the_hash_picks_the_queue_and_its_interrupt_the_cpu(tmp_path: Path) -> None:
+    assert place(tmp_path) == Place("eth0", "rx-3", 43, 7, "rss")
+
+
+def test_a_nic_with_one_queue_needs_no_hash(tmp_path: Path) -> None:
+    assert place(tmp_path, queues=1, rss=None) == Place("eth0", "rx-0", 40, 4, "queue")
+
+
+def test_rps_on_one_cpu_hands_everything_to_it(tmp_path: Path) -> None:
+    assert place(tmp_path, rps="2") == Place("eth0", "rx-3", 43, 2, "rps")
+
+
+def test_rps_among_online_cpus_goes_by_the_hash_of_a_nic_whose_hash_the_kernel_takes(tmp_path: Path) -> None:
+    choices = [1, 2, 5]  # CPU 7 is offline
+    assert place(tmp_path, rps="1-2,5,7") == Place("eth0", "rx-3", 43, choices[HASH * 3 >> 32], "rps")
+    assert place(tmp_path, rps="1-2,5,7", driver="igb") == Place("eth0", "rx-3", 43)
+
+
+@pytest.mark.parametrize(
+    "steering",
+    [
+        Steering(None, None, False, False),
+        Steering(True, True, False, True),
+    ],
+    ids=["the fields that are hashed are not told", "somebody gave flows queues of their own"],
+)
+def test_a_queue_that_is_not_sure_is_unknown(tmp_path: Path, steering: Steering) -> None:
+    assert place(tmp_path, steering=steering) == Place("eth0")
+
+
+@pytest.mark.parametrize(
+    "rss",
+    [
+        None,
+        Rss(KEY, [0] * 8, "xor"),
+        Rss(b"", [0] * 8, "toeplitz"),
+        Rss(bytes(40), [0] * 8, ""),
+        Rss(KEY, [9], "toeplitz"),
+    ],
+    ids=["no RSS", "another hash", "no key", "a key of zeros", "a queue that is not there"],
+)
+def test_without_all_of_the_nics_rss_the_queue_is_unknown(tmp_path: Path, rss: Rss | None) -> None:
+    assert place(tmp_path, rss=rss) == Place("eth0")
+
+
+def test_a_driver_that_does_not_tell_the_kernels_key_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "proc/sys/net/core/netdev_rss_key"
+    file.parent.mkdir(parents=True)
+    file.write_text(KEY.hex(":") + "\n")
+    untold = Rss(b"", [3, 1, 2, 0] * 2, "toeplitz")
+    assert place(tmp_path, rss=untold, driver="igb") == Place("eth0", "rx-3", 43, 7, "rss")
+    assert place(tmp_path, rss=untold, driver="ixgbe") == Place("eth0")
+
+
+def test_flow_steering_by_the_kernel_makes_the_cpu_unknown_and_in_the_nic_the_queue_too(tmp_path: Path) -> None:
+    entries = tmp_path / "proc/sys/net/core/rps_sock_flow_entries"
+    entries.parent.mkdir(parents=True)
+    entries.write_text("32768\n")
+    count = tmp_path / "sys/class/net/eth0/queues/rx-3/rps_flow_cnt"
+    count.parent.mkdir(parents=True)
+    count.write_text("2048\n")
+    assert place(tmp_path) == Place("eth0", "rx-3", 43)
+    assert place(tmp_path, steering=Steering(True, True, True, False)) == Place("eth0")
+
+
+def test_a_threaded_napi_is_not_where_its_interrupt_is(tmp_path: Path) -> None:
+    file = tmp_path / "sys/class/net/eth0/threaded"
+    file.parent.mkdir(parents=True)
+    file.write_text("1\n")
+    assert place(tmp_path) == Place("eth0", "rx-3", 43)
+
+
+def test_the_flows_of_a_vlan_land_on_the_nic_below_and_of_a_bridge_with_two_ports_nowhere(tmp_path: Path) -> None:
+    flow = Flow(memoryview(message(1, 0, 0, local="10.0.0.1", peer="10.0.0.9"))[16:])
+    assert Here().netdev(flow.local, flow.peer, 0) == "veth0"
+    (tmp_path / "sys/class/net/veth0/lower_eth0").mkdir(parents=True)
+    assert place(tmp_path, queues=1, flow=flow) == Place("eth0", "rx-0", 40, 4, "queue")
+    (tmp_path / "sys/class/net/veth0/lower_eth1").mkdir()
+    assert place(tmp_path, queues=1, flow=flow) == Place("veth0")
+
+
+def test_a_virtual_netdevs_packets_are_where_nearly_all_softirqs_were(tmp_path: Path) -> None:
+    assert place(tmp_path, virtual=True, queues=1, softirqs=[2, 97, 0, 1]) == Place("eth0", None, None, 1, "softirq")
+    assert place(tmp_path, virtual=True, queues=1, softirqs=[50, 50]) == Place("eth0")
+    assert place(tmp_path, virtual=True, queues=1) == Place("eth0")
+    assert place(tmp_path, virtual=True, queues=1, rps="3", softirqs=[9]) == Place("eth0", "rx-0", None, 3, "rps")
+    assert place(tmp_path, virtual=True, queues=1, rps="3-4", softirqs=[9]) == Place("eth0", "rx-0")
+
+
+def test_softirqs_that_could_not_be_counted_name_no_cpu() -> None:
+    assert softirq_cpu([rates([0xFFFF_FFFF, 3])]) == 1
+    assert softirq_cpu([]) is None
+
+
+# Who holds a socket
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+    with client, accepted:
+        yield client, accepted
+
+
+def inode(one: socket.socket) -> int:
+    return os.fstat(one.fileno()).st_ino
+
+
+def search(owners: SocketOwners, *inodes: int) -> None:
+    for _ in range(50):
+        owners.find(inodes)
+        if all(owners.pid(number) is not None for number in inodes):
+            return
+
+
+def test_a_sockets_process_is_found_and_kept_until_the_socket_is_closed(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    owners = SocketOwners()
+    ours = [inode(one) for one in pair]
+    search(owners, *ours)
+    assert [owners.pid(number) for number in ours] == [MINE, MINE]
+    assert set(ours) <= set(owners.sockets_of(MINE))
+    owners.forget_sockets(ours[:1])
+    assert owners.pid(ours[0]) is None
+    assert owners.pid(ours[1]) == MINE
+
+
+def test_a_socket_on_a_reused_descriptor_is_found_too(pair: tuple[socket.socket, socket.socket]) -> None:
+    owners = SocketOwners()
+    search(owners, inode(pair[0]))
+    before, number = inode(pair[0]), pair[0].fileno()
+    pair[0].close()
+    new = socket.socket()
+    os.dup2(new.fileno(), number)
+    new.close()
+    with socket.socket(fileno=number) as reused:
+        search(owners, inode(reused))  # nobody said that the old one is gone
+        assert owners.pid(inode(reused)) == MINE
+        assert owners.pid(before) is None
+
+
+def test_the_child_of_a_forking_server_owns_its_connection(pair: tuple[socket.socket, socket.socket]) -> None:
+    number = pair[0].fileno()
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[number]
+    )
+    try:
+        owners = SocketOwners()
+        search(owners, inode(pair[0]))
+        assert owners.pid(inode(pair[0])) == child.pid
+    finally:
+        child.communicate(b"")
+    owners.find([])
+    owners.find([])
+    search(owners, inode(pair[0]))
+    assert owners.pid(inode(pair[0])) == MINE
+
+
+def test_the_search_for_a_socket_that_nobody_holds_ends(tmp_path: Path) -> None:
+    owners = SocketOwners(str(tmp_path))
+    reads: list[int] = []
+    for pid in range(1, 4):
+        (tmp_path / f"{pid}/fd").mkdir(parents=True)
+        (tmp_path / f"{pid}/fd/0").symlink_to("socket:[12]")
+    for _ in range(3):
+        owners.find([999])
+        reads.append(owners._round)
+    assert reads == [2, 2, 2]
+    assert owners.pid(12) == 3  # the youngest of those that share it
+
+
+def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "5/fd").mkdir(parents=True)
+    for number in range(2_500):
+        (tmp_path / f"5/fd/{number}").symlink_to(f"socket:[{10_000 + number}]")
+    owners = SocketOwners(str(tmp_path))
+    owners.find([12_499])
+    assert 1_000 <= len(owners.sockets_of(5)) <= 1_500
+    owners.find([12_499])
+    owners.find([12_499])
+    assert owners.pid(12_499) == 5
+
+
+# Processes
+
+
+def test_the_groups_of_both_kinds_are_told_apart() -> None:
+    assert parse_cgroups("0::/web.slice/nginx.service\n") == ("/web.slice/nginx.service", None)
+    assert parse_cgroups("3:cpuset,cpu:/a\n1:name=systemd:/x\n0::/\n") == ("/", "/a")
+    assert parse_cgroups("") == (None, None)
+
+
+@given(st.text(max_size=80))
+def test_whatever_a_cgroup_file_holds_is_parsed(text: str) -> None:
+    parse_cgroups(text)
+
+
+def test_a_process_is_told_with_where_it_may_run() -> None:
+    tasks = NetTasks(ROOT)
+    tasks.round()
+    facts = tasks.look(MINE)
+    assert facts is not None
+    assert facts.threads >= 1
+    assert facts.affinity == facts.allowed or set(os.sched_getaffinity(0))
+    assert tasks.look(2**22 + 1) is None
+
+
+# All of it
+
+
+def test_a_captured_tree_has_no_flows(tmp_path: Path) -> None:
+    assert FlowReader(tmp_path).read(Inventory([], [])) == []
+
+
+def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple[socket.socket, socket.socket]) -> None:
+    reader = FlowReader(ROOT)
+    assert reader.read(Inventory([netdev("lo", [Queue("rx-0", rps="")], virtual=True)], [])) == []
+    pair[0].sendall(bytes(500_000)[:60_000])
+    received = 0
+    while received < 60_000:
+        received += len(pair[1].recv(65536))
+    for _ in range(50):
+        pair[0].sendall(b"x")
+        pair[1].recv(1)
+        told = reader.read(Inventory([], []))
+        mine = [task for task in told if task.pid == MINE]
+        if mine:
+            break
+    [task] = mine
+    assert task.name
+    assert task.idle_s < 60
+    assert [landing.netdev for landing in task.landings] == ["lo"]
+    assert task.landings[0].sockets == 2
+    assert task.landings[0].cpu is None
+    reader.close()
+
+
+@pytest.mark.root
+def test_a_flow_over_a_veth_lands_on_it_and_follows_its_rps() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("A network namespace needs root.")
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", sys.executable, "-m", "tests.agent.collect.veth_trial"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["veth0 rx-0 0 rps", "veth0 rx-0 1 rps"]
