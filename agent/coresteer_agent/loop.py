@@ -190,6 +190,8 @@ class Agent:
             self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks, self._flows.exact))
 
     def _decide(self) -> frozenset[str]:
+        if self._policies.idle:
+            return frozenset()
         return self._policies.step(replace(self._view(), load=load_of(self._recent), time_s=time.monotonic()))
 
     def _look(self) -> None:
