@@ -216,15 +216,17 @@ class _Round:
         seen: set[str] = set()
         for proposal in proposals:
             returning = proposal.key in decision.returns
+            if len(actions) >= most and proposal.key not in seen:  # hundreds may wait, so they are not looked into
+                seen.add(proposal.key)
+                why = f"{most} settings in one round are the most; this one waits for a later one."
+                held_back.append(self._overruled(policy, proposal) or HeldBack(proposal, "moves", why))
+                continue
             was, value, held = self._admitted(policy, proposal, seen, returning)
             seen.add(proposal.key)
             if held is None and was == value:
                 continue
             held = held or self._overruled(policy, proposal)
             held = held or self._damped(policy, proposal, value, returning, drifted.get(proposal.key))
-            if held is None and len(actions) >= most:
-                why = f"{most} settings in one round are the most; this one waits for a later one."
-                held = HeldBack(proposal, "moves", why)
             if held is None:
                 actions.append(Action(proposal.key, was, value, proposal.reason))
             else:
@@ -397,8 +399,8 @@ def _process(view: View, key: str, memory: EngineMemory) -> int | None:
     if kind != "task":
         return None
     pid = rest.partition("/")[0]
-    seen = next((task.started_ticks for task in view.tasks if str(task.pid) == pid), None)
-    return memory.processes.get(key) if seen is None else seen
+    seen = view.task(int(pid))
+    return memory.processes.get(key) if seen is None else seen.started_ticks
 
 
 def _held_by_same(view: View, memory: EngineMemory) -> dict[str, Holding]:

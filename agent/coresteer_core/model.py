@@ -3,6 +3,8 @@
 Absent is None, never 0. CPU sets travel as the kernel's CPU lists (``0-3,8``).
 """
 
+from functools import cached_property
+
 from msgspec import Struct
 
 
@@ -41,7 +43,7 @@ class Cache(Struct, frozen=True):
     cpus: str
 
 
-class Topology(Struct, frozen=True):
+class Topology(Struct, frozen=True, dict=True):
     """What changes only with hot-plug. isolated and nohz_full are the kernel's CPU lists."""
 
     cpus: list[Cpu]
@@ -52,6 +54,10 @@ class Topology(Struct, frozen=True):
 
     def online(self) -> frozenset[int]:
         """CPUs that can run something now."""
+        return self._online
+
+    @cached_property
+    def _online(self) -> frozenset[int]:
         return frozenset(c.cpu for c in self.cpus if c.online)
 
 
@@ -112,7 +118,7 @@ class Irq(Struct, frozen=True):
     queues: list[str] = []
 
 
-class Inventory(Struct, frozen=True):
+class Inventory(Struct, frozen=True, dict=True):
     """What may change at any time but seldom does: devices, queues, interrupts and who steers them.
 
     controllers: other programs found running that move interrupts (``irqbalance``, ``tuned``).
@@ -128,7 +134,11 @@ class Inventory(Struct, frozen=True):
 
     def irq(self, number: int) -> Irq | None:
         """The interrupt with that number."""
-        return next((i for i in self.irqs if i.irq == number), None)
+        return self._by_number.get(number)
+
+    @cached_property
+    def _by_number(self) -> dict[int, Irq]:
+        return {irq.irq: irq for irq in self.irqs}
 
 
 class IrqLoad(Struct, frozen=True, array_like=True):
@@ -201,7 +211,7 @@ class NetTask(Struct, frozen=True):
     bound: bool = False
 
 
-class View(Struct, frozen=True):
+class View(Struct, frozen=True, dict=True):
     """A node as far as decisions look at it. time_s: of the node's monotonic clock."""
 
     topology: Topology
@@ -209,6 +219,14 @@ class View(Struct, frozen=True):
     load: Load = Load()
     tasks: list[NetTask] = []
     time_s: float = 0.0
+
+    def task(self, pid: int) -> NetTask | None:
+        """The process with that number, if it talks over the network."""
+        return self._by_pid.get(pid)
+
+    @cached_property
+    def _by_pid(self) -> dict[int, NetTask]:
+        return {task.pid: task for task in self.tasks}
 
 
 class Task(Struct, frozen=True):

@@ -503,7 +503,7 @@ def brute_force(seats: Seats, flow: Flow, limit: float) -> float | None:
         for cpu in ring.cpus
         if seats.load[cpu] <= limit
     }
-    return min((flow.cost(seats.rings.distances(cpu)) for cpu in reachable), default=None)
+    return min((flow.cost(seats.rings.distances[cpu]) for cpu in reachable), default=None)
 
 
 @settings(max_examples=200, deadline=None)
@@ -521,4 +521,4 @@ def test_the_nearest_cpu_with_room_is_what_trying_all_finds(
     best = brute_force(seats, flow, 0.8)
     assert (seat is None) == (best is None)
     if seat is not None and best is not None:
-        assert flow.cost(seats.rings.distances(seat.cpu)) == pytest.approx(best)
+        assert flow.cost(seats.rings.distances[seat.cpu]) == pytest.approx(best)

@@ -120,4 +120,4 @@ class TaskAffinity(Struct, frozen=True):
         return f"taskset --all-tasks --cpu-list --pid {self.shown(value)} {self.pid}"
 
     def _task(self, view: View) -> NetTask | None:
-        return next((task for task in view.tasks if task.pid == self.pid), None)
+        return view.task(self.pid)
