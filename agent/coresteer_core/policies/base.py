@@ -1,8 +1,9 @@
 """What every policy takes and gives. A policy is one module beside this one, with decide(view, spec, memory)."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from coresteer_core.plan import Action
 
@@ -42,9 +43,9 @@ class Damping(Struct, frozen=True):
     window_s: a value that a setting left less than this ago is not returned to (ping-pong).
     """
 
-    moves_per_step: int = 2
-    dwell_s: float = 30.0
-    window_s: float = 180.0
+    moves_per_step: Annotated[int, Meta(ge=1, le=64)] = 2
+    dwell_s: Annotated[float, Meta(ge=0, le=86_400)] = 30.0
+    window_s: Annotated[float, Meta(ge=0, le=86_400)] = 180.0
 
 
 STEP_S = 5.0
