@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,18 @@ from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.change import advance
 from coresteer_core.change_events import Changes, InverseRan, Restarted, RunInverse
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
 from coresteer_core.model import Cpu, Inventory, Topology, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, EndedBy
 
 IRQS = range(41, 45)
+RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+BEFORE = ["0-7"] * len(IRQS) + [""]
+MOVED = ["2"] * len(IRQS) + ["2"]
 NOTHING = View(Topology([], [], []), Inventory([], []))
 
 # a process that does one thing and kills itself at its n-th system call of interest within that
@@ -30,6 +35,7 @@ import os, signal, sys
 from pathlib import Path
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.changes import ChangeKeeper
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
 from coresteer_core.model import Cpu, Inventory, Topology, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, Confirm, Rollback
@@ -57,7 +63,11 @@ def keeper():
     view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
     return ChangeKeeper(root, path, None, lambda: view, lambda message: None)
 
-asked = Apply("c1", Plan([Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]), 120)
+moves = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
+moves += [Action("netdev/eth0/rx-0/rps", "none", "2", "drill")]
+if len(sys.argv) > 6:
+    moves = [Action(f"task/{sys.argv[6]}/affinity", sys.argv[7], sys.argv[8], "drill")]
+asked = Apply("c1", Plan(moves), 120)
 if doing == "apply":
     count()
     keeper().asked(asked)
@@ -78,30 +88,38 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "root"
     for irq in IRQS:
         (root / f"proc/irq/{irq}").mkdir(parents=True)
+    (root / RPS).parent.mkdir(parents=True)
     reset(root)
     return root
 
 
 def reset(root: Path) -> None:
+    (root / RPS).write_text("00\n")
     for irq in IRQS:
         (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
 
 
 def stands(root: Path) -> list[str]:
+    """The interrupts' affinities and then, as a CPU list, the queue's RPS."""
+    rps = format_cpu_list(parse_cpu_mask((root / RPS).read_text()))
+    return [*irq_affinities(root), rps]
+
+
+def irq_affinities(root: Path) -> list[str]:
     return [(root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip() for irq in IRQS]
 
 
 def drill(
-    path: Path, root: Path, instant: int, torn: int = 0, doing: str = "apply"
+    path: Path, root: Path, instant: int, torn: int = 0, doing: str = "apply", *, task: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn), doing]
+    arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant), str(torn), doing, *task]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, root: Path) -> None:
     whole = drill(tmp_path / "whole.jsonl", root, 0)
     assert whole.returncode == 0, whole.stderr
-    assert stands(root) == ["2"] * len(IRQS)
+    assert stands(root) == MOVED
     calls = int(whole.stdout)
     assert calls > 50
     moved = set()
@@ -112,7 +130,7 @@ def test_a_kill_at_any_instant_leaves_every_original_restorable(tmp_path: Path, 
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         moved.add(tuple(stands(root)))
         results = restore(path, root)
-        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant} of {calls}: {results}"
+        assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
         assert all(result.outcome in ("applied", "unchanged") for result in results or [])
         assert not restore(path, root)
     assert len(moved) > len(IRQS), "the kills have to hit between the writes as well"
@@ -130,11 +148,38 @@ def test_a_kill_while_it_is_kept_undone_or_restored_leaves_every_original_restor
         killed = drill(path, root, instant, torn=instant % 10, doing=doing)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         results = restore(path, root)
-        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant} of {calls}: {results}"
+        assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
         assert not restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
         ChangeKeeper(root, path, None, lambda: NOTHING, lambda _: None).close()
         assert stands(root)[0] == "5", f"the next start overwrote a later value, killed at call {instant}"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="Moving a process needs two CPUs.")
+@pytest.mark.skipif(not is_running_kernel(Path("/")), reason="There is no /proc of the running kernel here.")
+def test_a_kill_at_any_instant_leaves_a_processs_affinity_restorable(tmp_path: Path) -> None:
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    original = format_cpu_list({first, last})
+    root = Path("/")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        os.sched_setaffinity(process.pid, {first, last})
+        task = (str(process.pid), original, str(last))
+        whole = drill(tmp_path / "whole.jsonl", root, 0, task=task)
+        assert whole.returncode == 0, whole.stderr
+        assert os.sched_getaffinity(process.pid) == {last}
+        calls = int(whole.stdout)
+        moved = set()
+        for instant in range(1, calls + 1, 2):
+            os.sched_setaffinity(process.pid, {first, last})
+            path = tmp_path / f"{instant}/journal.jsonl"
+            killed = drill(path, root, instant, torn=instant % 10, task=task)
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            moved.add(frozenset(os.sched_getaffinity(process.pid)))
+            results = restore(path, root)
+            assert os.sched_getaffinity(process.pid) == {first, last}, f"killed at call {instant}: {results}"
+            assert not restore(path, root)
+        assert len(moved) == 2, "the kills have to hit before and after the write"
+        process.kill()
 
 
 def test_ctrl_c_during_restore_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,7 +207,7 @@ def test_an_agent_that_starts_after_a_kill_rolls_back_what_it_had_begun(tmp_path
                 assert state.changes["c1"].state is ChangeState.ROLLED_BACK
                 assert state.changes["c1"].ended_by is EndedBy.AGENT_RESTART
                 rolled_back += 1
-        assert stands(root) == ["0-7"] * len(IRQS), f"killed at call {instant}"
+        assert stands(root) == BEFORE, f"killed at call {instant}"
         journal.close()
     assert rolled_back > 5
 
@@ -198,8 +243,9 @@ def test_the_command_prints_a_line_a_setting_and_is_idempotent(
 ) -> None:
     done = changed()
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS)]
-    assert stands(root) == ["0-7"] * len(IRQS)
+    lines = ["RPS of eth0 rx-0 is back on none.", *(f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS))]
+    assert done.stdout.splitlines() == lines
+    assert stands(root) == BEFORE
     again = changed()
     assert (again.returncode, again.stdout) == (0, "Nothing to put back: every setting is as before Coresteer.\n")
 
@@ -211,10 +257,10 @@ def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
     done = changed("-o", "json")
     assert done.returncode == 1
     assert '"outcome":"refused"' in done.stdout
-    assert stands(root) == ["0-7", "2", "0-7", "0-7"]
+    assert stands(root) == ["0-7", "2", "0-7", "0-7", ""]
     (root / "proc/irq/42/smp_affinity_list").chmod(0o644)
     assert changed().returncode == 0
-    assert stands(root) == ["0-7"] * len(IRQS)
+    assert stands(root) == BEFORE
 
 
 def test_the_command_names_the_journal_that_is_not_there(tmp_path: Path) -> None:
@@ -232,7 +278,7 @@ def test_the_command_names_the_root_directory_that_it_needs(
     done = changed("--root", str(tmp_path))
     assert done.returncode == 1
     assert f"give --root {root}" in done.stderr
-    assert stands(root) == ["2"] * len(IRQS)
+    assert stands(root) == MOVED
 
 
 def test_a_disk_that_takes_no_writes_stops_no_restore(
@@ -249,11 +295,13 @@ def test_a_disk_that_takes_no_writes_stops_no_restore(
 
     monkeypatch.setattr(os, "open", read_only)
     results = restore(path, root)
-    assert stands(root) == ["0-7"] * len(IRQS)
+    assert stands(root) == BEFORE
     assert results is not None
-    assert [result.sentence for result in results] == [
-        f"IRQ {irq} is back on 0-7. The journal could not note it: Read-only file system." for irq in reversed(IRQS)
+    assert [result.sentence.partition(".")[0] for result in results] == [
+        "RPS of eth0 rx-0 is back on none",
+        *(f"IRQ {irq} is back on 0-7" for irq in reversed(IRQS)),
     ]
+    assert all(result.sentence.endswith("could not note it: Read-only file system.") for result in results)
 
 
 def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +313,7 @@ def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", full)
     results = restore(path, root)
-    assert stands(root) == ["0-7"] * len(IRQS)
+    assert stands(root) == BEFORE
     assert results is not None
     assert all("No space left on device" in result.sentence and result.done for result in results)
 

@@ -7,29 +7,41 @@ import msgspec
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.kinds import knob
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.model import View
 from coresteer_core.plan import Action
+from coresteer_core.settings import Channels, parse_setting
 
 ROOT = Path("/")
 
 
+def view() -> View:
+    """The node as it is now."""
+    return View(read_topology(ROOT), InventoryReader(ROOT).read())
+
+
+def standing(key: str) -> str:
+    """What a setting is now; for one that is not there, a value of its kind."""
+    setting = parse_setting(key)
+    try:
+        return knob(ROOT, setting).read()
+    except OSError:
+        return "combined 1" if isinstance(setting, Channels) else "0"
+
+
 def main() -> None:
     what, *arguments = sys.argv[1:]
-    inventory = InventoryReader(ROOT).read()
     if what == "inventory":
-        print(msgspec.json.encode(inventory).decode())
+        print(msgspec.json.encode(view().inventory).decode())
         return
-    view = View(read_topology(ROOT), inventory)
     journal = Journal(Path(arguments[0]) / "agent/journal.jsonl", ROOT)
-    executor = Executor(ROOT, journal, lambda: view)
+    executor = Executor(ROOT, journal, view)
     results = []
     for wish in arguments[1:]:
         key, _, value = wish.partition("=")
-        irq = inventory.irq(int(key.split("/")[1]))
-        was = irq.requested if irq is not None and irq.requested else "0"
-        results.append(executor.apply(Action(key, was, value, "lab"), change_id="lab"))
+        results.append(executor.apply(Action(key, standing(key), value, "lab"), change_id="lab"))
     print(msgspec.json.encode(results).decode())
 
 

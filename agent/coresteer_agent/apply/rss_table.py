@@ -29,11 +29,14 @@ def read(root: Path, setting: RssTable) -> str:
 
 
 def write(root: Path, setting: RssTable, value: str) -> None:
-    """Fill the table. Raises OSError."""
+    """Fill the table. Raises OSError.
+
+    The kernel lets nobody take away channels that a table somebody set needs; only where the table is the kernel's
+    default, queues in turn, it is set as that. Drivers whose own first table is another one (igb) stay bound so.
+    """
     table = setting.table(value, len(_now(setting).table))
     channels = ethtool.channels(setting.netdev)
     queues = 0 if channels is None else channels.counts.get("rx", 0) + channels.counts.get("combined", 0)
-    # the driver's own table also when channels change later, which it does not make of one that was set
     default = bool(queues) and table == [entry % queues for entry in range(len(table))]
     ethtool.set_rss(setting.netdev, [] if default else table)
 
