@@ -1,0 +1,156 @@
+"""How well network-process places, and what a round of both policies costs on a large machine.
+
+    python -m tests.bench.bench_policies [--rounds 31]
+
+Quality: cost against trying everything on small cases, traffic seated on 256 CPUs against the most that any assignment
+could seat (tests/core/placement.py says what cost, constraint and bounds are). Time: engine.step with 256 CPUs, 600
+interrupts and 500 processes, each policy alone and both, in the first round and once settled: medians of CPU time, as
+other work on the machine would be measured otherwise. Exits with 1 when a policy's settled round is over its budget.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from random import Random
+
+from msgspec import Struct
+from tests.core.placement import best_cost, chosen, large_case, large_topology, most_seated, small_case
+from tests.core.policy_machines import Machine
+
+from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.model import Inventory, Irq, Landing, Netdev, NetTask, Queue, View
+from coresteer_core.policies import Spec
+from coresteer_core.policies.base import Damping, Mode
+from coresteer_core.policies.irq_spread import IrqSpread
+from coresteer_core.policies.network_process import NetworkProcess
+
+BUDGET_MS = 5.0
+_CPUS, _IRQS, _TASKS, _QUEUES = 256, 600, 500, 64
+_MOST_ROUNDS = 60
+
+
+class Figure(Struct):
+    """Milliseconds of CPU a round. rounds: until nothing was to be written any more, None if that was not reached."""
+
+    first_ms: float
+    settled_ms: float
+    rounds: int | None
+
+
+def large_machine(random: Random, talking: float) -> Machine:
+    """Four NICs of 64 queues, the rest of the interrupts NVMe's; that share of the processes talks, others hardly."""
+    irqs: list[Irq] = []
+    netdevs = []
+    for n in range(4):
+        name = f"eth{n}"
+        queues = []
+        for q in range(_QUEUES):
+            number, cpu = 100 + len(irqs), n * 32 + q // 2
+            irqs.append(
+                Irq(number, f"{name}-rx-{q}", "PCI", str(cpu), str(cpu), n, True, None, name, [f"rx-{q}"]),
+            )
+            queues.append(Queue(f"rx-{q}", number))
+        netdevs.append(Netdev(name, "mlx5_core", 10**11, 1500, n, True, virtual=False, management=False, queues=queues))
+    nics = list(irqs)
+    irqs += [
+        Irq(1000 + n, f"nvme0q{n}", "PCI", str(n % _CPUS), str(n % _CPUS), None, False)
+        for n in range(_IRQS - len(nics))
+    ]
+    everywhere = f"0-{_CPUS - 1}"
+    tasks = []
+    for pid in range(1000, 1000 + _TASKS):
+        per_s = random.uniform(1e6, 1e8) if random.random() < talking else 1e3
+        landings = [
+            Landing(irq.netdev or "", irq.queues[0], irq.irq, int(irq.effective or 0), "rss", 1, per_s, per_s / 50)
+            for irq in random.sample(nics, random.choice([1, 1, 2, 4]))
+        ]
+        threads, share = random.choice([1, 1, 1, 4]), random.uniform(0.02, 0.3)
+        cpu = random.randrange(_CPUS)
+        tasks.append(
+            NetTask(pid, pid, "nginx", "/web.slice", threads, everywhere, everywhere, cpu, share, 0.1, landings)
+        )
+    costs = {irq.irq: random.uniform(0, 0.1) if irq.netdev else 0.001 for irq in irqs}
+    view = View(large_topology(), Inventory(netdevs, irqs), tasks=tasks, time_s=1000.0)
+    return Machine(view, [random.uniform(0, 0.2)] * _CPUS, costs, dict.fromkeys(costs, 1000.0)).loaded()
+
+
+def _median_ms(machine: Machine, policies: list[PolicyInForce], memory: EngineMemory, rounds: int) -> float:
+    taken = []
+    for _ in range(rounds):
+        view = View(machine.view.topology, machine.view.inventory, machine.view.load, machine.view.tasks, 1e6)
+        begin = time.thread_time()
+        step(view, policies, memory)
+        taken.append(time.thread_time() - begin)
+    return statistics.median(taken) * 1000
+
+
+def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
+    """Enforce some policies until nothing moves; 64 moves a round, so that this is soon."""
+    damping = Damping(moves_per_step=64, dwell_s=0.0)
+    policies = [
+        PolicyInForce(str(rank), 1, str(rank), rank, Mode.ENFORCE, spec, damping=damping)
+        for rank, spec in enumerate(specs)
+    ]
+    memory = EngineMemory()
+    first_ms = _median_ms(machine, policies, memory, rounds)
+    settled = None
+    for count in range(_MOST_ROUNDS):
+        conclusions, memory = step(machine.view, policies, memory)
+        for conclusion in conclusions:
+            for action in conclusion.actions:
+                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
+        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        if not actions:
+            settled = count
+            break
+        machine = machine.after(actions)
+    return Figure(first_ms, _median_ms(machine, policies, memory, rounds), settled)
+
+
+def quality() -> None:
+    """Print it."""
+    cases = [small_case(Random(seed)) for seed in range(1000)]  # noqa: S311, cases, not secrets
+    pairs = [(case.cost(chosen(case)), best_cost(case)) for case in cases]
+    best = sum(found <= best + 1e-9 for found, best in pairs)
+    ratio = sum(found for found, _ in pairs) / sum(least for _, least in pairs)
+    worst = max(found - least for found, least in pairs)
+    print(f"{len(cases)} small cases (up to 8 CPUs, 6 processes) against every assignment:")
+    print(f"  cost {ratio:.3f} times the least; {best / len(pairs):.1%} are the best; the worst is {worst:.2f} further")
+    shares = []
+    for seed in range(20):
+        case = large_case(Random(seed))  # noqa: S311, a case, not a secret
+        where = chosen(case)
+        shares.append(sum(t.rate for t in case.talkers if t.task.pid in where) / most_seated(case))
+    print("20 large cases (256 CPUs, 500 processes of equal shares) against the most traffic that can be seated:")
+    print(f"  mean {statistics.mean(shares):.3f}, least {min(shares):.3f}; the bound for greedy is 0.5")
+
+
+def main() -> int:
+    """Print all figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=31, help="of which the median is taken")
+    rounds = parser.parse_args().rounds
+    quality()
+    print(
+        f"engine.step, {_CPUS} CPUs, {_IRQS} interrupts, {_TASKS} processes, CPU time, budget {BUDGET_MS} ms a policy:"
+    )
+    over = False
+    both: list[tuple[str, list[Spec]]] = [
+        ("irq-spread", [IrqSpread()]),
+        ("network-process", [NetworkProcess()]),
+        ("both", [IrqSpread(), NetworkProcess()]),
+    ]
+    for talking in (0.1, 1.0):
+        for name, specs in both:
+            machine = large_machine(Random(1), talking)  # noqa: S311, a machine, not a secret
+            figure = measure(machine, specs, rounds)
+            over |= figure.settled_ms > BUDGET_MS * len(specs)
+            after = "not settled" if figure.rounds is None else f"settled after {figure.rounds} rounds"
+            times = f"first {figure.first_ms:6.2f} ms  then {figure.settled_ms:6.2f} ms"
+            print(f"  {talking:4.0%} talk  {name:16} {times}  {after}")
+    return over
+
+
+if __name__ == "__main__":
+    sys.exit(main())
