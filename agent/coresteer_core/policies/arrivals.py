@@ -12,11 +12,13 @@ from coresteer_core.policies.base import Scope
 BUSY_POINTS = 1.0
 """An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
 
+_SATURATED_PERCENT = 98.0
+
 
 class Arriving(Struct):
     """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points that it costs, by CPU.
 
-    wanted: the CPUs that it should be on. stuck: why it cannot be moved.
+    wanted: the CPUs that it should be on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
     """
 
     irq: Irq
@@ -24,6 +26,7 @@ class Arriving(Struct):
     parts: dict[int, float]
     per_s: float
     wanted: frozenset[int]
+    alone: bool = False
     stuck: str | None = None
 
     @property
@@ -71,7 +74,9 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
             if softirq is not None and _at(view.load.busy, cpu) is not None:
                 parts[cpu] = 100 * softirq * per_s / at_cpu[cpu]
         per_s, other_end = max((per_s, -cpu) for cpu, per_s in cells.items())
-        each = Arriving(irq, -other_end, parts, sum(cells.values()), near(home))
+        cpu = -other_end
+        alone = at_cpu[cpu] == per_s and len(cells) == 1
+        each = Arriving(irq, cpu, parts, sum(cells.values()), near(home), alone)
         each.stuck = _stuck(each)
         found.append(each)
     return sorted(found, key=lambda each: (-each.cost, each.irq.irq))
@@ -98,6 +103,45 @@ def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int
         return frozenset(of_node[min(of_node, key=lambda node: (far.get(node, 255), node))])
 
     return near
+
+
+class Moving(Struct, frozen=True):
+    """A move that was proposed, with the loads of both CPUs before it, in percent."""
+
+    origin: int
+    target: int
+    origin_percent: float
+    target_percent: float
+
+
+def learn(
+    found: list[Arriving], load: dict[int, float], moving: dict[int, Moving], learned: dict[int, float]
+) -> dict[int, float]:
+    """What interrupts cost for each arrival, where a move has shown it to be more than their part by arrivals.
+
+    That part is wrong where one interrupt of a CPU stands for more packets than another, and a policy that believed
+    it would move such an interrupt to and fro. What came to the one CPU and left the other when it moved is its cost;
+    of the two the lesser, in case other work came or went as well, unless the old CPU has still more to do than it
+    can. Alone on a CPU the part by arrivals is right. load: of the CPUs now, in percent. found gets the learned costs.
+    """
+    learned = dict(learned)
+    for each in found:
+        number, cost = each.irq.irq, each.cost
+        if not cost:
+            continue
+        move = moving.get(number)
+        if move is not None and each.cpu == move.target:
+            gain = load[each.cpu] - move.target_percent
+            rest = load.get(move.origin, 0.0)
+            shown = gain if rest >= _SATURATED_PERCENT else min(gain, move.origin_percent - rest)
+            if shown > cost:
+                learned[number] = max(shown / each.per_s, learned.get(number, 0.0))
+        if each.alone:
+            learned.pop(number, None)
+        factor = learned.get(number, 0.0) * each.per_s / cost
+        if factor > 1:
+            each.parts = {cpu: part * factor for cpu, part in each.parts.items()}
+    return learned
 
 
 def _stuck(arriving: Arriving) -> str | None:

@@ -1,7 +1,8 @@
 """Interrupts spread over the CPUs near their devices, by load: what irqbalance does, aware of queues and isolation.
 
-What an interrupt costs is its part, by arrivals, of the softirq time of the CPUs that it arrives on. A round goes
-through four reasons to move one, the most urgent first, and each move counts in the load that the next one sees:
+What an interrupt costs is its part, by arrivals, of the softirq time of the CPUs that it arrives on, or what its moves
+have shown where that is more. A round goes through four reasons to move one, the most urgent first, and each move
+counts in the load that the next one sees:
 
 1. It arrives on a CPU that is isolated or excluded.
 2. Its CPU is at act_percent or more. It goes to one that is gap_points less loaded and would, with it, still be half of
@@ -16,13 +17,13 @@ a CPU they do not undo. An interrupt for which none of the four holds is left wh
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.model import View
-from coresteer_core.policies.arrivals import Arriving, arriving, placer
+from coresteer_core.policies.arrivals import Arriving, Moving, arriving, learn, placer
 from coresteer_core.policies.base import Decision, Proposal, Scope, Unmoved
 
 
@@ -36,16 +37,19 @@ class IrqSpread(Struct, frozen=True, tag="irq-spread"):
     are used too.
     """
 
-    act_percent: float = 65.0
-    gap_points: float = 20.0
+    act_percent: Annotated[float, Meta(ge=1, le=100)] = 65.0
+    gap_points: Annotated[float, Meta(ge=1, le=100)] = 20.0
     numa: Literal["local", "any"] = "local"
     smt: Literal["last", "any"] = "last"
-    exclude: str = ""
+    exclude: Annotated[str, Meta(pattern="^[0-9,:/ -]*$", max_length=4096)] = ""
     allow_isolated: bool = False
 
 
 class IrqSpreadMemory(Struct, frozen=True, tag="irq-spread"):
-    """What a round leaves for the next: nothing, as what was moved is seen where it stands."""
+    """What a round leaves for the next, by IRQ: moves it proposed, and what moves have taught of costs per arrival."""
+
+    moving: dict[int, Moving] = {}
+    learned: dict[int, float] = {}
 
 
 def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -> Decision:
@@ -60,22 +64,37 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
         return Decision("Nothing is moved, as no interrupt is known to have arrived.", memory)
     near = placer(view, view.topology.online() - forbidden, local=spec.numa == "local")
     found = arriving(view, scope, near)
-    spread = _Spread(view, spec, found, forbidden)
+    load = {cpu: 100 * busy for cpu, busy in enumerate(view.load.busy) if busy is not None}
+    known = {irq.irq for irq in view.inventory.irqs}
+    before = {number: cost for number, cost in memory.learned.items() if number in known}
+    learned = learn(found, load, memory.moving, before)
+    found.sort(key=lambda each: (-each.cost, each.irq.irq))
+    spread = _Spread(view, spec, found, forbidden, load)
     for step in (spread.free_forbidden, spread.relieve, spread.bring_home, spread.part):
         step()
+    moving = {number: move for number, move in memory.moving.items() if _under_way(found, number, move)}
     unmoved = [Unmoved(each.subject, each.stuck or spread.why_not(each)) for each in found if not spread.moved(each)]
-    return Decision(spread.sentence(), memory, spread.proposals, unmoved)
+    return Decision(spread.sentence(), IrqSpreadMemory(moving | spread.moving, learned), spread.proposals, unmoved)
+
+
+def _under_way(found: list[Arriving], number: int, move: Moving) -> bool:
+    """Whether an interrupt was moved but its load is still known from before."""
+    return any(
+        each.irq.irq == number and each.irq.requested == str(move.target) and each.cpu == move.origin for each in found
+    )
 
 
 class _Spread:
-    """Where the interrupts are while one round moves them. found: the dearest first."""
+    """Where the interrupts are while one round moves them. found: the dearest first; load: of the CPUs, in percent."""
 
-    def __init__(self, view: View, spec: IrqSpread, found: list[Arriving], forbidden: frozenset[int]) -> None:
+    def __init__(
+        self, view: View, spec: IrqSpread, found: list[Arriving], forbidden: frozenset[int], load: dict[int, float]
+    ) -> None:
         self._spec = spec
         self._found = found
         self._forbidden = forbidden
-        self._before = {cpu: 100 * busy for cpu, busy in enumerate(view.load.busy) if busy is not None}
-        self._load = dict(self._before)
+        self._before = load
+        self._load = dict(load)
         self._node = {cpu.cpu: cpu.numa_node for cpu in view.topology.cpus}
         self._several_nodes = len(view.topology.numa_nodes) > 1
         threads = {siblings: parse_cpu_list(siblings) for siblings in {cpu.siblings for cpu in view.topology.cpus}}
@@ -84,7 +103,7 @@ class _Spread:
         for each in found:
             self._on.setdefault(each.cpu, []).append(each)
         self._hottest = max((self._before.get(each.cpu, 0.0) for each in found), default=0.0)
-        self._moved: set[int] = set()
+        self.moving: dict[int, Moving] = {}
         self.proposals: list[Proposal] = []
 
     @property
@@ -94,7 +113,7 @@ class _Spread:
 
     def moved(self, each: Arriving) -> bool:
         """Whether an interrupt moves in this round."""
-        return each.irq.irq in self._moved
+        return each.irq.irq in self.moving
 
     def free_forbidden(self) -> None:
         """Isolated and excluded CPUs give up all their interrupts."""
@@ -162,11 +181,10 @@ class _Spread:
         movable = [each for each in self._found if each.stuck is None]
         if not movable:
             return "Nothing is moved: no interrupt arrived that can be."
-        busy = sum(each.busy for each in movable)
-        moves = len(self.proposals)
-        what = f"{moves} interrupt{'' if moves == 1 else 's'} should move" if moves else "Nothing is moved"
+        many = f"{len(movable)} interrupt{'' if len(movable) == 1 else 's'} that arrived"
+        what = f"{len(self.proposals) or 'None'} of {many} should move"
         limit = f"the limit is {self._spec.act_percent:g} %"
-        return f"{what}: {busy} are worth it, on CPUs that are up to {self._hottest:.0f} % busy; {limit}."
+        return f"{what}; the CPUs of those are up to {self._hottest:.0f} % busy, {limit}."
 
     def _movable(self, some: list[Arriving]) -> Iterable[Arriving]:
         return (each for each in some if each.stuck is None and not self.moved(each))
@@ -219,10 +237,10 @@ class _Spread:
         on_node = f", on NUMA node {node}," if self._several_nodes and node is not None else ""
         reason = f"{why} CPU {target}{on_node} is {self._load[target]:.0f} % busy."
         self.proposals.append(Proposal(f"irq/{each.irq.irq}/affinity", str(target), each.subject, reason))
+        self.moving[each.irq.irq] = Moving(each.cpu, target, self._before[each.cpu], self._before[target])
         for cpu, part in each.parts.items():
             self._load[cpu] -= part
         self._load[target] += each.cost
         self._on[each.cpu].remove(each)
         self._on.setdefault(target, []).append(each)
         each.cpu = target
-        self._moved.add(each.irq.irq)

@@ -1,0 +1,315 @@
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
+
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.model import Inventory, Irq, IrqLoad, Load, Netdev, Topology, View
+from coresteer_core.plan import Action
+from coresteer_core.policies.base import Decision, Mode, Scope
+from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory, decide
+
+SMT = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=2)
+"""Eight CPUs; CPU n and n + 4 are one core."""
+FLAT = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=1)
+TWO_NODES = make_topology(packages=2, nodes_per_package=1, cores_per_node=4, threads=1)
+"""CPUs 0-3 are on NUMA node 0, 4-7 on node 1."""
+
+
+def machine(
+    topology: Topology,
+    *at: tuple[int, float],
+    other: dict[int, float] | None = None,
+    node: int | None = 0,
+    names: str = "eth0",
+) -> Machine:
+    """Interrupts 40, 41 … of eth0 (or of one netdev each, where names has {}), each on a CPU at a cost in percent."""
+    cpus = len(topology.cpus)
+    irqs = [
+        Irq(40 + n, f"eth0-rx-{n}", "PCI", str(cpu), str(cpu), node, True, None, names.format(n), [f"rx-{n}"])
+        for n, (cpu, _) in enumerate(at)
+    ]
+    netdevs = [
+        Netdev(name, "igb", None, None, node, True, virtual=False, management=False, queues=[])
+        for name in sorted({names.format(n) for n in range(len(at))})
+    ]
+    busy = [(other or {}).get(cpu, 0.0) / 100 for cpu in range(cpus)]
+    costs = {40 + n: cost / 100 for n, (_, cost) in enumerate(at)}
+    rates = {number: 10_000 * cost + 1 for number, cost in costs.items()}
+    return Machine(View(topology, Inventory(netdevs, irqs), time_s=1000.0), busy, costs, rates).loaded()
+
+
+def decided(made: Machine, spec: IrqSpread | None = None, scope: Scope | None = None) -> Decision:
+    return decide(made.view, spec or IrqSpread(), scope or Scope(), IrqSpreadMemory())
+
+
+def targets(decision: Decision) -> dict[int, str]:
+    return {int(proposal.key.split("/")[1]): proposal.value for proposal in decision.proposals}
+
+
+def whys(decision: Decision) -> dict[str, str]:
+    return {unmoved.subject.split()[1]: unmoved.why for unmoved in decision.unmoved}
+
+
+def test_a_cpu_over_the_trigger_gives_its_dearest_interrupt_to_the_least_busy_one() -> None:
+    made = machine(FLAT, (0, 40), (0, 30), names="eth{}", other={1: 30, 2: 10, 3: 20})
+    (proposal,) = decided(made).proposals
+    assert (proposal.key, proposal.value, proposal.subject) == ("irq/40/affinity", "2", "IRQ 40 (eth0-rx-0)")
+    assert proposal.reason == ("CPU 0 is 70 % busy, 40 points of it for this interrupt (4,001/s); CPU 2 is 10 % busy.")
+
+
+@pytest.mark.parametrize(
+    ("at", "other", "why"),
+    [
+        pytest.param([(0, 40), (0, 24)], {}, "CPU 0, 64 % busy, is below 65 %.", id="below the trigger"),
+        pytest.param(
+            [(0, 30)],
+            {0: 40, 1: 55, 2: 55, 3: 55},
+            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 points less busy and stays 10 below with 30 more "
+            "for it.",
+            id="no gap",
+        ),
+        pytest.param(
+            [(0, 90)],
+            {},
+            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 points less busy and stays 10 below with 90 more "
+            "for it.",
+            id="the load would only go along",
+        ),
+        pytest.param(
+            [(0, 0.5)], {0: 90}, "CPU 0, 90 % busy, spends 0.5 points on it: too little to move it.", id="too light"
+        ),
+    ],
+)
+def test_an_interrupt_that_is_left_says_why(at: list[tuple[int, float]], other: dict[int, float], why: str) -> None:
+    decision = decided(machine(FLAT, *at, other=other, names="eth{}"))
+    assert decision.proposals == []
+    assert whys(decision)["40"] == why
+
+
+def test_only_as_many_leave_a_hot_cpu_as_bring_it_under_the_trigger() -> None:
+    decision = decided(machine(FLAT, (0, 30), (0, 25), (0, 20), (0, 15), names="eth{}"))
+    assert set(targets(decision)) == {40}
+    assert whys(decision)["41"] == "CPU 0, 90 % busy, is relieved by moving others."
+
+
+def test_busy_queues_of_one_netdev_part_also_below_the_trigger_and_the_dearest_stays() -> None:
+    decision = decided(machine(FLAT, (0, 5), (0, 9), (0, 6), (0, 0.2)))
+    assert targets(decision) == {42: "1", 40: "2"}
+    assert decision.proposals[0].reason == ("It shares CPU 0 with 2 other busy interrupts of eth0; CPU 1 is 0 % busy.")
+
+
+def test_queues_of_different_netdevs_share_a_cpu_below_the_trigger() -> None:
+    assert targets(decided(machine(FLAT, (0, 5), (0, 9), names="eth{}"))) == {}
+
+
+def test_queues_stay_together_where_there_is_no_room_for_them() -> None:
+    decision = decided(machine(FLAT, (0, 20), (0, 20), other={1: 30, 2: 30, 3: 30}))
+    assert decision.proposals == []
+    assert whys(decision)["41"] == (
+        "CPU 0, 40 % busy, serves more queues of eth0, but no CPU of 0-3 is free of them and stays under 45 %."
+    )
+
+
+def test_a_queue_that_the_kernel_keeps_stays_and_the_others_go_away_from_it() -> None:
+    made = machine(FLAT, (0, 5), (0, 9))
+    kept, other = made.view.inventory.irqs
+    irqs = [replace(kept, movable=False, locked_reason="A managed interrupt."), other]
+    decision = decided(replace(made, view=replace(made.view, inventory=replace(made.view.inventory, irqs=irqs))))
+    assert targets(decision) == {41: "1"}
+    assert whys(decision) == {"40": "A managed interrupt."}
+
+
+def test_second_threads_come_last_and_queues_get_different_cores() -> None:
+    four = decided(machine(SMT, (0, 9), (0, 8), (0, 7), (0, 6)))
+    assert targets(four) == {41: "1", 42: "2", 43: "3"}
+    five = decided(machine(SMT, (0, 9), (0, 8), (0, 7), (0, 6), (0, 5)))
+    assert targets(five) == {41: "1", 42: "2", 43: "3", 44: "4"}
+    beside = decided(machine(SMT, (0, 9), (4, 8)))
+    assert targets(beside) == {41: "1"}
+    assert "the core of CPU 4" in beside.proposals[0].reason
+
+
+def test_any_thread_will_do_where_the_operator_says_so() -> None:
+    spec = IrqSpread(smt="any")
+    assert targets(decided(machine(SMT, (0, 9), (4, 8)), spec)) == {}
+    assert targets(decided(machine(SMT, (0, 9), (0, 8), other={1: 5, 2: 5, 3: 5}), spec)) == {41: "4"}
+
+
+def test_interrupts_come_home_to_their_numa_node_while_there_is_room() -> None:
+    decision = decided(machine(TWO_NODES, (1, 30), node=1))
+    assert targets(decision) == {40: "4"}
+    assert decision.proposals[0].reason == (
+        "It arrives on NUMA node 0, which is not that of eth0; CPU 4, on NUMA node 1, is 0 % busy."
+    )
+    full = decided(machine(TWO_NODES, (1, 30), node=1, other=dict.fromkeys(range(4, 8), 20)))
+    assert whys(full)["40"] == (
+        "CPU 1, 30 % busy, is not on the NUMA node of eth0, but no CPU of 4-7 stays under 45 % with 30 more for it."
+    )
+    assert targets(decided(machine(TWO_NODES, (1, 30), node=1), IrqSpread(numa="any"))) == {}
+    assert targets(decided(machine(TWO_NODES, (1, 30), node=None))) == {}
+
+
+def test_without_a_cpu_on_its_node_an_interrupt_goes_to_the_nearest_that_has_one() -> None:
+    topology = make_topology(
+        packages=2, nodes_per_package=2, cores_per_node=2, threads=1, isolated=[2, 3], nohz_full=[2, 3]
+    )
+    assert targets(decided(machine(topology, (7, 10), node=1))) == {40: "0"}
+
+
+@pytest.mark.parametrize(
+    ("isolated", "spec", "expected"),
+    [
+        ([0], IrqSpread(), {40: "1"}),
+        ([], IrqSpread(exclude="0-1"), {40: "2"}),
+        ([0], IrqSpread(allow_isolated=True), {}),
+        ([0], IrqSpread(allow_isolated=True, exclude="0"), {40: "1"}),
+    ],
+)
+def test_cpus_that_are_kept_free_give_up_even_a_rare_interrupt(
+    isolated: list[int], spec: IrqSpread, expected: dict[int, str]
+) -> None:
+    topology = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=1, isolated=isolated)
+    decision = decided(machine(topology, (0, 0.1)), spec)
+    assert targets(decision) == expected
+    assert all("is to be kept free of interrupts" in proposal.reason for proposal in decision.proposals)
+
+
+def test_with_no_cpu_left_nothing_moves_and_each_says_so() -> None:
+    decision = decided(machine(FLAT, (0, 80), (0, 10)), IrqSpread(exclude="0-7"))
+    assert decision.proposals == []
+    assert set(whys(decision).values()) == {"There is no CPU that interrupts may go to."}
+
+
+def test_a_wrong_exclude_list_moves_nothing_and_says_what_is_wrong() -> None:
+    decision = decided(machine(FLAT, (0, 80), (0, 10)), IrqSpread(exclude="0-x"))
+    assert decision.proposals == []
+    assert decision.sentence.startswith("Nothing is moved, as the list of excluded CPUs cannot be read. “0-x” is not")
+
+
+def test_an_unknown_load_is_not_taken_for_none() -> None:
+    made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
+    load = made.view.load
+    assert load.softirq[0] is not None
+    blind = replace(made.view, load=replace(load, softirq=[None, *load.softirq[1:]]))
+    decision = decide(blind, IrqSpread(), Scope(), IrqSpreadMemory())
+    assert (decision.proposals, set(whys(decision).values())) == (
+        [],
+        {"The load of CPU 0, on which it arrives, is not known."},
+    )
+    dark = replace(made.view, load=replace(load, busy=[load.busy[0], None, None, load.busy[3]]))
+    assert targets(decide(dark, IrqSpread(), Scope(), IrqSpreadMemory())) == {40: "3"}
+    nothing = decide(replace(made.view, load=Load()), IrqSpread(), Scope(), IrqSpreadMemory())
+    assert (nothing.proposals, nothing.sentence) == (
+        [],
+        "Nothing is moved, as no interrupt is known to have arrived.",
+    )
+
+
+def test_load_from_before_a_move_moves_nothing_again() -> None:
+    made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
+    irqs = [replace(irq, requested="1") if irq.irq == 40 else irq for irq in made.view.inventory.irqs]
+    decision = decided(replace(made, view=replace(made.view, inventory=replace(made.view.inventory, irqs=irqs))))
+    assert whys(decision)["40"] == "It was moved from CPU 0 to 1 just now; its load there is not known yet."
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        (Scope(), {40, 41}),
+        (Scope(netdevs=["eth0"]), {40}),
+        (Scope(drivers=["i*"]), {40, 41}),
+        (Scope(netdevs=["eth*"], drivers=["mlx*"]), set()),
+        (Scope(tasks=["nginx"]), {40, 41}),
+    ],
+)
+def test_only_interrupts_in_scope_move(scope: Scope, expected: set[int]) -> None:
+    made = machine(FLAT, (0, 40), (1, 40), names="eth{}", other={0: 50, 1: 50})
+    assert set(targets(decided(made, scope=scope))) == expected
+
+
+def test_an_interrupts_part_of_its_cpu_goes_by_how_often_it_arrives() -> None:
+    made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
+    cells = [IrqLoad(40, 0, 1000.0), IrqLoad(41, 0, 3000.0)]
+    decision = decided(replace(made, view=replace(made.view, load=replace(made.view.load, irqs=cells))))
+    assert set(targets(decision)) == {41}
+    assert "60 points of it for this interrupt (3,000/s)" in decision.proposals[0].reason
+
+
+def test_what_a_move_has_shown_to_be_dear_is_not_moved_back() -> None:
+    """Interrupts 40 and 41 arrive as often, but 40 stands for four times as many packets."""
+    made = machine(FLAT, (0, 40), (0, 10), (1, 5), other={0: 20, 1: 20, 2: 90, 3: 90}, names="eth{}")
+    made = replace(made, per_s={40: 1000.0, 41: 1000.0, 42: 3000.0}).loaded()
+    first = decided(made)
+    assert targets(first) == {40: "1"}
+    assert "25 points of it" in first.proposals[0].reason
+    moved = made.after([Action("irq/40/affinity", "0", "1", "")])
+    assert targets(decided(moved)) == {40: "0"}, "by arrivals it would cost CPU 0 next to nothing"
+    second = decide(moved.view, IrqSpread(), Scope(), cast(IrqSpreadMemory, first.memory))
+    assert second.proposals == []
+    assert cast(IrqSpreadMemory, second.memory).learned == {40: pytest.approx(0.04)}
+    alone = moved.after([Action("irq/40/affinity", "1", "3", "")])
+    third = decide(alone.view, IrqSpread(), Scope(), cast(IrqSpreadMemory, second.memory))
+    assert cast(IrqSpreadMemory, third.memory).learned == {}
+
+
+def test_the_round_is_told_in_one_sentence() -> None:
+    assert decided(machine(FLAT, (0, 40), (0, 30))).sentence == (
+        "1 of 2 interrupts that arrived should move; the CPUs of those are up to 70 % busy, the limit is 65 %."
+    )
+    assert decided(machine(FLAT, (0, 40))).sentence == (
+        "None of 1 interrupt that arrived should move; the CPUs of those are up to 40 % busy, the limit is 65 %."
+    )
+
+
+POLICY = PolicyInForce("spread", 1, "spread", 10, Mode.ENFORCE, IrqSpread())
+QUIET_ROUNDS = 40
+"""More than a ping-pong window of 180 s has."""
+
+
+def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
+    """The machine once nothing moved for longer than any damping lasts."""
+    memory = EngineMemory()
+    moves = quiet = 0
+    bound = 2 * len(machine.view.load.irqs)
+    while quiet < QUIET_ROUNDS:
+        (conclusion,), memory = step(machine.view, [POLICY], memory)
+        for action in conclusion.actions:
+            memory = wrote(memory, "spread", action, machine.view.time_s)
+        machine = machine.after(conclusion.actions)
+        moves += len(conclusion.actions)
+        quiet = 0 if conclusion.actions else quiet + 1
+        assert moves <= bound, f"{moves} moves of {len(machine.view.load.irqs)} interrupts and no end"
+    return machine, memory
+
+
+def check_settled(before: Machine, after: Machine, memory: EngineMemory) -> None:
+    """Nothing is wanted any more, and no interrupt that could leave arrives where none should."""
+    spread = memory.memories["spread"]
+    assert isinstance(spread, IrqSpreadMemory)
+    decision = decide(after.view, IrqSpread(), Scope(), spread)
+    assert decision.proposals == []
+    topology = after.view.topology
+    kept_free = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
+    stuck = {irq.irq for irq in after.view.inventory.irqs if irq.movable is False}
+    if topology.online() - kept_free:
+        assert not {cell.irq for cell in after.view.load.irqs if cell.cpu in kept_free} - stuck
+    assert {unmoved.subject for unmoved in decision.unmoved} == {
+        f"IRQ {irq.irq} ({irq.name})" for irq in before.view.inventory.irqs if irq.irq in before.irqs
+    }
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_a_steady_load_settles_on_every_captured_machine(name: str) -> None:
+    for seed in range(2):
+        start = captured(name, seed)
+        check_settled(start, *settle(start))
+
+
+@settings(max_examples=25, deadline=None)
+@given(machines())
+def test_a_steady_load_settles_on_any_machine(start: Machine) -> None:
+    check_settled(start, *settle(start))
