@@ -4,10 +4,12 @@ import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from coresteer_agent.collect.addresses import Addresses
+from coresteer_agent.collect.bpf import TCP, BpfRefusedError, ByteCounters
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.landings import Landings, Place
 from coresteer_agent.collect.net_tasks import Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
@@ -27,6 +29,10 @@ _FEW = 32
 """A control group of more processes is no hint where to look first."""
 _ADDRESSES_S = 60.0
 _CGROUPS_S = 60.0
+_NOISE = 0.1
+_NOWHERE = Place("")
+_Bytes: TypeAlias = tuple[int, int]
+"""Received and sent."""
 
 
 class _Traffic(Struct):
@@ -49,10 +55,11 @@ class _Talker(Struct):
 class FlowReader:
     """Follows the TCP sockets of this network namespace; call read() every few seconds.
 
-    exact: whether bytes are counted per process by the kernel, UDP too. Otherwise they are those of TCP sockets that
-    were open at both of two looks or still at the second, from what the kernel lists of each; UDP sockets tell
-    nothing, nor do those of other network namespaces. A captured tree has no sockets. Where the kernel does not list
-    them there are no tasks, which is logged once.
+    Bytes are what the kernel lists of each TCP socket that is open at a look; UDP sockets, those closed before the next
+    look and those of other network namespaces tell nothing. exact: the kernel lets eBPF programs count as well, so
+    that a process's bytes are all there; those that no listed socket tells of have a landing without a netdev.
+
+    A captured tree has no sockets. Where the kernel does not list them there are no tasks, which is logged once.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,6 +75,8 @@ class FlowReader:
         self._cgroups: dict[int, str] = {}
         self._cgroups_read_s = float("-inf")
         self._looked_s: float | None = None
+        self._counters: ByteCounters | None = None
+        self._counted: dict[tuple[int, int], tuple[int, int]] = {}
         self.exact = False
 
     def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
@@ -87,7 +96,10 @@ class FlowReader:
             return []
 
     def close(self) -> None:
-        """Let the kernel's sockets go."""
+        """Let the kernel's sockets and counters go."""
+        if self._counters is not None:
+            self._counters.close()
+            self._counters = None
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
@@ -96,7 +108,9 @@ class FlowReader:
     def _read(self, inventory: Inventory, rates: Iterable[Rates]) -> list[NetTask]:
         if self._sockets is None:
             self._sockets = TcpSockets()
+            self._begin_counting()
         moved, gone = self._sockets.read()
+        exact = self._exact_bytes()
         before_s, now_s = self._looked_s, time.monotonic()
         self._looked_s = now_s
         if before_s is None:
@@ -108,7 +122,50 @@ class FlowReader:
         if unknown:
             self._find_owners(unknown, now_s)
             self._count(unknown, landings, traffic)
+        for pid, (tcp, udp) in exact.items():
+            self._add_rest(traffic.setdefault(pid, {}), tcp, udp)
         return self._tasks(traffic, now_s - before_s, now_s)
+
+    def _begin_counting(self) -> None:
+        try:
+            self._counters = ByteCounters(self._root)
+        except BpfRefusedError as error:
+            _log.info("Bytes of UDP and of short TCP connections are not known, because eBPF is refused: %s.", error)
+        self._counted = {}
+        self.exact = self._counters is not None
+
+    def _exact_bytes(self) -> dict[int, tuple[_Bytes, _Bytes]]:
+        """What each process received and sent since the last look, over TCP and UDP."""
+        if self._counters is None:
+            return {}
+        before, self._counted = self._counted, self._counters.read()
+        exact: dict[int, tuple[_Bytes, _Bytes]] = {}
+        for (pid, protocol), now in self._counted.items():
+            was = before.get((pid, protocol), (0, 0))
+            if now == was:
+                continue
+            if now[0] < was[0] or now[1] < was[1]:
+                was = (0, 0)  # it was dropped meanwhile, and began anew
+            moved = (now[0] - was[0], now[1] - was[1])
+            tcp, udp = exact.get(pid, ((0, 0), (0, 0)))
+            exact[pid] = (moved, udp) if protocol == TCP else (tcp, moved)
+        return exact
+
+    @staticmethod
+    def _add_rest(places: dict[int, _Traffic], tcp: _Bytes, udp: _Bytes) -> None:
+        """Bytes that no listed socket tells of are added at an unknown place.
+
+        Bytes of a listed socket count there when they are acknowledged, here when they are written; so a small
+        difference means nothing.
+        """
+        rest = list(udp)
+        for side, listed in enumerate(
+            (sum(one.received for one in places.values()), sum(one.sent for one in places.values()))
+        ):
+            if tcp[side] - listed > _NOISE * tcp[side]:
+                rest[side] += tcp[side] - listed
+        if any(rest):
+            places[id(_NOWHERE)] = _Traffic(_NOWHERE, 0, rest[0], rest[1], 0)
 
     def _find_owners(self, unknown: list[Moved], now_s: float) -> None:
         if len(unknown) > _NEWCOMERS:
