@@ -28,8 +28,8 @@ CONSUMERS = (
     (9004, "10.2.0.1", 2, 800),
 )
 """Port, address, flows, KiB/s."""
-SPREAD = {"type": "irq-spread"}
-PROCESS = {"type": "network-process", "min_bytes_per_s": 20_000, "rings": "numa"}
+SPREAD: dict[str, object] = {"type": "irq-spread"}
+PROCESS: dict[str, object] = {"type": "network-process", "min_bytes_per_s": 20_000, "rings": "numa"}
 
 
 @dataclass
