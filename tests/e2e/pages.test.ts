@@ -1,12 +1,22 @@
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+import {
+  type Child,
+  launchBrowser,
+  newPolicy,
+  openNode,
+  type Stack,
+  setUp,
+  startSimulation,
+  startStack,
+} from "./stack";
 
 let stack: Stack;
 let simulations: Child[] = [];
 let browser: Browser;
 let page: Page;
+let policy: string;
 const complaints: string[] = [];
 
 beforeAll(async () => {
@@ -19,6 +29,7 @@ beforeAll(async () => {
   const large = startSimulation(stack, ["--nodes", "2", "--cpus", "256", "--irqs", "600"]);
   simulations = [large];
   await page.getByText("3 nodes", { exact: false }).first().waitFor();
+  policy = await newPolicy(page, stack, "Spread interrupts", "spread");
 });
 
 afterAll(async () => {
@@ -40,6 +51,16 @@ async function open(name: string): Promise<void> {
   await page.locator("[aria-busy=true]").waitFor({ state: "detached" }); // while history is read the charts are dimmed
 }
 
+async function openPreview(url: string): Promise<void> {
+  await page.goto(url);
+  await page.getByRole("region", { name: "Preview" }).getByRole("article").first().waitFor();
+}
+
+async function openTab(tab: string, name: string): Promise<void> {
+  await page.goto(`${policy}?tab=${tab}`);
+  await page.getByRole("button", { name, pressed: true }).waitFor();
+}
+
 const screens: [string, () => Promise<unknown>][] = [
   ["the fleet", () => page.goto(`${stack.url}/fleet`).then(() => page.getByText("Hot spots").waitFor())],
   [
@@ -48,6 +69,15 @@ const screens: [string, () => Promise<unknown>][] = [
   ],
   ["a node of 2 CPUs", () => open("here")],
   ["a node of 256 CPUs", () => open("sim256-0001")],
+  [
+    "the policies",
+    () => page.goto(`${stack.url}/policies`).then(() => page.getByRole("link", { name: "spread" }).waitFor()),
+  ],
+  ["a new policy with its preview", () => openPreview(`${stack.url}/policies/new?kind=network-process`)],
+  ["a policy with its preview", () => openPreview(policy)],
+  ["a policy's versions", () => openTab("versions", "Versions")],
+  ["a policy's rollout", () => openTab("rollout", "Rollout")],
+  ["a policy's replay", () => openTab("replay", "Replay")],
   ["the audit log", () => page.goto(`${stack.url}/audit`).then(() => page.getByRole("table").waitFor())],
   ["the settings", () => page.goto(`${stack.url}/settings`).then(() => page.getByRole("heading").first().waitFor())],
 ];

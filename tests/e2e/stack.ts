@@ -141,6 +141,16 @@ export async function apply(page: Page, irq: number, cpus: string, seconds: stri
   await page.getByRole("button", { name: "Keep" }).waitFor();
 }
 
+/** Makes a policy that recommends, through its form, and gives its page's address. */
+export async function newPolicy(page: Page, { url }: Stack, kind: string, name: string): Promise<string> {
+  await page.goto(`${url}/policies`);
+  await page.getByRole("link", { name: kind }).click();
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill(name);
+  await page.getByRole("button", { name: "Create policy" }).click();
+  await page.waitForURL(/\/policies\/\d+/);
+  return page.url();
+}
+
 /** Waits until the kernel says so of an affinity; procfs tells nobody when one changes. */
 export async function kernelSays(affinity: () => Promise<string>, cpus: string): Promise<void> {
   const end = Date.now() + 60_000;

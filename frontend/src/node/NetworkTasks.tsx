@@ -89,9 +89,9 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           </Scroll>
           <Reasons links={sight} />
           {ordered.length > shown && (
-            <div className="body">
-              <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button>{" "}
-              <span className="muted">of {count(ordered.length, "way")}</span>
+            <div className={classes.note}>
+              <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> of{" "}
+              {count(ordered.length, "way")}
             </div>
           )}
         </div>

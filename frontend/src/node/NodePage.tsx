@@ -141,7 +141,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
 
   const skewMs = node.clock_skew_ms ?? 0;
   const marks = useMemo(() => marksOf(inSight, skewMs), [inSight, skewMs]);
-  const decided = useMemo(() => decisionMarks(decisions), [decisions]);
+  const decided = useMemo(() => decisionMarks(decisions, skewMs), [decisions, skewMs]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
   const hold = useCallback((held: boolean) => window.hold(held), [window]);
   const pause = useCallback(() => {

@@ -37,22 +37,24 @@ test("of each policy the newest decision counts, whatever the order they come in
 
 test("a decision with moves has a mark, one that became a change or moves nothing has none", () => {
   const change_id = "6b1d7a5e-3b44-4a86-9a55-0c9e7d6f0a11";
-  const marks = decisionMarks([
-    decision(1, "spread", {}, 2),
-    decision(2, "near", { mode: "enforce", change_id }),
-    decision(3, "idle", {}, 0),
-  ]);
+  const marks = decisionMarks(
+    [decision(1, "spread", {}, 2), decision(2, "near", { mode: "enforce", change_id }), decision(3, "idle", {}, 0)],
+    500,
+  );
   expect(marks).toEqual([
-    { key: "decision 1", timeMs: 1000, kind: "decision", label: "◇ spread v2 recommends 2 settings" },
+    { key: "decision 1", timeMs: 1500, kind: "decision", label: "◇ spread v2 recommends 2 settings" },
   ]);
 });
 
 test("a policy that goes on wanting to move the same has one mark, until it wants something else", () => {
-  const marks = decisionMarks([
-    decision(4, "spread", {}, 2),
-    decision(3, "spread", {}, 1),
-    decision(2, "spread", {}, 1),
-    decision(1, "near", {}, 1),
-  ]);
+  const marks = decisionMarks(
+    [
+      decision(4, "spread", {}, 2),
+      decision(3, "spread", {}, 1),
+      decision(2, "spread", {}, 1),
+      decision(1, "near", {}, 1),
+    ],
+    0,
+  );
   expect(marks.map(({ timeMs }) => timeMs)).toEqual([1000, 2000, 4000]);
 });

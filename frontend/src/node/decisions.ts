@@ -15,10 +15,10 @@ export function latestOfEach(decisions: Decision[]): Decision[] {
 const WOULD = { observe: "would move", recommend: "recommends", enforce: "moves" } as const;
 
 /**
- * Where decisions stand on the time axis: those with something to move, unless the policy wanted to move the same
+ * Where decisions stand on the time axis, in the node's clock: those with something to move, unless the policy wanted to move the same
  * already the time before. One that was carried out is a change, which has a mark of its own.
  */
-export function decisionMarks(decisions: Decision[]): Mark[] {
+export function decisionMarks(decisions: Decision[], skewMs: number): Mark[] {
   const before = new Map<number, string>();
   return decisions
     .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at))
@@ -33,7 +33,7 @@ export function decisionMarks(decisions: Decision[]): Mark[] {
     })
     .map(({ id, at, policy_name, version, mode, conclusion }) => ({
       key: `decision ${id}`,
-      timeMs: Date.parse(at),
+      timeMs: Date.parse(at) + skewMs,
       kind: "decision",
       label: `◇ ${policy_name} v${version} ${WOULD[mode]} ${count(conclusion.actions.length, "setting")}`,
     }));

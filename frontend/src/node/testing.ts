@@ -75,6 +75,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     up: true,
     virtual: false,
     management: false,
+    ...{ channels: null, channels_max: null, rss: null },
     queues,
   };
   return { netdevs: [eth0], irqs, controllers };

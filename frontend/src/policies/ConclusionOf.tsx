@@ -20,12 +20,21 @@ type Props = {
 };
 
 /** A setting's name; where the page can show it, it leads there. */
-export function SettingName({ of, onSelect }: { of: string; onSelect?: (sel: string) => void }) {
+export function SettingName({
+  of,
+  subject,
+  onSelect,
+}: {
+  of: string;
+  subject?: string;
+  onSelect?: (sel: string) => void;
+}) {
+  const name = subject || settingName(of);
   const sel = selectionOf(of);
-  if (onSelect === undefined || sel === null) return <span title={of}>{settingName(of)}</span>;
+  if (onSelect === undefined || sel === null) return <span title={of}>{name}</span>;
   return (
     <button type="button" className={classes.link} title={of} onClick={() => onSelect(sel)}>
-      {settingName(of)}
+      {name}
     </button>
   );
 }
@@ -76,7 +85,8 @@ export function ConclusionOf({ conclusion, onSelect }: Props) {
               {[first, ...rest].map(({ proposal }) => (
                 <span key={proposal.key}>
                   {" · "}
-                  <SettingName of={proposal.key} {...(onSelect && { onSelect })} /> to <code>{proposal.value}</code>
+                  <SettingName of={proposal.key} subject={proposal.subject} {...(onSelect && { onSelect })} /> to{" "}
+                  <code>{proposal.value}</code>
                 </span>
               ))}
             </span>

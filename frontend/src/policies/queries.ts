@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api } from "../api/client";
 import { queryClient } from "../api/queries";
-import type { Policy } from "./types";
+import type { Decision, Policy } from "./types";
 
 export const policiesQuery = queryOptions({
   queryKey: ["policies"],
@@ -54,27 +54,39 @@ export const rolloutQuery = (rolloutId: number | null) =>
 
 const path = (nodeId: number) => ({ path: { node_id: nodeId } });
 
-/** What policies concluded on a node, newest first; of a past range, or the newest. */
+/** A decision on a machine of hundreds of interrupts says of each why it stays: few are fetched at once. */
+const AT_FIRST = 20;
+const OF_A_RANGE = 60;
+const KEPT = 200;
+
+/** Known decisions and newly told ones together, each once, newest first. */
+export function mergeDecisions(known: Decision[], told: Decision[]): Decision[] {
+  const byId = new Map([...known, ...told].map((decision) => [decision.id, decision]));
+  return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, KEPT);
+}
+
+/** What policies concluded on a node, newest first; of a past range, or the newest: of these only what is new is asked. */
 export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "decisions", range],
-    queryFn: ({ signal }) =>
-      answer(
+    queryFn: async ({ signal, queryKey }) => {
+      const known = queryClient.getQueryData<Decision[]>(queryKey) ?? [];
+      const since = range === null ? known[0]?.at : new Date(range.from).toISOString();
+      const told = await answer(
         api.GET("/api/nodes/{node_id}/decisions", {
           params: {
             ...path(nodeId),
-            query:
-              range === null
-                ? { limit: 200 }
-                : {
-                    from_time: new Date(range.from).toISOString(),
-                    to_time: new Date(range.to).toISOString(),
-                    limit: 500,
-                  },
+            query: {
+              ...(since !== undefined && { from_time: since }),
+              ...(range !== null && { to_time: new Date(range.to).toISOString() }),
+              limit: range === null ? AT_FIRST : OF_A_RANGE,
+            },
           },
           signal,
         }),
-      ),
+      );
+      return mergeDecisions(range === null ? known : [], told);
+    },
   });
 
 export const recommendationsQuery = (nodeId: number) =>
