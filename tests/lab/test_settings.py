@@ -2,9 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator
 
+import pytest
 from tests.lab.rig import Guest
 from tests.lab.test_affinity import STATE, door, flood, interrupts, irq_named, softnet
+
+
+@pytest.fixture(autouse=True)
+def left_as_found(two_socket: Guest) -> Iterator[None]:
+    yield
+    restored(two_socket)
 
 
 def restored(guest: Guest) -> list[str]:
@@ -32,8 +40,9 @@ def test_channels_go_down_and_come_back_with_their_interrupts(two_socket: Guest)
     results = door(two_socket, "netdev/eth0/channels=combined 2", "netdev/eth0/channels=combined 9")
     assert [result["outcome"] for result in results] == ["applied", "refused"], results
     assert results[1]["sentence"] == "eth0 has channels for combined 8 at the most, not combined 9."
-    names = {name for _, name in interrupts(two_socket).values()}
-    assert {name for name in names if name.startswith("eth0-TxRx")} == {"eth0-TxRx-0", "eth0-TxRx-1"}
+    names = [name for _, name in interrupts(two_socket).values()]
+    # with so few queues igb has interrupts of their own for receiving and sending
+    assert {name.rpartition("-")[2] for name in names if name.startswith("eth0-")} == {"0", "1"}, names
     assert restored(two_socket) == ["eth0's number of channels is back on combined 8."]
     assert scaling(two_socket, "eth0") == whole
     assert irq_named(two_socket, "eth0-TxRx-7") in interrupts(two_socket)

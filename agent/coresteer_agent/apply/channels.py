@@ -16,11 +16,12 @@ def exists(root: Path, setting: Channels) -> bool:
     if not is_running_kernel(root):
         return False
     try:
-        return ethtool.channels(setting.netdev) is not None
+        found = ethtool.channels(setting.netdev)
     except OSError as error:
         if error.errno == errno.ENODEV:
             return False
         raise
+    return found is not None and bool(found.counts)
 
 
 def read(root: Path, setting: Channels) -> str:

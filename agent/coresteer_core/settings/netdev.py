@@ -8,7 +8,8 @@ from msgspec import Struct
 from coresteer_core.model import View
 from coresteer_core.settings.base import SettingError, no_netdev
 
-_MAX_VALUE = 4096
+_MAX_VALUE = 32_768
+"""More than the longest table of a driver, 4096 queues of four digits."""
 _QUEUE = re.compile(r"\d{1,4}\Z", re.ASCII)
 _CHANNEL = re.compile(r"(rx|tx|combined) (\d{1,4})\Z", re.ASCII)
 

@@ -26,7 +26,7 @@ from coresteer_core.model import (
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
 from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import Channels, RssTable, SettingError, parse_setting
 
 MAX_CELLS = 262_144
 MAX_NETDEVS = 4096
@@ -185,8 +185,22 @@ def check_inventory(inventory: Inventory) -> str | None:
         or _bad_text((irq.locked_reason for irq in inventory.irqs), MAX_TEXT)
         or _bad_integers(integers)
         or _bad_cpu_lists(lists)
+        or _bad_scaling(inventory)
     )
     return f"Inventory: {wrong}" if wrong else None
+
+
+def _bad_scaling(inventory: Inventory) -> str | None:
+    for netdev in inventory.netdevs:
+        try:
+            for channels in (netdev.channels, netdev.channels_max):
+                if channels is not None:
+                    Channels(netdev.name).canonical(channels)
+            if netdev.rss is not None:
+                RssTable(netdev.name).canonical(netdev.rss)
+        except SettingError as error:
+            return str(error)
+    return None
 
 
 def check_tasks(tasks: list[Task]) -> str | None:
