@@ -151,7 +151,7 @@ async def _flush(session: AsyncSession, name: str) -> None:
     try:
         await session.flush()
     except IntegrityError:
-        raise Conflict(f"There is a policy “{name}” already; choose another name.", field="body.name") from None
+        raise Conflict(f"There is a policy “{name}” already; choose another name.") from None
 
 
 def _version(policy_id: int, number: int, body: PolicyBody, actor: str, note: str) -> PolicyVersionRow:
