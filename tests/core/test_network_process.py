@@ -429,12 +429,22 @@ def test_for_load_alone_it_moves_only_where_there_is_clearly_less(
     assert values(decision).get("task/812/affinity") == value
 
 
-def test_it_comes_back_nearer_only_when_there_is_room_to_spare() -> None:
+@pytest.mark.parametrize(("load", "value"), [(0.55, None), (0.45, "0")])
+def test_it_does_not_chase_its_interrupt_onto_a_cpu_that_it_would_make_busy(load: float, value: str | None) -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "1", "1", 1000.0)])
     here = task(landing(0), affinity="1", cpu=1, share=0.1)
-    for load, value in ((0.75, None), (0.69, "0")):
-        decision = decide(view(here, busy={0: load, 1: 0.1}), SPEC, Scope(), ours)
-        assert values(decision).get("task/812/affinity") == value
+    decision = decide(view(here, busy={0: load, 1: 0.1}), SPEC, Scope(), ours)
+    assert values(decision).get("task/812/affinity") == value
+
+
+def test_it_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_make_busy() -> None:
+    ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
+    here = task(landing(0), affinity="5", cpu=5, share=0.3)
+    decision = decide(view(here, busy={0: 0.5}), SPEC, Scope(), ours)
+    assert values(decision) == {"task/812/affinity": "1"}
+    assert "with it that CPU's load 0.50 would be over 0.60" in only_reason(decision)
+    crowded: dict[int, float | None] = dict.fromkeys((1, 2, 3, 8, 9, 10, 11), 0.6)
+    assert values(decide(view(here, busy={0: 0.5, **crowded}), SPEC, Scope(), ours)) == {"task/812/affinity": "0"}
 
 
 def test_a_process_far_from_its_packets_without_room_there_gets_its_freedom_back() -> None:

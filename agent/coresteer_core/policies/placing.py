@@ -12,8 +12,12 @@ from coresteer_core.policies.seats import Flow, Seats
 
 GAIN = 1.0
 """A placed process moves nearer when its packets' mean distance falls by so much (units of rings.DISTANCE)."""
-SPARE = 0.1
-"""And when its new CPU is so much below the limit that holds for a first placement."""
+CALM = 0.6
+"""And when its new CPU has at most this load with it.
+
+Less than where irq-spread begins to move interrupts away: a process that followed its interrupt onto a CPU that gets
+too busy by that would chase it for ever.
+"""
 CLEARLY = 0.2
 """For load alone it moves only where it finds so much less of it."""
 FULL = 0.95
@@ -166,7 +170,10 @@ class Placing:
         """A first placement, or a new one in the place of one that will not do."""
         if talker.cpus:
             self.seats.take(talker.cpus, -talker.task.cpu_share)
-        cpus, ring = self._find(talker, self._count(talker), self.seats.limit)
+        count = self._count(talker)
+        cpus, ring = self._find(talker, count, self._calm) if talker.cpus else ((), None)
+        if not cpus:
+            cpus, ring = self._find(talker, count, self.seats.limit)
         if not cpus:
             excluded = talker.allowed is not None and self._excluded(talker, talker.allowed)
             return Verdict(talker, (), self._no_room(talker, excluded=excluded), excluded)
@@ -174,11 +181,14 @@ class Placing:
         self.seats.take(cpus, talker.task.cpu_share)
         return Verdict(talker, cpus, why)
 
+    def _calm(self, need: float) -> float:
+        """The limit of load for a process that has been placed before."""
+        return min(self.seats.limit(need), CALM - min(need, CALM) + 1e-9)
+
     def _nearer(self, talker: Talker, cost: float) -> Verdict:
         share = talker.task.cpu_share
         self.seats.take(talker.cpus, -share)
-        limit = self.seats.limit
-        cpus, ring = self._find(talker, self._count(talker), lambda need: limit(need) - SPARE, cost - GAIN + 1e-9)
+        cpus, ring = self._find(talker, self._count(talker), self._calm, cost - GAIN + 1e-9)
         if cpus:
             why = self._why(talker, cpus, ring)
             self.seats.take(cpus, share)
@@ -268,7 +278,10 @@ class Placing:
             (load == inf, "the load of that CPU is not known"),
             (load > seats.max_load, f"its load {load:.2f} is over {seats.max_load:.2f}"),
             (load > seats.limit(share), f"its load {load:.2f} leaves no room for the {share:.2f} that this task uses"),
-            (len(talker.flow.cpus) == 1, f"its load {load:.2f} leaves less than {SPARE:.2f} to spare"),
+            (
+                bool(talker.cpus) and load > self._calm(share),
+                f"with it that CPU's load {load:.2f} would be over {CALM:.2f}",
+            ),
         )
         return next((why for holds, why in reasons if holds), "another is nearer to all of them")
 
