@@ -375,8 +375,10 @@ def _current(view: View, key: str) -> str | None:
 def _stands(view: View, key: str, value: str) -> bool | None:
     """Whether a setting has a value, but for CPUs that went offline since; None where the view does not know."""
     current = _current(view, key)
-    if current is None:
-        return None
+    if current is None or current == value:
+        return None if current is None else True
+    if current == value:
+        return True
     setting = parse_setting(key)
     cpus = setting.cpus(value)
     return setting.equal(current, setting.shown(value)) or (

@@ -411,7 +411,7 @@ def values(machine: Machine) -> dict[str, str | None]:
     return irqs | {f"task/{task.pid}/affinity": task.affinity for task in machine.view.tasks}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(everywhere, st.booleans())
 def test_no_decision_names_an_offline_isolated_or_forbidden_cpu(machine: Machine, allow_isolated: bool) -> None:
     policies = [
@@ -437,13 +437,13 @@ def test_no_decision_names_an_offline_isolated_or_forbidden_cpu(machine: Machine
     run(machine, policies, check)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(everywhere)
 def test_the_same_input_gives_the_same_output(machine: Machine) -> None:
     assert run(machine, BOTH) == run(machine, BOTH)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(everywhere)
 def test_a_plan_and_then_its_inverse_restore_every_setting(machine: Machine) -> None:
     def check(before: Machine, actions: list[Action]) -> None:
@@ -453,7 +453,7 @@ def test_a_plan_and_then_its_inverse_restore_every_setting(machine: Machine) -> 
     run(machine, BOTH, check)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(everywhere)
 def test_what_policies_set_all_goes_back_when_they_are_withdrawn(machine: Machine) -> None:
     _, moved, memory = run(machine, BOTH)

@@ -16,7 +16,8 @@ _SATURATED_PERCENT = 98.0
 
 
 class Arriving(Struct):
-    """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points that it costs, by CPU.
+    """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points of a CPU that it costs, by
+    CPU, and cost of all together, as far as known.
 
     wanted: the CPUs that it should be on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
     """
@@ -24,15 +25,11 @@ class Arriving(Struct):
     irq: Irq
     cpu: int
     parts: dict[int, float]
+    cost: float
     per_s: float
     wanted: frozenset[int]
     alone: bool = False
     stuck: str | None = None
-
-    @property
-    def cost(self) -> float:
-        """Percentage points of a CPU, as far as known."""
-        return sum(self.parts.values())
 
     @property
     def busy(self) -> bool:
@@ -76,7 +73,7 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
         per_s, other_end = max((per_s, -cpu) for cpu, per_s in cells.items())
         cpu = -other_end
         alone = at_cpu[cpu] == per_s and len(cells) == 1
-        each = Arriving(irq, cpu, parts, sum(cells.values()), near(home), alone)
+        each = Arriving(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
         each.stuck = _stuck(each)
         found.append(each)
     return sorted(found, key=lambda each: (-each.cost, each.irq.irq))
@@ -141,6 +138,7 @@ def learn(
         factor = learned.get(number, 0.0) * each.per_s / cost
         if factor > 1:
             each.parts = {cpu: part * factor for cpu, part in each.parts.items()}
+            each.cost *= factor
     return learned
 
 
@@ -152,7 +150,7 @@ def _stuck(arriving: Arriving) -> str | None:
         return "Its affinity cannot be read."
     if cpu not in arriving.parts:
         return f"The load of CPU {cpu}, on which it arrives, is not known."
-    if cpu not in parse_cpu_list(irq.requested):
+    if irq.requested != str(cpu) and cpu not in parse_cpu_list(irq.requested):
         return f"It was moved from CPU {cpu} to {irq.requested} just now; its load there is not known yet."
     if not arriving.wanted:
         return "There is no CPU that interrupts may go to."

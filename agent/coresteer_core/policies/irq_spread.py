@@ -103,6 +103,7 @@ class _Spread:
         for each in found:
             self._on.setdefault(each.cpu, []).append(each)
         self._hottest = max((self._before.get(each.cpu, 0.0) for each in found), default=0.0)
+        self._lists: dict[frozenset[int], str] = {}
         self.moving: dict[int, Moving] = {}
         self.proposals: list[Proposal] = []
 
@@ -149,7 +150,7 @@ class _Spread:
             if not each.busy or not sharing or self._stays(each, sharing):
                 continue
             here = self._closeness(each, each.cpu)
-            room = (cpu for cpu in self._room(each) if self._closeness(each, cpu) < here)
+            room = [cpu for cpu in self._room(each) if self._closeness(each, cpu) < here]
             if (target := self._best(each, room)) is not None:
                 shared = f"CPU {each.cpu}" if here == 2 else f"the core of CPU {each.cpu}"
                 many = f"{len(sharing)} other busy interrupt{'' if len(sharing) == 1 else 's'}"
@@ -159,7 +160,7 @@ class _Spread:
         """Why an interrupt that could be moved is left where it is."""
         load, gap = self._before[each.cpu], self._spec.gap_points
         where = f"CPU {each.cpu}, {load:.0f} % busy,"
-        near, more = f"no CPU of {format_cpu_list(each.wanted)}", f"{each.cost:.0f} more for it"
+        near, more = f"no CPU of {self._cpus(each.wanted)}", f"{each.cost:.0f} more for it"
         if each.cpu in self._forbidden:
             why = f"is to be kept free of interrupts, but of {near} the load is known."
         elif not each.busy:
@@ -186,21 +187,25 @@ class _Spread:
         limit = f"the limit is {self._spec.act_percent:g} %"
         return f"{what}; the CPUs of those are up to {self._hottest:.0f} % busy, {limit}."
 
+    def _cpus(self, wanted: frozenset[int]) -> str:
+        if wanted not in self._lists:
+            self._lists[wanted] = format_cpu_list(wanted)
+        return self._lists[wanted]
+
     def _movable(self, some: list[Arriving]) -> Iterable[Arriving]:
         return (each for each in some if each.stuck is None and not self.moved(each))
 
     def _relief(self, each: Arriving) -> Iterable[int]:
         load, gap = self._load[each.cpu], self._spec.gap_points
-        for cpu in each.wanted:
-            there = self._load.get(cpu)
-            if there is not None and there <= load - gap and there + each.cost <= load - gap / 2:
-                yield cpu
+        return self._up_to(min(load - gap, load - gap / 2 - each.cost), each.wanted)
 
     def _room(self, each: Arriving) -> Iterable[int]:
-        for cpu in each.wanted:
-            there = self._load.get(cpu)
-            if there is not None and there + each.cost <= self._full:
-                yield cpu
+        return self._up_to(self._full - each.cost, each.wanted)
+
+    def _up_to(self, percent: float, cpus: frozenset[int]) -> list[int]:
+        """Those of some CPUs that are not more loaded."""
+        load = self._load
+        return [cpu for cpu in cpus if cpu in load and load[cpu] <= percent]
 
     def _best(self, each: Arriving, cpus: Iterable[int]) -> int | None:
         """Of some CPUs the one with no queue of the netdev, then on a free core, then with the least load."""
