@@ -377,8 +377,6 @@ def _stands(view: View, key: str, value: str) -> bool | None:
     current = _current(view, key)
     if current is None or current == value:
         return None if current is None else True
-    if current == value:
-        return True
     setting = parse_setting(key)
     cpus = setting.cpus(value)
     return setting.equal(current, setting.shown(value)) or (
