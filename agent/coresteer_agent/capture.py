@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from coresteer_agent.collect import controllers, files, irq, netdev, queues
+from coresteer_agent.collect import controllers, files, irq, netdev, queues, scaling
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.tasks import TaskScanner
@@ -41,7 +41,8 @@ _MANIFEST = """\
 What coresteer-agent {version} read below /proc and /sys of one machine, for example for
     coresteer-agent topology --root .
 Files have the kernel's own text and mode; those without text and folders without files were only listed.
-An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} is what netlink said.
+An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} is what netlink said,
+{ethtool} what ethtool said.
 
 """
 
@@ -92,9 +93,16 @@ def capture(root: Path, folder: Path) -> Captured:
             unread[path] = str(error)
     if told := _guarded(lambda: queues.read_netlink_queues(root)):
         (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(told))
+    if spread := _guarded(lambda: scaling.read_scaling(root, netdev.netdev_names(root))):
+        (folder / scaling.SCALING_PATH).write_bytes(msgspec.json.encode(spread))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
-        manifest.write(_MANIFEST.format(version=version("coresteer-agent"), netlink=queues.NETLINK_PATH) + SECRETS)
+        manifest.write(
+            _MANIFEST.format(
+                version=version("coresteer-agent"), netlink=queues.NETLINK_PATH, ethtool=scaling.SCALING_PATH
+            )
+            + SECRETS
+        )
         if unread:
             manifest.write("\nThe kernel did not tell:\n")
         manifest.writelines(f"{path}: {why}\n" for path, why in unread.items())

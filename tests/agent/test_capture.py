@@ -19,6 +19,7 @@ from coresteer_agent.collect.files import names, watched
 from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.queues import NETLINK_PATH
 from coresteer_agent.collect.sampler import Sampler
+from coresteer_agent.collect.scaling import SCALING_PATH
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.rates import Sample
@@ -382,3 +383,21 @@ def test_a_mistake_in_a_collector_does_not_keep_the_rest_out(
     assert (folder / "proc/interrupts").stat().st_size
     assert (folder / "sys/devices/system/cpu/cpu1/topology/core_cpus_list").read_text() == "nonsense\n"
     assert len([message for message in caplog.messages if message.startswith("What the agent would read")]) == 2
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "\xff", '{"eth0":{"channels":4}}', '{"eth0":[]}'])
+def test_an_ethtool_file_that_makes_no_sense_is_named_and_the_rest_is_read(
+    text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = InventoryReader(tree.root).read()
+    (tree.root / SCALING_PATH).write_bytes(text.encode("latin-1"))
+    assert InventoryReader(tree.root).read() == expected
+    assert [message for message in caplog.messages if message.startswith(SCALING_PATH)]
+
+
+def test_what_ethtool_said_is_read_from_a_capture(tree: LargeTree) -> None:
+    name = InventoryReader(tree.root).read().netdevs[0].name
+    told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1"}}}}'
+    (tree.root / SCALING_PATH).write_text(told)
+    netdev = InventoryReader(tree.root).read().netdevs[0]
+    assert (netdev.channels, netdev.channels_max, netdev.rss) == ("combined 4", "combined 8", "0,1")

@@ -159,16 +159,17 @@ class InventoryReader:
         root = self._root
         told = self._guarded(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
-        before, self._devices, self._maps, self._scaling = self._steering, {}, {}, {}
+        before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}
-        for name in netdev.netdev_names(root):
+        names = netdev.netdev_names(root)
+        self._scaling = self._guarded(scaling.read_scaling, root, names) or {}
+        for name in names:
             self._reread_device(name)
             device = self._devices.get(name)
             if device is None:
                 continue
             ifindex = self._guarded(queues.read_ifindex, root, name)
             found = queues.queue_names(root, name)
-            self._scaling[name] = scaling.read_scaling(root, name, found)
             self._maps[name] = queues.map_device(
                 device,
                 found,
@@ -244,6 +245,7 @@ class InventoryReader:
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:
+        spread = self._scaling.get(device.name, scaling.Scaling())
         return Netdev(
             name=device.name,
             driver=device.driver,
@@ -264,7 +266,7 @@ class InventoryReader:
                 )
                 for queue, found in self._maps[device.name].queues.items()
             ],
-            channels=self._scaling[device.name].channels,
-            channels_max=self._scaling[device.name].channels_max,
-            rss=self._scaling[device.name].rss,
+            channels=spread.channels,
+            channels_max=spread.channels_max,
+            rss=spread.rss,
         )

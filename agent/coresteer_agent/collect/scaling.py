@@ -3,13 +3,20 @@
 import logging
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from coresteer_agent import ethtool
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_bytes, real_path
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.netdev import CLASS
 from coresteer_core.settings import Channels, RssTable
 
 _log = logging.getLogger(__name__)
+
+SCALING_PATH = "ethtool.json"
+"""Where a captured tree has what ethtool said, as read_scaling() returns it."""
 
 
 class Scaling(Struct, frozen=True):
@@ -20,13 +27,23 @@ class Scaling(Struct, frozen=True):
     rss: str | None = None
 
 
-def read_scaling(root: Path, netdev: str, queues: list[str]) -> Scaling:
-    """What ethtool says; nothing of a captured tree. A netdev with one receive queue has nothing to spread."""
-    if not is_running_kernel(root):
-        return Scaling()
+def read_scaling(root: Path, netdevs: list[str]) -> dict[str, Scaling]:
+    """By netdev, what ethtool says; of a captured tree, what it said. Raises ParseError for a file that makes no sense.
+
+    A netdev with one receive queue has nothing to spread.
+    """
+    if is_running_kernel(root):
+        return {netdev: _ask(root, netdev) for netdev in netdevs}
+    try:
+        return msgspec.json.decode(read_bytes(root, SCALING_PATH) or b"{}", type=dict[str, Scaling])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ParseError(SCALING_PATH, None, f"{error}.") from None
+
+
+def _ask(root: Path, netdev: str) -> Scaling:
     try:
         channels = ethtool.channels(netdev)
-        rss = ethtool.rss(netdev) if "rx-1" in queues else None
+        rss = ethtool.rss(netdev) if real_path(root, f"{CLASS}/{netdev}/queues/rx-1") is not None else None
     except OSError as error:
         _log.debug("How %s spreads packets is not known: %s.", netdev, error.strerror)
         return Scaling()
