@@ -9,7 +9,7 @@ from msgspec import Struct
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import numbered, read_bytes, read_cpus
-from coresteer_agent.collect.tasks import TaskStat, parse_task_stat
+from coresteer_agent.collect.tasks import TaskStat, parse_task_stat, printable
 from coresteer_core.cpuset import format_cpu_list
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -68,7 +68,7 @@ def parse_cgroups(text: str) -> tuple[str | None, str | None]:
             unified = path
         elif "cpuset" in controllers.split(","):
             cpuset = path
-    return unified, cpuset
+    return None if unified is None else printable(unified), cpuset
 
 
 class NetTasks:

@@ -38,7 +38,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
         raise ParseError(path, 1, f"The line has {len(fields)} fields after the name; at least 37 were expected.")
     try:
         return TaskStat(
-            name=head.partition(b"(")[2].decode("utf-8", "replace"),
+            name=printable(head.partition(b"(")[2].decode("utf-8", "replace")),
             ticks=_natural(fields[11]) + _natural(fields[12]),
             threads=_natural(fields[17]),
             started_ticks=int(fields[19]),
@@ -48,6 +48,11 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
         raise
     except ValueError:
         raise ParseError(path, 1, "A field that should be a number is none.") from None
+
+
+def printable(name: str) -> str:
+    """Any process may give itself any name (prctl PR_SET_NAME), and the backend takes none with control characters."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _natural(text: bytes) -> int:

@@ -176,6 +176,10 @@ def test_a_process_may_have_brackets_in_its_name() -> None:
     assert (found.name, found.ticks, found.started_ticks, found.cpu) == ("a (b) c", 42, 777, 3)
 
 
+def test_control_characters_in_a_name_are_told_as_question_marks() -> None:
+    assert parse_task_stat(TASK.replace(b"a (b) c", b"a\x1b[2J\n"), "proc/812/stat").name == "a?[2J?"
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "line"),
     [
