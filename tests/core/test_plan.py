@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
 from coresteer_core.plan import Action, Plan, Wish, inverse, preview
-from coresteer_core.settings import parse_setting
+from coresteer_core.settings import IrqAffinity, parse_setting
 
 CPUS = 8
 sets = st.frozensets(st.integers(0, CPUS - 1), min_size=1)
@@ -76,6 +76,7 @@ def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(view: View, w
     isolated = parse_cpu_list(view.topology.isolated)
     for action in answer.plan.actions:
         setting = parse_setting(action.key)
+        assert isinstance(setting, IrqAffinity)
         cpus = setting.cpus(action.becomes)
         irq = view.inventory.irq(setting.irq)
         assert irq is not None
