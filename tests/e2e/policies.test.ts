@@ -67,6 +67,7 @@ test("a new version says what it changes, and leaves the one in force where it i
   await page.getByRole("button", { name: "Save as version 3" }).waitFor();
   await page.goto(`${policy}?tab=versions&version=2&diff=1`);
   const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Least gap/ });
+  await line.waitFor();
   expect(await line.getByRole("cell").allTextContents()).toEqual(["Least gap, percentage points", "20", "35"]);
 });
 
