@@ -44,7 +44,9 @@ def command(
         *machine.kernel_arguments,
     ]
     options = [kit.qemu, *kit.qemu_options, "-nodefaults", "-no-reboot", "-display", "none"]
-    options += ["-accel", "tcg,thread=multi,tb-size=512", "-machine", "q35,hpet=off"]
+    # with remapped interrupts, CPUs emulated beside each other sometimes abort QEMU (iotlb_to_section)
+    threads = "single" if machine.interrupt_remapping else "multi"
+    options += ["-accel", f"tcg,thread={threads},tb-size=512", "-machine", "q35,hpet=off"]
     options += [
         "-cpu",
         CPU,
