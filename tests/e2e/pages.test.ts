@@ -30,6 +30,8 @@ beforeAll(async () => {
   simulations = [large];
   await page.getByText("3 nodes", { exact: false }).first().waitFor();
   policy = await newPolicy(page, stack, "Spread interrupts", "spread");
+  await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("region", { name: "State" }).getByText("in force", { exact: true }).waitFor();
 });
 
 afterAll(async () => {
@@ -68,10 +70,14 @@ const screens: [string, () => Promise<unknown>][] = [
     () => page.goto(`${stack.url}/fleet?view=table`).then(() => page.getByRole("table").first().waitFor()),
   ],
   ["a node of 2 CPUs", () => open("here")],
-  ["a node of 256 CPUs", () => open("sim256-0001")],
+  [
+    "a node of 256 CPUs with what a policy recommends",
+    () => open("sim256-0001").then(() => page.getByRole("article", { name: "spread recommends" }).waitFor()),
+  ],
   [
     "the policies",
-    () => page.goto(`${stack.url}/policies`).then(() => page.getByRole("link", { name: "spread" }).waitFor()),
+    () =>
+      page.goto(`${stack.url}/policies`).then(() => page.getByRole("link", { name: "spread", exact: true }).waitFor()),
   ],
   ["a new policy with its preview", () => openPreview(`${stack.url}/policies/new?kind=network-process`)],
   ["a policy with its preview", () => openPreview(policy)],

@@ -65,7 +65,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
         </p>
       ) : (
         <div style={{ minHeight: ROW_PX * (most.current + 1) }}>
-          <Scroll label="Network tasks">
+          <Scroll label="Ways of the tasks">
             <table className={`table ${classes.chain}`}>
               <thead>
                 <tr>

@@ -60,7 +60,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {others.map((decision) => (
             <article key={decision.policy_id} className={classes.verdict} aria-label={decision.policy_name}>
               <Head decision={decision} />
-              <ConclusionOf conclusion={decision.conclusion} onSelect={select} />
+              <ConclusionOf conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
           {drifts.data !== undefined && drifts.data.length > 0 && (
@@ -112,7 +112,11 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
       data-held={held !== null || undefined}
     >
       <Head decision={shown} />
-      <ConclusionOf conclusion={shown.conclusion} onSelect={(sel) => view.navigate({ sel })} />
+      <ConclusionOf
+        conclusion={shown.conclusion}
+        label={decision.policy_name}
+        onSelect={(sel) => view.navigate({ sel })}
+      />
       {held !== null ? (
         <div className={classes.applying}>
           <ApplyPlan

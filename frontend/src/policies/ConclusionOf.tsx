@@ -15,6 +15,8 @@ const HELD: Record<string, string> = {
 
 type Props = {
   conclusion: Conclusion;
+  /** Whose or when, to tell several on a page apart. */
+  label: string;
   /** Shows a setting in the page's panel. */
   onSelect?: (sel: string) => void;
 };
@@ -40,9 +42,9 @@ export function SettingName({
 }
 
 /** What a policy would write or writes: was, becomes and why. */
-export function Actions({ actions, onSelect }: { actions: Conclusion["actions"]; onSelect?: (sel: string) => void }) {
+function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect"> & Pick<Conclusion, "actions">) {
   return (
-    <Scroll label="Moves">
+    <Scroll label={`Moves, ${label}`}>
       <table className="table">
         <thead>
           <tr>
@@ -71,12 +73,12 @@ export function Actions({ actions, onSelect }: { actions: Conclusion["actions"];
 }
 
 /** What a policy concluded on a node: its moves with their reasons, what is held back, and why the rest stays. */
-export function ConclusionOf({ conclusion, onSelect }: Props) {
+export function ConclusionOf({ conclusion, label, onSelect }: Props) {
   const { actions, held_back, unmoved, drifts } = conclusion;
   return (
     <div className={classes.conclusion}>
       <p>{conclusion.sentence}</p>
-      {actions.length > 0 && <Actions actions={actions} {...(onSelect && { onSelect })} />}
+      {actions.length > 0 && <Actions actions={actions} label={label} {...(onSelect && { onSelect })} />}
       <More title="Held back" of={held_back.length} open>
         {groupsBy(held_back, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (
           <li key={key}>

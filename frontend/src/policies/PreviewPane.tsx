@@ -105,7 +105,7 @@ function OnNode({ of }: { of: Schemas["NodeConclusion"] }) {
         )}
       </h3>
       {of.conclusion !== null ? (
-        <ConclusionOf conclusion={of.conclusion} />
+        <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
       ) : (
         <p className={classes.unknown}>
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}

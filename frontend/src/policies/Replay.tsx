@@ -170,7 +170,7 @@ function Result({
             <time className="mono" dateTime={step.at}>
               {clock(Date.parse(step.at))}
             </time>
-            <ConclusionOf conclusion={step.conclusion} />
+            <ConclusionOf conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
           </li>
         ))}
       </ol>
