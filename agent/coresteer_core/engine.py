@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from coresteer_core.guard import MAX_MOVES, refusals
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import View
+from coresteer_core.overlay import overlay
 from coresteer_core.plan import Action
 from coresteer_core.policies import Memory, Spec, decide
 from coresteer_core.policies.base import (
@@ -29,6 +30,8 @@ from coresteer_core.settings import SettingError, parse_setting
 
 _MOST_DOUBLINGS = 10
 """A setting that somebody keeps changing is put back about every eight hours in the end (30 s dwell time)."""
+_MOST_SWINGS = 5
+"""A setting that two policies or a slow swing of the load throw to and fro moves once in 96 minutes in the end."""
 _FAR = {Mode.OBSERVE: 0, Mode.RECOMMEND: 1, Mode.ENFORCE: 2}
 
 
@@ -73,8 +76,9 @@ class Holding(Struct, frozen=True):
 class EngineMemory(Struct, frozen=True):
     """What a round leaves for the next. memories: by policy id; the others by setting key.
 
-    left: values that a setting had and when they ended, for ping-pong. yielded: the policy that gave a setting up
-    because somebody else had changed it. processes: started_ticks of the processes that task settings are about, so
+    left: values that a setting had and when they ended, for ping-pong. swings: how often in a row a setting went back
+    to such a value; each time doubles its window. yielded: the policy that gave a setting up because somebody else
+    had changed it. processes: started_ticks of the processes that task settings are about, so
     that a later process with the number of an earlier one is told from it. refused: settings that are not written now,
     with the sentence why: a proposal for one is HeldBack as ``refused`` and takes none of the moves of a step. Whoever
     carries actions out keeps it; step() only hands it on.
@@ -83,6 +87,7 @@ class EngineMemory(Struct, frozen=True):
     holdings: dict[str, Holding] = {}
     memories: dict[str, Memory] = {}
     left: dict[str, list[tuple[str, float]]] = {}
+    swings: dict[str, int] = {}
     yielded: dict[str, str] = {}
     processes: dict[str, int] = {}
     refused: dict[str, str] = {}
@@ -92,8 +97,9 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
     """Decide once. Conclusions in order of rank. What is to be written becomes a holding only by wrote().
 
     A policy overrules those after it in rank for a setting that it wants now or holds, but none that goes further
-    than itself (an observing one never holds up an enforcing one). moves_per_step bounds what is written, so it does
-    not shorten a recommendation.
+    than itself (an observing one never holds up an enforcing one). Policies see what those before them are about to
+    write as if it stood already, so that two do not fill the same CPU at once. moves_per_step bounds what is written,
+    so it does not shorten a recommendation.
     """
     ranked = sorted(policies, key=lambda policy: policy.precedence)
     round_ = _Round(view, _still_there(view, ranked, memory))
@@ -105,11 +111,14 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
             round_.claims[key] = [holder]
     conclusions = []
     memories: dict[str, Memory] = {}
+    seen = view
     for policy in ranked:
-        decision = decide(view, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
+        decision = decide(seen, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
         # decide() gives a policy's own struct back, as Decision cannot say
         memories[policy.policy_id] = cast(Memory, decision.memory)
-        conclusions.append(round_.conclude(policy, decision, drifts[policy.policy_id]))
+        conclusions.append(conclusion := round_.conclude(policy, decision, drifts[policy.policy_id]))
+        if policy.mode is Mode.ENFORCE:
+            seen = overlay(seen, {action.key: action.becomes for action in conclusion.actions})
     touched = {*round_.holdings, *(action.key for conclusion in conclusions for action in conclusion.actions)}
     processes = {key: ticks for key in sorted(touched) if (ticks := _process(view, key, memory)) is not None}
     return conclusions, replace(
@@ -132,7 +141,10 @@ def wrote(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -
         holdings[action.key] = Holding(policy_id, original, action.becomes, time_s, reasserted)
     others = [(old, ended_s) for old, ended_s in memory.left.get(action.key, []) if old != action.was]
     left = {**memory.left, action.key: [*others, (action.was, time_s)]}
-    return replace(memory, holdings=holdings, left=left)
+    swings = memory.swings
+    if action.becomes != original and any(old == action.becomes for old, _ in memory.left.get(action.key, [])):
+        swings = {**swings, action.key: min(swings.get(action.key, 0) + 1, _MOST_SWINGS)}
+    return replace(memory, holdings=holdings, left=left, swings=swings)
 
 
 def forget(memory: EngineMemory, key: str) -> EngineMemory:
@@ -306,11 +318,11 @@ class _Round:
             stood_s = now - holding.since_s
             wait_s = policy.damping.dwell_s
             if drift is not None:
-                wait_s *= 2 ** min(holding.reasserted, _MOST_DOUBLINGS)
+                wait_s *= 1 << min(holding.reasserted, _MOST_DOUBLINGS)
             if 0 <= stood_s < wait_s:
                 why = f"It was set {stood_s:.0f} s ago and stays for {wait_s:.0f} s."
                 return HeldBack(proposal, "dwell", why)
-        window_s = policy.damping.window_s
+        window_s = policy.damping.window_s * (1 << self.memory.swings.get(proposal.key, 0))
         for old, ended_s in self.memory.left.get(proposal.key, []):
             if old == value and 0 <= now - ended_s < window_s:
                 why = f"It left {value} {now - ended_s:.0f} s ago and does not go back within {window_s:.0f} s."
@@ -421,16 +433,22 @@ def _still_there(view: View, policies: list[PolicyInForce], memory: EngineMemory
     window_s = max((policy.damping.window_s for policy in policies), default=0.0)
     yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
 
+    def remembered_s(key: str) -> float:
+        """Twice the time for which a value is not returned to: going back soon after that is a swing too."""
+        return 2 * window_s * (1 << memory.swings.get(key, 0))
+
     def there(key: str) -> bool:
         return key.startswith("task/") or not view.inventory.irqs or _current(view, key) is not None
 
+    left = {
+        key: recent
+        for key, values in memory.left.items()
+        if (recent := [(value, at_s) for value, at_s in values if 0 <= view.time_s - at_s < remembered_s(key)])
+    }
     return replace(
         memory,
         holdings={key: held for key, held in _held_by_same(view, memory).items() if there(key)},
-        left={
-            key: recent
-            for key, values in memory.left.items()
-            if (recent := [(value, ended_s) for value, ended_s in values if 0 <= view.time_s - ended_s < window_s])
-        },
+        left=left,
+        swings={key: count for key, count in memory.swings.items() if key in left},
         yielded={key: who for key, who in memory.yielded.items() if who in yielding and there(key)},
     )

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -126,6 +127,19 @@ def test_who_may_not_write_a_setting_does_not_keep_others_from_it(wants: Wants) 
     assert moves(two) == [(IRQ, "0", "3"), (OTHER, "0", "3")]
 
 
+def test_a_policy_sees_what_those_before_it_are_about_to_write(wants: Wants, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    def decide(view: View, spec: Spec, scope: Scope, memory: object) -> Decision:
+        irq = view.inventory.irq(41)
+        seen.append(None if irq is None else irq.requested)
+        return wanting((IRQ, "2"))
+
+    monkeypatch.setattr(engine, "decide", decide)
+    step(view(), [policy("a", 1, Mode.RECOMMEND), policy("b", 2), policy("c", 3)], EngineMemory())
+    assert seen == ["0", "0", "2"]
+
+
 # Damping
 
 
@@ -138,7 +152,7 @@ def test_a_setting_stays_for_the_dwell_time(wants: Wants) -> None:
     assert moves(old) == [(IRQ, "2", "3")]
 
 
-def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_it(wants: Wants) -> None:
+def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_twice_the_time(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
     memory = wrote(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
     (soon,), kept = step(view(1179.0, irq41="3"), [policy("a")], memory)
@@ -146,8 +160,25 @@ def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_it(
         ("ping_pong", "It left 2 179 s ago and does not go back within 180 s.")
     ]
     assert kept.left == {IRQ: [("2", 1000.0)]}
-    (later,), kept = step(view(1180.0, irq41="3"), [policy("a")], memory)
-    assert (moves(later), kept.left) == ([(IRQ, "3", "2")], {})
+    (later,), _ = step(view(1180.0, irq41="3"), [policy("a")], memory)
+    assert moves(later) == [(IRQ, "3", "2")]
+    assert step(view(1360.0, irq41="3"), [policy("a")], memory)[1].left == {}
+
+
+def test_a_setting_that_is_thrown_to_and_fro_moves_ever_more_seldom_and_is_forgiven_when_it_stays(wants: Wants) -> None:
+    memory, at = EngineMemory({IRQ: held("2", original="5")}), "2"
+    moved = []
+    for time_s in range(0, 40_000, 5):
+        wants["a"] = wanting((IRQ, "3" if at == "2" else "2"))
+        (conclusion,), memory = step(view(float(time_s), irq41=at), [policy("a")], memory)
+        for action in conclusion.actions:
+            memory, at = wrote(memory, "a", action, float(time_s)), action.becomes
+            moved.append(time_s)
+    waits = [b - a for a, b in pairwise(moved)]
+    assert waits == [180, 360, 720, 1440, 2880, *[5760] * 5]
+    wants["a"] = wanting()
+    _, memory = step(view(40_000.0 + 2 * 5760, irq41=at), [policy("a")], memory)
+    assert (memory.left, memory.swings) == ({}, {})
 
 
 def test_what_a_guardrail_undid_is_not_tried_again_within_the_window(wants: Wants) -> None:
@@ -371,7 +402,13 @@ def test_two_conclusions_are_alike_when_only_their_figures_differ() -> None:
 
 def test_the_memory_survives_being_written_down() -> None:
     memory = EngineMemory(
-        {IRQ: held()}, {"a": IrqSpreadMemory()}, {IRQ: [("0", 1.0)]}, {OTHER: "a"}, {TASK: 5}, {LOCKED: "It is."}
+        {IRQ: held()},
+        {"a": IrqSpreadMemory()},
+        {IRQ: [("0", 1.0)]},
+        {IRQ: 2},
+        {OTHER: "a"},
+        {TASK: 5},
+        {LOCKED: "It is."},
     )
     assert msgspec.json.decode(msgspec.json.encode(memory), type=EngineMemory) == memory
 
@@ -459,3 +496,18 @@ def test_what_policies_set_all_goes_back_when_they_are_withdrawn(machine: Machin
     _, moved, memory = run(machine, BOTH)
     actions, _ = returns(moved.view, [], memory)
     assert values(moved.after(action for _, action in actions)) == values(machine)
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_both_policies_together_settle_on_every_captured_machine(name: str) -> None:
+    machine, memory = captured(name, 1), EngineMemory()
+    moved_at = 0
+    for round_ in range(160):
+        conclusions, memory = step(machine.view, BOTH, memory)
+        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        for conclusion in conclusions:
+            for action in conclusion.actions:
+                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
+        machine = machine.after(actions)
+        moved_at = round_ if actions else moved_at
+    assert moved_at < 80

@@ -7,7 +7,7 @@ from tests.core.policy_machines import CAPTURED, Machine, captured, machines, ma
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Inventory, Irq, IrqLoad, Load, Netdev, Topology, View
+from coresteer_core.model import Inventory, Irq, IrqLoad, Landing, Load, Netdev, NetTask, Topology, View
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Decision, Mode, Scope
 from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory, decide
@@ -254,6 +254,18 @@ def test_what_a_move_has_shown_to_be_dear_is_not_moved_back() -> None:
     alone = moved.after([Action("irq/40/affinity", "1", "3", "")])
     third = decide(alone.view, IrqSpread(), Scope(), cast(IrqSpreadMemory, second.memory))
     assert cast(IrqSpreadMemory, third.memory).learned == {}
+
+
+@pytest.mark.parametrize(("affinity", "expected"), [("0", {}), ("0-3", {40: "1"})], ids=["bound", "free"])
+def test_processes_bound_to_the_cpu_of_their_interrupt_count_as_coming_along(
+    affinity: str, expected: dict[int, str]
+) -> None:
+    made = machine(FLAT, (0, 30), other={1: 5, 2: 5, 3: 5})
+    landing = Landing("eth0", "rx-0", 40, 0, "rss", 1, 1e6, 0.0)
+    task = NetTask(812, 1, "nginx", None, 1, affinity, "0-3", 0, 0.5, 0.0, [landing])
+    made = replace(made, view=replace(made.view, tasks=[task])).loaded()
+    assert made.view.load.busy[0] == pytest.approx(0.8)
+    assert targets(decided(made)) == expected
 
 
 def test_the_round_is_told_in_one_sentence() -> None:

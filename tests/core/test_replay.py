@@ -26,10 +26,11 @@ from coresteer_core.model import (
     View,
     encode_irq_id,
 )
+from coresteer_core.overlay import overlay
 from coresteer_core.policies.base import STEP_S, Mode
 from coresteer_core.policies.irq_spread import IrqSpread
 from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.simulate.replay import enforced, overlay, replay
+from coresteer_core.simulate.replay import enforced, replay
 
 SPREAD = PolicyInForce("spread", 1, "spread", 10, Mode.OBSERVE, IrqSpread())
 PROCESS = PolicyInForce("process", 1, "process", 20, Mode.OBSERVE, NetworkProcess())

@@ -19,7 +19,9 @@ class Arriving(Struct):
     """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points of a CPU that it costs, by
     CPU, and cost of all together, as far as known.
 
-    wanted: the CPUs that it should be on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
+    followers: percentage points of processes bound to that CPU that receive by this interrupt: they are meant to be
+    with it, so they come along or their packets no longer arrive where they run. wanted: the CPUs that it should be
+    on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
     """
 
     irq: Irq
@@ -29,6 +31,7 @@ class Arriving(Struct):
     per_s: float
     wanted: frozenset[int]
     alone: bool = False
+    followers: float = 0.0
     stuck: str | None = None
 
     @property
@@ -58,6 +61,7 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
             cells = by_irq.setdefault(cell.irq, {})
             cells[cell.cpu] = cells.get(cell.cpu, 0.0) + cell.per_s
             at_cpu[cell.cpu] = at_cpu.get(cell.cpu, 0.0) + cell.per_s
+    followers = _followers(view)
     found = []
     for number, cells in by_irq.items():
         irq = known.get(number)
@@ -74,9 +78,25 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
         cpu = -other_end
         alone = at_cpu[cpu] == per_s and len(cells) == 1
         each = Arriving(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
+        each.followers = followers.get((number, cpu), 0.0)
         each.stuck = _stuck(each)
         found.append(each)
     return sorted(found, key=lambda each: (-each.cost, each.irq.irq))
+
+
+def _followers(view: View) -> dict[tuple[int, int], float]:
+    """Percentage points of processes by IRQ and CPU: of a process bound to the CPU, by its bytes over that IRQ."""
+    found: dict[tuple[int, int], float] = {}
+    for task in view.tasks:
+        total = sum(landing.bytes_per_s for landing in task.landings)
+        if not total or task.affinity == task.allowed:
+            continue
+        cpus = parse_cpu_list(task.affinity)
+        for landing in task.landings:
+            if landing.irq is not None and landing.cpu in cpus:
+                where = landing.irq, landing.cpu
+                found[where] = found.get(where, 0.0) + 100 * task.cpu_share * landing.bytes_per_s / total
+    return found
 
 
 def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:

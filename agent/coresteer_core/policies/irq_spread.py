@@ -2,7 +2,8 @@
 
 What an interrupt costs is its part, by arrivals, of the softirq time of the CPUs that it arrives on, or what its moves
 have shown where that is more. A round goes through four reasons to move one, the most urgent first, and each move
-counts in the load that the next one sees:
+counts in the load that the next one sees. Processes that were bound to the CPU of the interrupt by which they receive
+come along, so that this policy and one that places processes do not chase each other:
 
 1. It arrives on a CPU that is isolated or excluded.
 2. Its CPU is at act_percent or more. It goes to one that is gap_points less loaded and would, with it, still be half of
@@ -160,7 +161,7 @@ class _Spread:
         """Why an interrupt that could be moved is left where it is."""
         load, gap = self._before[each.cpu], self._spec.gap_points
         where = f"CPU {each.cpu}, {load:.0f} % busy,"
-        near, more = f"no CPU of {self._cpus(each.wanted)}", f"{each.cost:.0f} more for it"
+        near, more = f"no CPU of {self._cpus(each.wanted)}", f"{each.cost + each.followers:.0f} more for it"
         if each.cpu in self._forbidden:
             why = f"is to be kept free of interrupts, but of {near} the load is known."
         elif not each.busy:
@@ -197,10 +198,10 @@ class _Spread:
 
     def _relief(self, each: Arriving) -> Iterable[int]:
         load, gap = self._load[each.cpu], self._spec.gap_points
-        return self._up_to(min(load - gap, load - gap / 2 - each.cost), each.wanted)
+        return self._up_to(min(load - gap, load - gap / 2 - each.cost - each.followers), each.wanted)
 
     def _room(self, each: Arriving) -> Iterable[int]:
-        return self._up_to(self._full - each.cost, each.wanted)
+        return self._up_to(self._full - each.cost - each.followers, each.wanted)
 
     def _up_to(self, percent: float, cpus: frozenset[int]) -> list[int]:
         """Those of some CPUs that are not more loaded."""
@@ -245,7 +246,8 @@ class _Spread:
         self.moving[each.irq.irq] = Moving(each.cpu, target, self._before[each.cpu], self._before[target])
         for cpu, part in each.parts.items():
             self._load[cpu] -= part
-        self._load[target] += each.cost
+        self._load[each.cpu] -= each.followers
+        self._load[target] += each.cost + each.followers
         self._on[each.cpu].remove(each)
         self._on.setdefault(target, []).append(each)
         each.cpu = target

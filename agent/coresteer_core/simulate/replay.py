@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Irq, IrqLoad, Landing, Load, NetTask, View
+from coresteer_core.model import View
+from coresteer_core.overlay import overlay
 from coresteer_core.policies.base import Conclusion, Mode
 
 
@@ -47,85 +47,3 @@ def enforced(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[l
             if not key.startswith("task/") or key in there or key in memory.holdings
         }
         yield conclusions
-
-
-def overlay(view: View, settings: dict[str, str]) -> View:
-    """A view as it would be with other affinities: interrupts and processes, the load they make, where flows land.
-
-    An interrupt or a process stays where it was seen if it may, else it is on the first CPU that it may be on. An
-    interrupt takes its part of the softirq time along; a process of several threads takes one CPU's share at most from
-    the CPU on which it was seen, as where the others run is not recorded.
-    """
-    if not settings:
-        return view
-    shift = _Shift(view)
-    irqs = [shift.irq(irq, settings.get(f"irq/{irq.irq}/affinity")) for irq in view.inventory.irqs]
-    tasks = [shift.task(task, settings.get(f"task/{task.pid}/affinity")) for task in view.tasks]
-    return replace(view, inventory=replace(view.inventory, irqs=irqs), tasks=tasks, load=shift.load())
-
-
-class _Shift:
-    """Load on its way to other CPUs."""
-
-    def __init__(self, view: View) -> None:
-        self._load = view.load
-        self._online = view.topology.online()
-        self._busy = list(view.load.busy)
-        self._softirq = list(view.load.softirq)
-        self._cells = {(cell.irq, cell.cpu): cell.per_s for cell in view.load.irqs}
-        self._at_cpu: dict[int, float] = {}
-        for cell in view.load.irqs:
-            self._at_cpu[cell.cpu] = self._at_cpu.get(cell.cpu, 0.0) + cell.per_s
-        self._landed: dict[int, int] = {}
-
-    def irq(self, irq: Irq, value: str | None) -> Irq:
-        """An interrupt with an affinity; its load follows."""
-        if value is None or value == irq.requested:
-            return irq
-        may = parse_cpu_list(value) & self._online
-        if not may:
-            return replace(irq, requested=value)
-        stays = may & parse_cpu_list(irq.effective or irq.requested or "")
-        target = min(stays or may)
-        self._landed[irq.irq] = target
-        for number, cpu in [cell for cell in self._cells if cell[0] == irq.irq and cell[1] not in may]:
-            per_s = self._cells.pop((number, cpu))
-            self._cells[number, target] = self._cells.get((number, target), 0.0) + per_s
-            softirq = self._load.softirq[cpu] if cpu < len(self._load.softirq) else None
-            if softirq is not None and per_s > 0:
-                part = softirq * per_s / self._at_cpu[cpu]
-                for column in (self._busy, self._softirq):
-                    _add(column, cpu, -part)
-                    _add(column, target, part)
-        return replace(irq, requested=value, effective=str(target))
-
-    def task(self, task: NetTask, value: str | None) -> NetTask:
-        """A process with an affinity; its load follows, and its flows where their interrupts went."""
-        landings = [self._landing(landing) for landing in task.landings]
-        may = parse_cpu_list(value) & self._online if value is not None else frozenset[int]()
-        if value is None or value == task.affinity or not may:
-            return replace(task, landings=landings)
-        cpu = task.cpu if task.cpu in may else min(may)
-        if cpu != task.cpu:
-            part = min(task.cpu_share, 1.0)
-            _add(self._busy, task.cpu, -part)
-            _add(self._busy, cpu, part)
-        return replace(task, affinity=value, cpu=cpu, landings=landings)
-
-    def load(self) -> Load:
-        """The load where it went; the shares of a CPU within 0 and 1."""
-        cells = [IrqLoad(irq, cpu, per_s) for (irq, cpu), per_s in sorted(self._cells.items())]
-        return replace(self._load, busy=_bounded(self._busy), softirq=_bounded(self._softirq), irqs=cells)
-
-    def _landing(self, landing: Landing) -> Landing:
-        target = self._landed.get(landing.irq) if landing.irq is not None else None
-        return replace(landing, cpu=target) if target is not None and landing.how in ("rss", "queue") else landing
-
-
-def _add(column: list[float | None], cpu: int, part: float) -> None:
-    if cpu < len(column) and (share := column[cpu]) is not None:
-        column[cpu] = share + part
-
-
-def _bounded(column: list[float | None]) -> list[float | None]:
-    return [None if share is None else min(1.0, max(0.0, share)) for share in column]
