@@ -27,7 +27,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
       </div>
     );
   }
-  const returns = answer.plan.actions.map((action) => action.was).join(", ");
+  const returns = [...new Set(answer.plan.actions.map((action) => action.was))].join(", ");
   return (
     <section className={classes.preview} aria-label="Preview" aria-live="polite">
       {answer.plan.actions.length > 0 && answer.refused.length === 0 && <p>{answer.sentence}</p>}
