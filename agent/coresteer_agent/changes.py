@@ -117,7 +117,7 @@ class ChangeKeeper:
                         break
                 elif (outcome := self._carry_out(instruction)) is not None:
                     events.append(outcome)
-                    if not isinstance(outcome, LookedAgain):
+                    if isinstance(outcome, PlanRan | InverseRan):
                         touched.update(result.key for result in outcome.results)
         return frozenset(touched)
 
@@ -145,7 +145,7 @@ class ChangeKeeper:
 
     def _carry_out(
         self, instruction: RunPlan | RunReturn | LookAgain | RunInverse | Report
-    ) -> PlanRan | LookedAgain | InverseRan | None:
+    ) -> PlanRan | LookedAgain | NotKept | InverseRan | None:
         match instruction:
             case Report():
                 self._tell(instruction.message)
@@ -154,7 +154,7 @@ class ChangeKeeper:
             case RunReturn():
                 return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
             case LookAgain():
-                return LookedAgain(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
+                return self._look_again(instruction)
             case RunInverse():
                 return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
         return None
@@ -174,6 +174,12 @@ class ChangeKeeper:
         if self._executor is None:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.undo(action)
+
+    def _look_again(self, instruction: LookAgain) -> LookedAgain | NotKept:
+        try:
+            return LookedAgain(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
+        except (OSError, JournalError) as error:
+            return NotKept(self._state.changes[instruction.change_id], reason(error))
 
     def _stands(self, action: Action) -> Result:
         if self._executor is None:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,7 +35,7 @@ from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import FlowsMessage, Policies, TasksMessage
 from coresteer_core.rates import Sample, derive
-from coresteer_core.settings import parse_setting
+from coresteer_core.settings import SettingError, parse_setting
 
 log = logging.getLogger("coresteer.loop")
 
@@ -210,8 +211,13 @@ class Agent:
     def _after(self, touched: frozenset[str]) -> None:
         """Settings were worked on: see at once what they are now."""
         if touched:
-            self._inventory_reader.reread(parse_setting(key) for key in touched)
-            self._guarded("inventory", self._read_inventory)
+            self._guarded("inventory", lambda: self._reread(touched))
+
+    def _reread(self, touched: frozenset[str]) -> None:
+        for key in touched:
+            with suppress(SettingError):  # what is no setting was refused
+                self._inventory_reader.reread([parse_setting(key)])
+        self._read_inventory()
 
     def _read_inventory(self) -> None:
         inventory = self._inventory_reader.read(self._rates)

@@ -24,6 +24,7 @@ from coresteer_agent.identity import observe_reason
 from coresteer_agent.link import Link
 from coresteer_agent.loop import Agent, Schedule
 from coresteer_core import engine
+from coresteer_core.change_events import ApplyRequested
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.model import NetTask, View
 from coresteer_core.plan import Action, Plan
@@ -190,6 +191,35 @@ def test_the_inventory_shows_a_move_at_once(root: Path, tmp_path: Path, told: li
     irq = agent._inventory.irq(41)
     assert irq is not None
     assert irq.requested == "1"
+
+
+def test_a_plan_with_a_key_that_is_no_setting_is_refused_and_the_agent_goes_on(
+    root: Path, tmp_path: Path, told: list[ChangeMessage]
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._look()
+    agent._hear(Apply("c", Plan([Action("irq/41/../../../etc", "0", "1", "test")]), 60))
+    assert told[-1].state is ChangeState.FAILED
+    assert "is not a setting Coresteer knows" in told[-1].sentence
+
+
+def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_not_end_the_agent(
+    root: Path, tmp_path: Path, told: list[ChangeMessage]
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    agent._look()
+    plan = Plan([Action("irq/41/affinity", "0-1", "1", "test")])
+    agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", keep_after_s=0))
+    journal = tmp_path / "state/agent/journal.jsonl"
+    journal.rename(journal.with_suffix(".away"))
+    journal.mkdir()
+    agent._changes.tick()
+    assert told[-1].state is ChangeState.UNCONFIRMED
+    assert "so it cannot be kept yet" in told[-1].sentence
+    journal.rmdir()
+    journal.with_suffix(".away").rename(journal)
+    agent._changes.tick()
+    assert (told[-1].state, affinity(root)) == (ChangeState.CONFIRMED, "1")
 
 
 def test_an_unexpected_error_rolls_back_what_is_unconfirmed(

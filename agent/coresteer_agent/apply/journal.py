@@ -204,10 +204,11 @@ class Journal:
             return
         if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
             foreign = self._foreign
+            mode = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND
+            fd = os.open(self.path, mode | os.O_CLOEXEC)
             if self._fd >= 0:
                 os.close(self._fd)
-            mode = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND
-            self._fd = os.open(self.path, mode | os.O_CLOEXEC)
+            self._fd = fd
             self._forget()
             self._foreign = foreign
         if there.st_size > self._size:
