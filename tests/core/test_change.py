@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from coresteer_core.change import LOST_BACKEND_GRACE_S, REMEMBERED, advance, after_reboot
+from coresteer_core.change import advance
 from coresteer_core.change_events import (
     ApplyRequested,
     BackendBack,
@@ -35,6 +35,7 @@ from coresteer_core.change_events import (
     Stopping,
     Tick,
 )
+from coresteer_core.change_undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot
 from coresteer_core.guard import MAX_MOVES
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.plan import Action, Plan
@@ -521,6 +522,14 @@ def test_a_setting_that_somebody_moved_is_not_kept_and_left_to_them_and_the_othe
     assert not machine["x"].undo.actions
 
 
+def test_a_setting_that_cannot_be_read_is_not_taken_for_moved_but_put_back(machine: Machine) -> None:
+    machine.enforce("x", "a", "b")
+    unreadable = Result("a", Outcome.FAILED, "The value of a cannot be read.")
+    (ended,) = machine.feed(LookedAgain("x", [unreadable, machine._look(Action("b", "0", "1", ""))]))
+    assert (ended.state, ended.ended_by) == (FAILED, EndedBy.ERROR)
+    assert (machine.kernel["a"], machine.kernel["b"]) == ("0", "0")
+
+
 def test_a_setting_that_is_gone_does_not_keep_the_others_from_being_kept(machine: Machine) -> None:
     machine.enforce("x", "a", "b")
     del machine.kernel["a"]
@@ -555,6 +564,9 @@ def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at
     told = machine.feed(ReturnRequested("x", plan, "spread", "Policy spread is no longer in force."))
     assert [message.state for message in told] == [ChangeState.APPLYING, CONFIRMED]
     assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are as before."
+    machine.kernel["a"] = "1"
+    one = Plan([Action("a", "1", "0", "r")])
+    assert machine.feed(ReturnRequested("z", one, "spread", "Why."))[-1].sentence == "Why. a is 0."
     machine.kernel |= {"a": "1", "b": "1"}
     machine.stuck = {"a"}
     (_, failed) = machine.feed(ReturnRequested("y", plan, "spread", "Policy spread is no longer in force."))
