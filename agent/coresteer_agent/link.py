@@ -56,6 +56,8 @@ Heard: TypeAlias = Request | BackendBack | BackendLost
 
 MAX_DECISIONS = 1000
 """Kept while the backend is away: with one each 5 s, which is a node that never settles, an hour and a half."""
+MAX_DECISIONS_BYTES = 2 * 1024 * 1024
+"""A decision about 600 interrupts has 80 KiB, a tenth of it when compressed."""
 
 
 class Timing(Struct, frozen=True):
@@ -121,7 +123,7 @@ class Link:
         self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
         self._flows: bytes | None = None
-        self._decisions: deque[bytes] = deque(maxlen=MAX_DECISIONS)
+        self._decisions = ReplayBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
         self._welcomed = False
         self._stopping = threading.Event()
@@ -185,8 +187,9 @@ class Link:
 
     def send_decision(self, message: DecisionMessage) -> None:
         """Keep a decision until it could be sent, before all that is said later of its change."""
+        frame = encode(message)
         with self._lock:
-            self._decisions.append(encode(message))
+            self._decisions.append(self._decisions.next_seq, frame)
         self._alarm.ring()
 
     def _run(self) -> None:
@@ -323,8 +326,9 @@ class Link:
     def _next_frame(self) -> bytes | None:
         """The most important waiting frame."""
         with self._lock:
-            if self._decisions:
-                return self._decisions.popleft()
+            if (decision := self._decisions.next_frame()) is not None:
+                self._decisions.acknowledge(self._decisions.first_seq)
+                return decision
             if self._urgent:
                 return self._urgent.popleft()
             if self._unsent:

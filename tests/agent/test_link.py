@@ -1,6 +1,7 @@
 """The link against a backend of the test's own, on a real socket."""
 
 import logging
+import os
 import re
 import socket
 import ssl
@@ -14,6 +15,7 @@ from queue import SimpleQueue
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.agent.fake_backend import PATIENCE_S, Backend
 from websockets.frames import Close as CloseFrame
 from websockets.frames import Frame, Opcode
@@ -22,7 +24,7 @@ from websockets.utils import accept_key
 from coresteer_agent.config import Config, ConfigError, check_backend
 from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
 from coresteer_agent.identity import make_hello
-from coresteer_agent.link import MAX_DECISIONS, Heard, Link, Timing
+from coresteer_agent.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, Heard, Link, Timing
 from coresteer_agent.replay import ReplayBuffer
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
@@ -182,6 +184,22 @@ def test_decisions_wait_for_the_backend_the_oldest_go_first_and_they_come_before
         DecisionMessage(time_ms, Conclusion("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
     ]
     assert node.next() == BackendBack()
+
+
+def test_large_decisions_are_kept_within_bytes_the_newest_of_them(backend: Backend, node: Node) -> None:
+    decision = DecisionMessage(0, Conclusion("1", 1, Mode.ENFORCE, os.urandom(MAX_DECISIONS_BYTES // 20).hex()))
+    for time_ms in range(30):
+        node.link.send_decision(replace(decision, time_ms=time_ms))
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    told: list[int] = []
+    while not told or told[-1] < 29:
+        message = connection.hear()
+        assert isinstance(message, DecisionMessage)
+        told.append(message.time_ms)
+    assert told == list(range(told[0], 30))
+    assert 10 < len(told) < 20
 
 
 def test_flows_are_not_kept_for_a_backend_that_is_away(backend: Backend, node: Node) -> None:
