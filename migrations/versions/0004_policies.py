@@ -27,6 +27,8 @@ def upgrade() -> None:
     );
     CREATE UNIQUE INDEX policy_name_key ON policy (name) WHERE deleted_at IS NULL;
 
+    ALTER TABLE change ADD COLUMN policy_id integer REFERENCES policy;
+
     CREATE TABLE policy_version (
         policy_id   integer NOT NULL REFERENCES policy,
         version     integer NOT NULL,
@@ -116,6 +118,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("""
+    ALTER TABLE change DROP COLUMN policy_id;
     DROP TABLE telemetry_flows, node_snapshot, early_report, drift, decision, rollout, policy_version, policy;
     ALTER TABLE node DROP COLUMN netdevs;
     """)

@@ -98,7 +98,10 @@ class ChangeStep(BaseModel):
 
 
 class Change(BaseModel):
-    """A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer."""
+    """A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
+
+    policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
+    """
 
     id: str
     node_id: int
@@ -108,6 +111,7 @@ class Change(BaseModel):
     state: ChangeState
     ended_by: EndedBy | None
     created_by: str
+    policy_id: int | None
     reason: str
     created_at: datetime
     applied_at: datetime | None

@@ -28,6 +28,7 @@ def to_schema(row: ChangeRow, now: datetime) -> Change:
         state=state,
         ended_by=EndedBy(row.ended_by) if row.ended_by else None,
         created_by=row.created_by,
+        policy_id=row.policy_id,
         reason=row.reason,
         created_at=row.created_at,
         applied_at=row.applied_at,

@@ -53,6 +53,7 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 change_id=change_id,
                 plan=Plan(conclusion.actions),
                 tasks=state.net_tasks,
+                policy_id=policy_id,
                 created_by=f"policy {name} v{conclusion.version}",
                 reason=conclusion.sentence,
                 guardrails=guardrails,

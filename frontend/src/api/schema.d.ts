@@ -955,6 +955,8 @@ export interface components {
         /**
          * Change
          * @description A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
+         *
+         *     policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
          */
         Change: {
             /** Id */
@@ -983,6 +985,8 @@ export interface components {
             ended_by: components["schemas"]["EndedBy"] | null;
             /** Created By */
             created_by: string;
+            /** Policy Id */
+            policy_id: number | null;
             /** Reason */
             reason: string;
             /**

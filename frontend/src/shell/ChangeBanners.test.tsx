@@ -19,6 +19,7 @@ const change = (more: Partial<Change> = {}): Change => ({
   state: "unconfirmed",
   ended_by: null,
   created_by: "ann",
+  policy_id: null,
   reason: "",
   created_at: "2026-11-21T08:00:00Z",
   applied_at: null,
@@ -95,6 +96,11 @@ test("the remaining time runs down by itself and never below nothing", async () 
 test("several changes stand in a line each", async () => {
   await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 goes from CPU 0 to CPU 1." }));
   expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(2);
+});
+
+test("what a policy keeps or undoes by itself asks nobody", async () => {
+  await show("operator", change({ policy_id: 3, created_by: "policy spread v1" }), change({ id: "b" }));
+  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(1);
 });
 
 test("a viewer sees why the buttons are off", async () => {

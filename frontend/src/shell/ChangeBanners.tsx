@@ -1,14 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useRef } from "react";
+import { useEffect, useMemo, useRef } from "react";
+import type { Schemas } from "../api/client";
 import { openChangesQuery } from "../api/queries";
 import { takeMissedEnd, useEndedChanges } from "../live/changes";
 import { ChangeBanner, EndedBanner } from "./ChangeBanner";
 import classes from "./shell.module.css";
 
+// A policy's changes keep or undo themselves, and there may be many at any time: they stand on their nodes' pages.
+const ofAPerson = ({ policy_id }: Schemas["Change"]) => policy_id === null;
+
 /** One line for each change that waits for a person, on every page; ended ones stay for a few seconds. */
 export function ChangeBanners() {
-  const open = useQuery(openChangesQuery).data?.changes;
-  const ended = useEndedChanges();
+  const all = useQuery(openChangesQuery).data?.changes;
+  const open = useMemo(() => all?.filter(ofAPerson), [all]);
+  const ended = useEndedChanges().filter(ofAPerson);
   const before = useRef<string[]>([]);
   useEffect(() => {
     if (open === undefined) return;
