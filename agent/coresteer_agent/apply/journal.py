@@ -175,7 +175,7 @@ class Journal:
         """Keep where a change stands. Raises OSError."""
         with self.locked():
             self._append(Changed(change))
-            if self._size - self._compacted > COMPACT_BYTES and not any(c.open for c in self._changes.values()):
+            if self._size - self._compacted > COMPACT_BYTES:
                 self._write_anew()
 
     def _forget(self) -> None:
@@ -289,7 +289,9 @@ class Journal:
         self._header = self._opened
         if self._read_only:
             return
-        kept = list(self._changes.values())[-REMEMBERED:]
+        ended = [change.change_id for change in self._changes.values() if not change.open]
+        forgotten = set(ended[:-REMEMBERED])
+        kept = [change for change in self._changes.values() if change.change_id not in forgotten]
         self._changes = {change.change_id: change for change in kept}
         self._written = {name: keys for name, keys in self._written.items() if name in self._changes}
         records: list[Record] = [self._opened]
