@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -185,7 +186,8 @@ def read_cgroup_ids(root: Path) -> dict[int, str]:
         return {}
     found = {}
     for folder, _, _ in os.walk(root / mount):
-        found[Path(folder).stat().st_ino] = str(Path(folder).relative_to(root))
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            found[Path(folder).stat().st_ino] = str(Path(folder).relative_to(root))
     return found
 
 

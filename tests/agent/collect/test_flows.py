@@ -19,7 +19,7 @@ from coresteer_agent.collect import bpf, btf
 from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.collect.landings import Landings, Place, softirq_cpu
-from coresteer_agent.collect.net_tasks import NetTasks, parse_cgroups
+from coresteer_agent.collect.net_tasks import NetTasks, parse_cgroups, read_cgroup_ids
 from coresteer_agent.collect.socket_owners import SocketOwners
 from coresteer_agent.collect.steering import Steering
 from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
@@ -574,3 +574,14 @@ def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters
     [landing] = [landing for landing in task.landings if not landing.netdev]
     assert landing.rx_bytes_per_s == landing.tx_bytes_per_s > 0
     assert (landing.sockets, landing.cpu) == (0, None)
+
+
+def test_a_control_group_that_is_removed_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = tmp_path / "sys/fs/cgroup"
+    (mount / "web.slice").mkdir(parents=True)
+    (mount / "cgroup.procs").touch()
+    folders: list[tuple[str, list[str], list[str]]] = [
+        (str(mount / name), [], []) for name in ("gone.scope", "web.slice")
+    ]
+    monkeypatch.setattr(os, "walk", lambda _: folders)
+    assert read_cgroup_ids(tmp_path) == {(mount / "web.slice").stat().st_ino: "sys/fs/cgroup/web.slice"}
