@@ -38,8 +38,8 @@ _WRITE_TIMEOUT_S = 20.0
 _SIOCETHTOOL = 0x8946
 _GRSSH = 0x46
 _SRSSH = 0x47
-_RXFH = struct.Struct("=IIIIB7x")
-"""struct ethtool_rxfh up to rss_config: cmd, rss_context, indir_size, key_size, hfunc."""
+_RXFH = struct.Struct("=IIIIBB6x")
+"""struct ethtool_rxfh up to rss_config: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm (Linux 6.8)."""
 
 
 class Rss(Struct, frozen=True):
@@ -75,7 +75,9 @@ def rss(netdev: str) -> Rss | None:
 
 def set_rss(netdev: str, table: list[int]) -> None:
     """Make a table of the size that rss() shows stand, the driver's own where it is empty; function and key stay."""
-    _ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0) + array("I", table).tobytes())
+    # a symmetric hash ends where it is not asked for again
+    input_xfrm = _RXFH.unpack_from(_ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
+    _ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
 
 
 def channels(netdev: str) -> Channels | None:
@@ -121,8 +123,8 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 def _rss_by_ioctl(netdev: str) -> Rss | None:
     try:
-        _, _, entries, key_bytes, _ = _RXFH.unpack_from(_ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0)))
-        asked = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0) + bytes(4 * entries + key_bytes)
+        _, _, entries, key_bytes, *_ = _RXFH.unpack_from(_ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
+        asked = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)
         answer = _ioctl(netdev, asked)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
