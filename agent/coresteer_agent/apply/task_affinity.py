@@ -65,9 +65,10 @@ def read(root: Path, setting: TaskAffinity) -> str:
 
 
 def write(root: Path, setting: TaskAffinity, value: str) -> None:
-    """Set every thread, also those that start meanwhile. Raises OSError."""
+    """Set every thread, also those that start meanwhile. Raises OSError once all the others are set."""
     wanted = setting.split(value)
     done: set[int] = set()
+    failed: OSError | None = None
     for _ in range(_ROUNDS):
         fresh = _threads(setting.pid) - done
         if not fresh:
@@ -78,7 +79,11 @@ def write(root: Path, setting: TaskAffinity, value: str) -> None:
             except ProcessLookupError:
                 if thread == setting.pid:
                     raise
+            except OSError as error:
+                failed = failed or error
         done |= fresh
+    if failed is not None:
+        raise failed
     if not done:
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 

@@ -1,5 +1,6 @@
 """Real processes of the test's own on the running kernel."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -101,6 +102,27 @@ def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
     assert affinities(child) == before
     assert back.sentence.startswith(f"PID {child.pid} is back on {BOTH};")
     assert not restore(path, ROOT)
+
+
+def test_a_thread_that_cannot_be_set_does_not_keep_the_others_from_going_back(
+    executor: Executor, path: Path, child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = affinities(child)
+    executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    set_affinity = os.sched_setaffinity
+
+    def refuse_the_main_thread(thread: int, cpus: set[int]) -> None:
+        if thread == child.pid:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        set_affinity(thread, cpus)
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse_the_main_thread)
+    [stuck] = restore(path, ROOT) or []
+    assert stuck.stuck
+    assert affinities(child) == {**before, child.pid: {SECOND}}
+    monkeypatch.undo()
+    restore(path, ROOT)
+    assert affinities(child) == before
 
 
 def test_a_value_that_the_original_shows_as_is_the_original_thread_by_thread(
