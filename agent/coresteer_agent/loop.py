@@ -166,6 +166,8 @@ class Agent:
     def _sample(self) -> None:
         before, self._rates = self._previous, None
         self._previous = now = self._guarded("counters", self._sampler.sample)
+        if now is None:
+            self._recent.clear()
         if before is None or now is None:
             return
         self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
@@ -185,6 +187,7 @@ class Agent:
         self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
 
     def _tell_flows(self) -> None:
+        self._net_tasks = []  # where they cannot be read, policies must not go on with old ones
         self._net_tasks = self._flows.read(self._inventory, self._recent)
         if self._net_tasks or self._flows_told:
             self._flows_told = bool(self._net_tasks)

@@ -326,6 +326,40 @@ def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_th
     assert affinity(root) == "1"
 
 
+def test_policies_do_not_go_on_with_old_figures_where_none_can_be_read(
+    root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_here(root, tmp_path / "state")
+    views: list[View] = []
+    agent._policies.told([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())])
+
+    def step(view: View) -> frozenset[str]:
+        views.append(view)
+        return frozenset()
+
+    monkeypatch.setattr(agent._policies, "step", step)
+    talker = NetTask(812, 1, "nginx", None, 1, "0-1", "0-1", 0, 0.5, 0.0, [])
+    monkeypatch.setattr(FlowReader, "read", lambda *_: [talker])
+
+    def look() -> None:
+        agent._sample()
+        agent._guarded("flows", agent._tell_flows)
+        agent._decide()
+
+    look()
+    look()
+    assert views[-1].tasks == [talker]
+    assert views[-1].load.seconds > 0
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(agent._sampler, "sample", fail)
+    monkeypatch.setattr(FlowReader, "read", fail)
+    look()
+    assert (views[-1].tasks, views[-1].load.seconds) == ([], 0)
+
+
 @pytest.mark.parametrize("name", ["isolated", "nohz_full"])
 def test_a_cpu_that_was_isolated_just_now_is_refused(
     name: str, root: Path, tmp_path: Path, told: list[ChangeMessage]
