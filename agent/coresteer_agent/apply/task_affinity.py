@@ -111,7 +111,10 @@ def explain(error: OSError | ReadOnlyModeError, root: Path) -> tuple[Outcome, st
 
 
 def seen(root: Path, setting: TaskAffinity, view: View) -> View:
-    """The view with the process as it is now: its name, its cpuset, and whether it is bound to its CPUs."""
+    """The view with the process as it is now: its name, its cpuset, and whether it is bound to its CPUs.
+
+    Without it where its number is another process's by now.
+    """
     path = f"proc/{setting.pid}/stat"
     try:
         text = read_file(root, path)
@@ -122,6 +125,8 @@ def seen(root: Path, setting: TaskAffinity, view: View) -> View:
     flags = int(text.rpartition(b") ")[2].split()[6])
     others = [task for task in view.tasks if task.pid != setting.pid]
     known = next((task for task in view.tasks if task.pid == setting.pid), None)
+    if known is not None and known.started_ticks != stat.started_ticks:
+        return replace(view, tasks=others)
     task = known or NetTask(setting.pid, stat.started_ticks, stat.name, None, 1, "", "", stat.cpu, 0.0, 0.0, [])
     bound = bool(flags & _NO_SETAFFINITY)
     now = replace(task, name=stat.name, allowed=format_cpu_list(allowed or ()), bound=bound)

@@ -86,6 +86,8 @@ class TaskAffinity(Struct, frozen=True):
         """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""
         task = self._task(view)
         found = []
+        if (missing := self.absent(view)) is not None:
+            found.append(("unknown", missing))
         if ";" in value:
             found.append(("invalid", f"Name the CPUs of {self.describe(view)} for all of its threads together."))
         if task is not None and task.bound:

@@ -16,7 +16,7 @@ from coresteer_agent.apply.restore import restore
 from coresteer_agent.apply.task_affinity import owners
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.model import Cpu, Inventory, NetTask, Topology, View
 from coresteer_core.plan import Action, Wish, preview
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskAffinity
@@ -102,6 +102,19 @@ def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
     assert affinities(child) == before
     assert back.sentence.startswith(f"PID {child.pid} is back on {BOTH};")
     assert not restore(path, ROOT)
+
+
+def test_a_process_that_has_the_number_of_the_one_that_was_looked_at_is_left_alone(
+    journal: Journal, child: subprocess.Popen[str]
+) -> None:
+    before = affinities(child)
+    cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in ALL]
+    ended = NetTask(child.pid, 1, "nginx", None, 1, BOTH, BOTH, FIRST, 0.0, 0.0, [])
+    executor = Executor(ROOT, journal, lambda: View(Topology(cpus, [], []), Inventory([], []), tasks=[ended]))
+    result = executor.apply(Action(f"task/{child.pid}/affinity", BOTH, str(SECOND), "test"), change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert result.sentence == f"This node has no process {child.pid} that is known to talk over the network."
+    assert affinities(child) == before
 
 
 def test_a_thread_that_cannot_be_set_does_not_keep_the_others_from_going_back(
