@@ -1,25 +1,13 @@
 """Changes asked of a backend on the host, carried out by an agent in a guest, read in the guest's kernel."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from tests.lab.fleet import Backend, await_said, join
 from tests.lab.rig import Guest
 from tests.lab.test_affinity import STATE, interrupts, irq_named
 
 OPEN = {"applying", "unconfirmed"}
-
-
-@pytest.fixture
-def agent(two_socket: Guest, host: Backend) -> Iterator[int]:
-    """The number of the agent's process in the guest."""
-    pid = join(two_socket, host)
-    host.await_live(two_socket.machine.name)
-    yield pid
-    two_socket.run("kill", str(pid), check=False)
-    two_socket.run("sh", "-c", f"while [ -d /proc/{pid} ] && ! grep -q Z /proc/{pid}/stat; do sleep 0.1; done")
 
 
 def apply(host: Backend, node_id: int, key: str, value: str, *, timeout_s: int = 120) -> dict[str, Any]:
