@@ -139,9 +139,10 @@ def keep(state: Changes, change: Change) -> Changes:
     changes = {**state.changes, change.change_id: change}
     surplus = len(changes) - REMEMBERED
     if surplus > 0:
-        ended = [c.change_id for c in changes.values() if not c.open and c.change_id != change.change_id]
-        for change_id in ended[:surplus]:
-            del changes[change_id]
+        ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
+        ended.sort(key=lambda c: not c.policy)  # a policy makes many that nobody rolls back
+        for forgotten in ended[:surplus]:
+            del changes[forgotten.change_id]
     return replace(state, changes=changes)
 
 

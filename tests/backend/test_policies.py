@@ -147,6 +147,14 @@ async def test_the_next_version_of_a_policy_that_is_enabled_waits_for_its_rollou
     ]
 
 
+async def test_a_version_of_another_kind_is_refused(node: PolicyNode) -> None:
+    body = node.body()
+    policy = await created(node, body)
+    other = body | {"spec": {"type": "network-process"}}
+    refused = await asked(node.operator, f"/api/policies/{policy['id']}/versions", {"body": other}, 422)
+    assert "of the kind irq-spread" in refused["detail"]
+
+
 async def test_a_diff_names_each_field_that_differs(node: PolicyNode) -> None:
     body = node.body(selector={"labels": {"rack": "r01"}})
     policy = await created(node, body)

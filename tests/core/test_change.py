@@ -35,7 +35,7 @@ from coresteer_core.change_events import (
     Stopping,
     Tick,
 )
-from coresteer_core.change_undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot
+from coresteer_core.change_undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
 from coresteer_core.guard import MAX_MOVES
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.plan import Action, Plan
@@ -470,6 +470,15 @@ def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> No
     assert len(machine.state.changes) == REMEMBERED
     assert "open" in machine.state.changes
     assert "x0" not in machine.state.changes
+
+
+def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:
+    state = Changes()
+    state = keep(state, Change("mine", Plan([]), CONFIRMED, "", 60))
+    for turn in range(REMEMBERED + 20):
+        state = keep(state, Change(f"x{turn}", Plan([]), CONFIRMED, "", 60, policy="spread"))
+    assert len(state.changes) == REMEMBERED
+    assert "mine" in state.changes
 
 
 def test_a_policys_change_keeps_itself_once_its_guardrails_held_though_the_backend_is_away(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
-from coresteer.errors import Conflict, NotFound
+from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.policies import repository
 from coresteer.policies.rollouts import end, to_schema
 from coresteer.policies.schemas import (
@@ -65,10 +65,17 @@ async def create(shared: Shared, body: PolicyBody, *, actor: str) -> Policy:
 
 
 async def create_version(shared: Shared, policy_id: int, request: PolicyVersionCreate, *, actor: str) -> PolicyVersion:
-    """The next version; of a disabled policy it is the one that enabling puts in force. Raises NotFound, Conflict."""
+    """The next version; of a disabled policy it is the one that enabling puts in force.
+
+    Of the same kind: what one kind has set on nodes, another would neither know nor give back. Raises NotFound,
+    Conflict, Invalid.
+    """
     async with shared.database.session() as session:
         row = await found(session, policy_id, lock=True)
         before = await repository.versions(session, policy_id)
+        kind = before[0].body["spec"]["type"]
+        if request.body.model_dump(mode="json")["spec"]["type"] != kind:
+            raise Invalid(f"This policy is of the kind {kind}; make another for another kind.", field="body.spec")
         row.name = request.body.name
         await _flush(session, row.name)
         version = _version(policy_id, before[0].version + 1, request.body, actor, request.note)

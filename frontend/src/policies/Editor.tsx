@@ -22,6 +22,8 @@ type Props = {
   draft: Draft;
   /** By path, why a field does not fit. */
   wrong: Record<string, string>;
+  /** Versions of a policy are of one kind. */
+  kindIsFixed?: boolean;
   onChange: (draft: Draft) => void;
 };
 
@@ -33,7 +35,7 @@ const MODE_OPTIONS = Object.entries(MODES).map(([value, { label, about }]) => ({
 const OWNERSHIP_OPTIONS = Object.entries(OWNERSHIPS).map(([value, label]) => ({ value, label }));
 
 /** Everything a version of a policy holds, as a form. */
-export function Editor({ draft, wrong, onChange }: Props) {
+export function Editor({ draft, wrong, kindIsFixed = false, onChange }: Props) {
   const input = (path: string, label: string, help?: string, placeholder?: string) => (
     <TextInput
       key={path}
@@ -58,6 +60,7 @@ export function Editor({ draft, wrong, onChange }: Props) {
           label="Kind"
           description={KINDS[draft.kind].about}
           value={draft.kind}
+          disabled={kindIsFixed}
           data={KIND_NAMES.map((value) => ({ value, label: KINDS[value].label }))}
           onChange={(event) => onChange(withKind(draft, event.currentTarget.value as Draft["kind"]))}
         />

@@ -181,6 +181,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
       }}
     >
       <Editor
+        kindIsFixed
         draft={draft}
         wrong={wrong}
         onChange={(edited) => {

@@ -104,7 +104,7 @@ function OnNode({ of }: { of: Schemas["NodeConclusion"] }) {
           </span>
         )}
       </h3>
-      {of.conclusion !== null ? (
+      {of.conclusion !== null && of.error === null ? (
         <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
       ) : (
         <p className={classes.unknown}>

@@ -49,7 +49,7 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
           </p>
         </section>
       )}
-      {!isRolling(rollout ?? null) && (
+      {!isRolling(rollout ?? null) && rollout?.state !== "stopped" && (
         <Start policy={policy} versions={versions} search={search} navigate={navigate} onStart={setSeen} />
       )}
     </div>
@@ -120,24 +120,28 @@ function Progress({ rollout }: { rollout: Rollout }) {
             on one of its nodes.
           </p>
         )}
-        {rolling && may && (
+        {(rolling || rollout.state === "stopped") && may && (
           <div className={classes.buttons}>
-            <Button
-              loading={stop.isPending && !stop.variables}
-              disabled={stop.isPending}
-              onClick={() => stop.mutate(false)}
-            >
-              Stop here
-            </Button>
+            {rolling && (
+              <Button
+                loading={stop.isPending && !stop.variables}
+                disabled={stop.isPending}
+                onClick={() => stop.mutate(false)}
+              >
+                Stop here
+              </Button>
+            )}
             <Button
               loading={stop.isPending && stop.variables}
               disabled={stop.isPending}
               onClick={() => stop.mutate(true)}
             >
-              Stop and undo
+              {rolling ? "Stop and undo" : "Undo"}
             </Button>
             <span className="muted">
-              Stopped, nodes keep the version they have now; undone,{" "}
+              {rolling
+                ? "Stopped, nodes keep the version they have now; undone,"
+                : "Nodes keep the version they have now, and no other rollout can begin, until it is undone; then"}{" "}
               {rollout.from_version === null
                 ? "it leaves them and what it moved goes back."
                 : `they get version ${rollout.from_version} back.`}
