@@ -217,6 +217,16 @@ async def test_the_clock_skew_is_measured_with_half_the_round_trip(quick: Backen
     assert 4_000 < node["clock_skew_ms"] < 6_000
 
 
+async def test_a_clock_that_nothing_can_be_reckoned_with_is_refused(quick: Backend) -> None:
+    agent = await enrolled(quick.database, quick.url, "another age")
+    async with asyncio.timeout(20), agent:
+        while not isinstance(ping := decode_to_agent(await agent.receive()), Ping):
+            pass
+        await agent.say(Clock(ping.ping_ms, 2**52))
+        code, reason = await agent.closed()
+    assert (code, "set the node's clock" in reason) == (4400, True), reason
+
+
 async def test_an_agent_that_floods_is_slowed_down_and_harms_nobody(quick: Backend, bystander: FakeAgent) -> None:
     agent = await enrolled(quick.database, quick.url, "floods")
     async with asyncio.timeout(40), agent:

@@ -128,6 +128,26 @@ async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: P
     assert change["created_by"] == f"policy {policy['name']} v1"
 
 
+async def test_a_change_by_a_policy_of_another_database_is_kept_without_it(node: PolicyNode) -> None:
+    change_id = str(uuid4())
+    await node.conclude({"id": 999_999_999}, node.action(), change_id=change_id)
+    (decision,) = await node.get("decisions")
+    assert (decision["policy_name"], decision["change_id"]) == ("999999999", change_id)
+    change = (await node.operator.get(f"/api/changes/{change_id}")).json()
+    assert (change["policy_id"], change["created_by"]) == (None, "policy 999999999 v1")
+
+
+async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_of_each_policy(node: PolicyNode) -> None:
+    policy = await created(node, node.body())
+    await node.conclude(policy, node.action(), change_id=str(uuid4()), sentence="It moves.")
+    for sentence in ("It stays.", "It still stays.", "It stays for good."):
+        await node.conclude(policy, sentence=sentence)
+    keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    await keeper.keep_up(datetime.now(UTC) + timedelta(days=2))
+    left = [decision["conclusion"]["sentence"] for decision in await node.get("decisions")]
+    assert left == ["It stays for good.", "It moves."]
+
+
 async def test_a_drift_is_told_once_with_its_cause(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     drift = Drift(node.action().key, "1", "3", "irqbalance", Ownership.WARN)

@@ -324,8 +324,10 @@ def _wrong_with(message: object) -> str | None:  # noqa: PLR0911 - one return a 
     """What is wrong with a message other than Rates, in a sentence."""
     match message:
         case Clock(ping_ms, node_ms):
-            answers = 0 <= now_ms() - ping_ms < _SILENCE_S * 1000 and 0 <= node_ms < 2**53
-            return None if answers else f"Clock answers no Ping of the last {_SILENCE_S:.0f} s."
+            answers = 0 <= now_ms() - ping_ms < _SILENCE_S * 1000
+            if not answers:
+                return f"Clock answers no Ping of the last {_SILENCE_S:.0f} s."
+            return check.check_clock(node_ms, now_ms=now_ms())
         case TopologyMessage(topology):
             return check.check_topology(topology)
         case InventoryMessage(inventory):

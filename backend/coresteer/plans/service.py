@@ -266,14 +266,14 @@ async def adopt(
     change_id: UUID,
     plan: Plan,
     tasks: Sequence[NetTask],
-    policy_id: int,
+    policy_id: int | None,
     created_by: str,
     reason: str,
     guardrails: Sequence[GuardrailIn],
 ) -> Change | None:
     """Keep a change that a policy on the node began by itself, with what was told of it before; publish it afterwards.
 
-    Within one_at_a_time of the node. None when the id is another node's.
+    Within one_at_a_time of the node. policy_id: None of one that is not known here. None when the id is another node's.
     """
     row = await repository.get(session, change_id)
     if row is not None:

@@ -43,7 +43,8 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
         change_id = UUID(message.change_id) if message.change_id is not None else None
         if before is not None and (before.conclusion, before.change_id) == (told, change_id):
             return
-        name = await repository.name_of(session, policy_id) or conclusion.policy_id
+        name = await repository.name_of(session, policy_id)
+        policy_name = name or conclusion.policy_id
         if change_id is not None:
             version = await repository.version(session, policy_id, conclusion.version)
             guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
@@ -53,8 +54,8 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 change_id=change_id,
                 plan=Plan(conclusion.actions),
                 tasks=state.net_tasks,
-                policy_id=policy_id,
-                created_by=f"policy {name} v{conclusion.version}",
+                policy_id=None if name is None else policy_id,
+                created_by=f"policy {policy_name} v{conclusion.version}",
                 reason=conclusion.sentence,
                 guardrails=guardrails,
             )
@@ -63,7 +64,7 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 node_id=node_id,
                 at=at,
                 policy_id=policy_id,
-                policy_name=name,
+                policy_name=policy_name,
                 version=conclusion.version,
                 mode=conclusion.mode,
                 conclusion=told,
@@ -109,9 +110,13 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
     """The last decision of each policy that is in force there, recommends, and has actions. Raises NotFound."""
     (facts,) = await _known(session, node_id)
     policies = in_force(await repository.enabled(session), facts)
-    wanted = {(int(p.policy_id), p.version) for p in policies if p.mode is Mode.RECOMMEND}
-    rows = await repository.last_decisions(session, node_id)
-    return [_schema(row, None) for row in rows if (row.policy_id, row.version) in wanted and row.conclusion["actions"]]
+    found = []
+    for policy in policies:
+        if policy.mode is Mode.RECOMMEND:
+            row = await repository.last_decision(session, node_id, int(policy.policy_id))
+            if row is not None and row.version == policy.version and row.conclusion["actions"]:
+                found.append(_schema(row, None))
+    return found
 
 
 async def drifts(

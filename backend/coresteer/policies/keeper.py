@@ -68,7 +68,7 @@ class Keeper:
 
     def flows(self, node_id: int, message: FlowsMessage) -> None:
         """Checked flows of a node; more often than policies decide they are not kept."""
-        if 0 <= message.time_ms - self._last_ms.get(node_id, 0) < _LEAST_APART_MS:
+        if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _LEAST_APART_MS:
             return
         self._last_ms[node_id] = message.time_ms
         self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
@@ -138,6 +138,17 @@ class Keeper:
                 """,
                 (samples_begin, samples_begin),
             )
+            # what led to no change is told whenever a figure makes it another one, on a large machine with a sentence
+            # for each interrupt; it is worth what the samples are that it can be replayed over
+            await connection.execute(
+                """
+                DELETE FROM decision old WHERE at < %s AND change_id IS NULL AND EXISTS (
+                    SELECT FROM decision newer
+                    WHERE newer.node_id = old.node_id AND newer.policy_id = old.policy_id AND newer.id > old.id
+                )
+                """,
+                (samples_begin,),
+            )
             await connection.execute("DELETE FROM decision WHERE at < %s", (rollups_begin,))
             await connection.execute("DELETE FROM drift WHERE at < %s", (rollups_begin,))
             await connection.execute("DELETE FROM early_report WHERE at < %s", (now - _KEEP_EARLY_REPORTS,))
@@ -175,13 +186,18 @@ async def _insert(
         )
 
 
-async def read_flows(connection: Connection, node_id: int, start: datetime, end: datetime) -> list[FlowsMessage]:
-    """A node's flows of a range, in order."""
+async def read_flows(connection: Connection, node_id: int, start: datetime, end: datetime) -> list[bytes]:
+    """A node's flows of a range, in order, for decode_flows."""
     cursor = await connection.execute(
         "SELECT data FROM telemetry_flows WHERE node_id = %s AND t0 >= %s AND t0 <= %s ORDER BY t0",
         (node_id, start, end),
     )
-    return [msgspec.msgpack.decode(decompress(data), type=FlowsMessage) for (data,) in await cursor.fetchall()]
+    return [data for (data,) in await cursor.fetchall()]
+
+
+def decode_flows(data: bytes) -> FlowsMessage:
+    """One row of read_flows."""
+    return msgspec.msgpack.decode(decompress(data), type=FlowsMessage)
 
 
 async def read_topologies(

@@ -41,19 +41,22 @@ async def replay(shared: Shared, policy_id: int, request: ReplayRequest) -> Repl
         node = await nodes.find(session, request.node_id)
     body = request.body or PolicyBody.model_validate(kept.body)
     interval_s = (node.hello or {}).get("interval_s", 1.0)
-    samples = await history.samples(Source(shared.database, shared.ingest, node.id, interval_s), span)
-    if not samples:
-        raise Conflict(f"No samples of {node.name} are stored for this time.")
-    async with shared.database.pool.connection() as connection:
-        start, end = at_ms(span.start), at_ms(span.end)
-        topologies = await keeper.read_topologies(connection, node.id, start, end)
-        inventories = await keeper.read_inventories(connection, node.id, start, end)
-        flows = await keeper.read_flows(connection, node.id, at_ms(span.start - _FLOWS_LAST_MS), end)
-    if not topologies or not inventories:
-        raise Conflict(f"What {node.name} was at this time is not stored.")
-    tasks = [(float(message.time_ms), message.tasks) for message in flows]
-    # seconds for an hour of a large machine, which others need not wait for
-    return await asyncio.to_thread(_answer, for_agent(policy_id, number, body), samples, topologies, inventories, tasks)
+    source = Source(shared.database, shared.ingest, node.id, interval_s)
+    async with shared.one_replay:
+        samples = await history.samples(source, span)
+        if not samples:
+            raise Conflict(f"No samples of {node.name} are stored for this time.")
+        async with shared.database.pool.connection() as connection:
+            start, end = at_ms(span.start), at_ms(span.end)
+            topologies = await keeper.read_topologies(connection, node.id, start, end)
+            inventories = await keeper.read_inventories(connection, node.id, start, end)
+            flows = await keeper.read_flows(connection, node.id, at_ms(span.start - _FLOWS_LAST_MS), end)
+        if not topologies or not inventories:
+            raise Conflict(f"What {node.name} was at this time is not stored.")
+        # seconds for an hour of a large machine, which others need not wait for
+        return await asyncio.to_thread(
+            _answer, for_agent(policy_id, number, body), samples, topologies, inventories, flows
+        )
 
 
 def _answer(
@@ -61,8 +64,10 @@ def _answer(
     samples: Sequence[Rates],
     topologies: Sequence[tuple[float, Topology]],
     inventories: Sequence[tuple[float, Inventory]],
-    tasks: Sequence[tuple[float, list[NetTask]]],
+    flows: Sequence[bytes],
 ) -> ReplayAnswer:
+    told = map(keeper.decode_flows, flows)
+    tasks = [(float(message.time_ms), message.tasks) for message in told]
     found = enforced_alone(_views(samples, topologies, inventories, tasks), policy)
     times = [window[-1].time_ms for window in _windows(samples)]
     steps: list[ReplayStep] = []

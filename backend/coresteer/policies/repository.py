@@ -5,7 +5,6 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Text, cast, func, select
-from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.nodes.tables import NodeRow
@@ -109,12 +108,6 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
     """What the node told of the policy last."""
     query = select(DecisionRow).where(DecisionRow.node_id == node_id, DecisionRow.policy_id == policy_id)
     return (await session.scalars(query.order_by(DecisionRow.id.desc()).limit(1))).one_or_none()
-
-
-async def last_decisions(session: AsyncSession, node_id: int) -> Sequence[DecisionRow]:
-    """What the node told last of each policy."""
-    query = select(DecisionRow).where(DecisionRow.node_id == node_id).ext(distinct_on(DecisionRow.policy_id))
-    return (await session.scalars(query.order_by(DecisionRow.policy_id, DecisionRow.id.desc()))).all()
 
 
 async def decisions(

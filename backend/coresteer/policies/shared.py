@@ -1,6 +1,7 @@
 """What the policies' functions need of the application; on app.state.policies."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from coresteer.bus import Bus
 from coresteer.db import Database
@@ -10,9 +11,10 @@ from coresteer.telemetry.service import Ingest
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared parts."""
+    """Shared parts. one_replay: held by the replay that goes on, for each has an hour of samples in memory."""
 
     database: Database
     bus: Bus
     registry: Registry
     ingest: Ingest
+    one_replay: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -265,6 +265,12 @@ def _bad_landing(landing: Landing) -> str | None:
     return None
 
 
+def check_clock(node_ms: int, *, now_ms: int) -> str | None:
+    """Whether the node's clock can be reckoned with."""
+    wrong = _bad_time(node_ms, now_ms)
+    return f"Clock: {wrong}" if wrong else None
+
+
 def check_decision(message: DecisionMessage, *, now_ms: int) -> str | None:
     """Whether a conclusion, and the change that carries it out, can be stored and shown."""
     conclusion = message.conclusion
