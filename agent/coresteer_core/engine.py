@@ -55,9 +55,9 @@ class PolicyInForce(Struct, frozen=True):
     guardrails: list[Guardrail] = []
 
     @property
-    def precedence(self) -> tuple[int, str]:
-        """Sorts policies; the lower one has a setting that two want."""
-        return self.rank, self.policy_id
+    def precedence(self) -> tuple[int, int, str]:
+        """Sorts policies; the lower one has a setting that two want. Of the same rank, that is the older policy."""
+        return self.rank, len(self.policy_id), self.policy_id
 
 
 class Holding(Struct, frozen=True):

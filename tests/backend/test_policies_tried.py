@@ -52,6 +52,8 @@ async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of
     (other,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=2), "node_ids": nodes})
     assert other["conclusion"]["actions"] == []
     assert {held["code"] for held in other["conclusion"]["held_back"]} == {"overruled"}
+    (alike,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=1), "node_ids": nodes})
+    assert {held["code"] for held in alike["conclusion"]["held_back"]} == {"overruled"}, "the older one goes first"
     (same,) = await asked(node.operator, "/api/policies/preview", {"body": first | {"rank": 3}, "node_ids": nodes})
     assert same["conclusion"]["policy_id"] == str(policy["id"])
     assert same["conclusion"]["actions"]

@@ -74,7 +74,7 @@ def codes(conclusion: Conclusion) -> list[tuple[str, str]]:
 # Precedence
 
 
-@pytest.mark.parametrize(("first", "second"), [(("b", 1), ("a", 2)), (("a", 5), ("b", 5))])
+@pytest.mark.parametrize(("first", "second"), [(("b", 1), ("a", 2)), (("a", 5), ("b", 5)), (("9", 5), ("10", 5))])
 def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
     wants: Wants, first: tuple[str, int], second: tuple[str, int]
 ) -> None:

@@ -22,8 +22,8 @@ from coresteer_core.policies.base import Conclusion, Mode
 
 log = logging.getLogger("coresteer.policies")
 
-_TRIED = "0"
-"""The id of a policy that is tried and not kept."""
+_TRIED = "9" * 10
+"""The id of a policy that is tried and not kept: it comes after all of its rank, as it will when it is kept."""
 
 
 async def preview(shared: Shared, request: PolicyPreviewRequest) -> list[NodeConclusion]:

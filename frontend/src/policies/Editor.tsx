@@ -55,7 +55,11 @@ export function Editor({ draft, wrong, kindIsFixed = false, onChange }: Props) {
     <>
       <Part title="What it is">
         {input("name", "Name", "What people call it, here and in the audit log.")}
-        {input("rank", "Rank", "Of two policies that want the same setting the lower rank has it.")}
+        {input(
+          "rank",
+          "Rank",
+          "Of two policies that want the same setting the lower rank has it; of the same rank, the older policy.",
+        )}
         <NativeSelect
           label="Kind"
           description={KINDS[draft.kind].about}
