@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 MAX_CPUS = 8192
 """The largest NR_CPUS a kernel can be configured with; a list that names more is a mistake or an attack."""
@@ -20,6 +21,11 @@ def parse_cpu_list(text: str) -> frozenset[int]:
     Accepts what the kernel prints and takes: ``3``, ``0-3,8``, strided groups ``0-15:2/4``.
     Raises CpuListError for anything else, with the part that is wrong.
     """
+    return _parsed(text)
+
+
+@lru_cache(maxsize=1024)  # what a node has are the same few texts again and again
+def _parsed(text: str) -> frozenset[int]:
     text = text.strip()
     if not text:
         return frozenset()

@@ -26,7 +26,7 @@ from coresteer_core.policies.base import (
     Proposal,
     Scope,
 )
-from coresteer_core.settings import SettingError, parse_setting
+from coresteer_core.settings import SettingError, TaskAffinity, parse_setting
 
 _MOST_DOUBLINGS = 10
 """A setting that somebody keeps changing is put back about every eight hours in the end (30 s dwell time)."""
@@ -117,10 +117,10 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
         # decide() gives a policy's own struct back, as Decision cannot say
         memories[policy.policy_id] = cast(Memory, decision.memory)
         conclusions.append(conclusion := round_.conclude(policy, decision, drifts[policy.policy_id]))
-        if policy.mode is Mode.ENFORCE:
+        if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
             seen = overlay(seen, {action.key: action.becomes for action in conclusion.actions})
-    touched = {*round_.holdings, *(action.key for conclusion in conclusions for action in conclusion.actions)}
-    processes = {key: ticks for key in sorted(touched) if (ticks := _process(view, key, memory)) is not None}
+    touched = dict.fromkeys([*round_.holdings, *(action.key for said in conclusions for action in said.actions)])
+    processes = {key: ticks for key in touched if (ticks := _process(view, key, memory)) is not None}
     return conclusions, replace(
         round_.memory, holdings=round_.holdings, memories=memories, yielded=round_.yielded, processes=processes
     )
@@ -407,11 +407,10 @@ def _run(controllers: Sequence[str]) -> str:
 
 def _process(view: View, key: str, memory: EngineMemory) -> int | None:
     """started_ticks of the process that a task setting is about, as last known."""
-    kind, _, rest = key.partition("/")
-    if kind != "task":
+    setting = parse_setting(key)
+    if not isinstance(setting, TaskAffinity):
         return None
-    pid = rest.partition("/")[0]
-    seen = view.task(int(pid))
+    seen = view.task(setting.pid)
     return memory.processes.get(key) if seen is None else seen.started_ticks
 
 

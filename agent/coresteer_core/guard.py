@@ -45,7 +45,7 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
             )
         )
     online = view.topology.online()
-    isolated = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
+    isolated = view.topology.kept_free
     for key, value in wanted:
         setting = parse_setting(key)
         cpus = setting.cpus(value)
@@ -74,7 +74,7 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
 def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool) -> list[Warned]:
     """What a person should know before writing (key, canonical value) pairs."""
     found: list[Warned] = []
-    isolated = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
+    isolated = view.topology.kept_free
     known = [(s, value) for key, value in wanted if (s := parse_setting(key)).absent(view) is None]
     after = {setting.irq: setting.cpus(value) for setting, value in known if isinstance(setting, IrqAffinity)}
     for setting, value in known:

@@ -7,6 +7,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from coresteer_core.cpuset import parse_cpu_list
+
 
 class Cpu(Struct, frozen=True):
     """One logical CPU.
@@ -59,6 +61,21 @@ class Topology(Struct, frozen=True, dict=True):
     @cached_property
     def _online(self) -> frozenset[int]:
         return frozenset(c.cpu for c in self.cpus if c.online)
+
+    @cached_property
+    def kept_free(self) -> frozenset[int]:
+        """CPUs that isolcpus or nohz_full keep free of other work."""
+        return parse_cpu_list(self.isolated) | parse_cpu_list(self.nohz_full)
+
+    @cached_property
+    def cores(self) -> dict[int, frozenset[int]]:
+        """The threads of its core, itself included, by CPU."""
+        return {cpu.cpu: parse_cpu_list(cpu.siblings) | {cpu.cpu} for cpu in self.cpus}
+
+    @cached_property
+    def nodes(self) -> dict[int, int | None]:
+        """The NUMA node by CPU, None where it is not known."""
+        return {cpu.cpu: cpu.numa_node for cpu in self.cpus}
 
 
 class Queue(Struct, frozen=True):

@@ -58,10 +58,12 @@ class _Shift:
 
     def task(self, task: NetTask, value: str | None) -> NetTask:
         """A process with an affinity; its load follows, and its flows where their interrupts went."""
-        landings = [self._landing(landing) for landing in task.landings]
+        landings = task.landings
+        if self._landed and any(landing.irq in self._landed for landing in landings):
+            landings = [self._landing(landing) for landing in landings]
         may = parse_cpu_list(value) & self._online if value is not None else frozenset[int]()
         if value is None or value == task.affinity or not may:
-            return replace(task, landings=landings)
+            return task if landings is task.landings else replace(task, landings=landings)
         cpu = task.cpu if task.cpu in may else min(may)
         if cpu != task.cpu:
             part = min(task.cpu_share, 1.0)

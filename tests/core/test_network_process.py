@@ -400,6 +400,16 @@ def test_the_interrupt_does_not_move_when_that_would_not_help(irq: Irq, tasks: l
     assert why in decision.unmoved[0].why
 
 
+def test_processes_that_are_left_for_the_same_reason_are_told_together() -> None:
+    slow = [task(landing(3, n / 1000), pid=n, name="redis" if n > 42 else "nginx") for n in range(40, 46)]
+    fixed = [task(landing(3), pid=n, affinity=str(n % 4)) for n in (7, 8)]
+    decision = first(view(*slow, *fixed))
+    assert [(unmoved.subject, unmoved.why) for unmoved in decision.unmoved] == [
+        ("nginx (40-42), redis (43-45)", "Each has 40 kB/s to 45 kB/s, under 100 kB/s."),
+        ("nginx (7-8)", "Somebody has bound each of them, in all to CPUs 0,3; each may have 16."),
+    ]
+
+
 # Stability
 
 

@@ -8,11 +8,20 @@ from msgspec import Struct
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import Irq, Netdev, View
 from coresteer_core.policies.base import Scope
+from coresteer_core.policies.staying import Reason, Why
 
 BUSY_POINTS = 1.0
 """An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
 
 _SATURATED_PERCENT = 98.0
+_UNKNOWN = Why(
+    "The load of {0:cpus}, on which it arrives, is not known.",
+    "The load of {0:cpus}, on which they arrive, is not known.",
+)
+_JUST_NOW = Why(
+    "It was moved from {0:cpus} to {1} just now; its load there is not known yet.",
+    "They were moved from {0:cpus} just now; their load where they went is not known yet.",
+)
 
 
 class Arriving(Struct):
@@ -32,7 +41,7 @@ class Arriving(Struct):
     wanted: frozenset[int]
     alone: bool = False
     followers: float = 0.0
-    stuck: str | None = None
+    stuck: Reason | str | None = None
 
     @property
     def busy(self) -> bool:
@@ -51,9 +60,10 @@ class Arriving(Struct):
 
 
 def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[Arriving]:
-    """The interrupts in scope that arrive, the dearest first. near: from a device's NUMA node to the CPUs for it."""
+    """The interrupts in scope that arrive. near: from a device's NUMA node to the CPUs for it."""
     netdevs = {netdev.name: netdev for netdev in view.inventory.netdevs}
-    known = {irq.irq: irq for irq in view.inventory.irqs}
+    all_softirq, all_busy = view.load.softirq, view.load.busy
+    known = min(len(all_softirq), len(all_busy))
     by_irq: dict[int, dict[int, float]] = {}
     at_cpu: dict[int, float] = {}
     for cell in view.load.irqs:
@@ -62,26 +72,28 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
             cells[cell.cpu] = cells.get(cell.cpu, 0.0) + cell.per_s
             at_cpu[cell.cpu] = at_cpu.get(cell.cpu, 0.0) + cell.per_s
     followers = _followers(view)
+    inventory, everything = view.inventory, not scope.netdevs and not scope.drivers
     found = []
     for number, cells in by_irq.items():
-        irq = known.get(number)
-        if irq is None or not _in_scope(irq, netdevs, scope):
+        irq = inventory.irq(number)
+        if irq is None or not (everything or _in_scope(irq, netdevs, scope)):
             continue
         netdev = netdevs.get(irq.netdev or "")
         home = irq.numa_node if netdev is None or netdev.numa_node is None else netdev.numa_node
         parts = {}
         for cpu, per_s in cells.items():
-            softirq = _at(view.load.softirq, cpu)
-            if softirq is not None and _at(view.load.busy, cpu) is not None:
+            softirq = all_softirq[cpu] if cpu < known else None
+            if softirq is not None and all_busy[cpu] is not None:
                 parts[cpu] = 100 * softirq * per_s / at_cpu[cpu]
-        per_s, other_end = max((per_s, -cpu) for cpu, per_s in cells.items())
-        cpu = -other_end
+        if len(cells) > 1:
+            per_s, cpu = max((per_s, -cpu) for cpu, per_s in cells.items())
+            cpu = -cpu
         alone = at_cpu[cpu] == per_s and len(cells) == 1
         each = Arriving(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
         each.followers = followers.get((number, cpu), 0.0)
         each.stuck = _stuck(each)
         found.append(each)
-    return sorted(found, key=lambda each: (-each.cost, each.irq.irq))
+    return found
 
 
 def _followers(view: View) -> dict[tuple[int, int], float]:
@@ -109,15 +121,16 @@ def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int
         if cpu.cpu in allowed and cpu.numa_node is not None:
             of_node.setdefault(cpu.numa_node, set()).add(cpu.cpu)
     ids = sorted(node.id for node in view.topology.numa_nodes)
+    nearest = {node: frozenset(cpus) for node, cpus in of_node.items()}
     distances = {node.id: dict(zip(ids, node.distances, strict=False)) for node in view.topology.numa_nodes}
 
     def near(home: int | None) -> frozenset[int]:
         if not local or home is None or not of_node:
             return allowed
-        if home in of_node:
-            return frozenset(of_node[home])
+        if home in nearest:
+            return nearest[home]
         far = distances.get(home, {})
-        return frozenset(of_node[min(of_node, key=lambda node: (far.get(node, 255), node))])
+        return nearest[min(of_node, key=lambda node: (far.get(node, 255), node))]
 
     return near
 
@@ -162,25 +175,23 @@ def learn(
     return learned
 
 
-def _stuck(arriving: Arriving) -> str | None:
+def _stuck(arriving: Arriving) -> Reason | str | None:
     irq, cpu = arriving.irq, arriving.cpu
     if irq.movable is False:
         return irq.locked_reason or "The kernel keeps its affinity to itself."
     if irq.requested is None:
         return "Its affinity cannot be read."
     if cpu not in arriving.parts:
-        return f"The load of CPU {cpu}, on which it arrives, is not known."
+        return Reason(_UNKNOWN, ((cpu,),))
     if irq.requested != str(cpu) and cpu not in parse_cpu_list(irq.requested):
-        return f"It was moved from CPU {cpu} to {irq.requested} just now; its load there is not known yet."
+        return Reason(_JUST_NOW, ((cpu,), irq.requested))
     if not arriving.wanted:
         return "There is no CPU that interrupts may go to."
     return None
 
 
 def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
-    """Whether a policy is about an interrupt; without netdevs and drivers in its scope it is about all."""
-    if not scope.netdevs and not scope.drivers:
-        return True
+    """Whether a policy is about an interrupt, with netdevs or drivers in its scope."""
     netdev = netdevs.get(irq.netdev or "")
     if netdev is None:
         return False
@@ -189,7 +200,3 @@ def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
 
 def _matches(text: str, patterns: list[str]) -> bool:
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
-
-
-def _at(column: list[float | None], cpu: int) -> float | None:
-    return column[cpu] if cpu < len(column) else None

@@ -62,7 +62,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Unmoved(Struct, frozen=True):
-    """Something that a policy looked at and leaves as it is, and why: the “why not”."""
+    """What a policy looked at and leaves as it is for one reason: the “why not”. subject: one or hundreds, in ranges."""
 
     subject: str
     why: str

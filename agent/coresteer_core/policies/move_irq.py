@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import Irq, NetTask, View
-from coresteer_core.policies.rings import cpu_set
 from coresteer_core.policies.seats import Flow, Seats
 
 MAJORITY = 0.5
@@ -26,7 +26,9 @@ class IrqMoves:
         if isinstance(found, str):
             return found
         irq, old, mine = found
-        home = (cpu_set(task.affinity) & cpu_set(task.allowed) or cpu_set(task.affinity)) & self.seats.usable
+        home = (
+            parse_cpu_list(task.affinity) & parse_cpu_list(task.allowed) or parse_cpu_list(task.affinity)
+        ) & self.seats.usable
         if not home or any(self.seats.relation(old, cpu) is not None for cpu in home):
             near = f"it is within {self.seats.reach.value} of CPU {old}" if home else "its CPUs are kept free"
             return f"IRQ {irq.irq} is not moved to it, because {near}."

@@ -23,17 +23,29 @@ from msgspec.structs import replace
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.model import NetTask, View
-from coresteer_core.policies.base import Decision, Proposal, Scope, Unmoved
+from coresteer_core.policies.base import Decision, Proposal, Scope
 from coresteer_core.policies.move_irq import IrqMoves
 from coresteer_core.policies.placing import Placing, Talker, name_cpus
-from coresteer_core.policies.rings import Reach, Smt, cpu_set, rings
+from coresteer_core.policies.rings import Reach, Smt, rings
 from coresteer_core.policies.seats import Flow, Seats
+from coresteer_core.policies.staying import Reason, Staying, Why, rate
 
 KNOWN_SHARE = 0.5
 """Of its bytes: with less arriving at known CPUs a process is left alone."""
 _KEEP_RATE = 0.5
 _FORGET_S = 60.0
 """A process that is no longer seen at all is remembered so long after its expiry, for its affinity to be returned."""
+
+
+_SILENT = Why("Silent for {0:.0f} s, over {1} s.", "Silent for {0:.0f} s, over {1} s.")
+_SLOW = Why("Its {0:rate} are under {1}.", "Each has {0:rate}, under {1}.")
+_UNKNOWN = Why(
+    "{0:.0f} % of its {1:rate} arrive at CPUs not known.", "{0:.0f} % of the {1:rate} of each arrive at CPUs not known."
+)
+_BOUND = Why(
+    "{2} has bound it to {0:cpus} of the {1} that it may have.",
+    "{2} has bound each of them, in all to {0:cpus}; each may have {1}.",
+)
 
 
 class NetworkProcess(Struct, frozen=True, tag="network-process"):
@@ -87,9 +99,9 @@ def _is_ours(placed: Placed, found: str) -> bool:
     return found in (placed.value, placed.stands) and found != placed.original
 
 
-def _seen(was: Placed, found: str, last_s: float) -> Placed:
+def _seen(was: Placed, found: str, last_s: float, *, ours: bool) -> Placed:
     """What is placed after a look at the setting."""
-    stands = found if _is_ours(was, found) else was.original
+    stands = found if ours else was.original
     return Placed(was.key, was.pid, was.started_ticks, was.original, stands, was.value, last_s)
 
 
@@ -99,15 +111,16 @@ class _Round:
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.online = view.topology.online()
-        self.kept_free = parse_cpu_list(view.topology.isolated) | parse_cpu_list(view.topology.nohz_full)
+        self.kept_free = view.topology.kept_free
+        self.least = rate(spec.min_bytes_per_s)
         self.usable = self.online if spec.allow_isolated else self.online - self.kept_free
         self.seats = Seats(rings(view.topology, spec.smt), spec.rings, self.usable, spec.max_load)
         self.before = {placed.key: placed for placed in memory.placed}
         self.kept: list[Placed] = []
         self.returns: list[Proposal] = []
-        self.unmoved: list[Unmoved] = []
+        self.staying = Staying(_name)
         self.talkers: list[Talker] = []
-        self.fixed: list[tuple[NetTask, str]] = []
+        self.fixed: list[tuple[NetTask, Reason | str]] = []
         """Processes that may not move, each with why."""
         self.active_s: dict[tuple[int, int], float] = {}
         """When the processes that still communicate did so last."""
@@ -125,11 +138,11 @@ class _Round:
         proposals = [*self.returns, *proposals, *moves]
         sentence = (
             f"{len(self.talkers) + len(self.fixed)} of {len(self.view.tasks)} processes with sockets communicate at "
-            f"{_rate(self.spec.min_bytes_per_s)} or more; {len(proposals) - len(self.returns)} to move, "
+            f"{self.least} or more; {len(proposals) - len(self.returns)} to move, "
             f"{len(self.returns)} to return."
         )
         memory = NetworkProcessMemory(self.kept)
-        return Decision(sentence, memory, proposals, self.unmoved, frozenset(p.key for p in self.returns))
+        return Decision(sentence, memory, proposals, self.staying.told(), frozenset(p.key for p in self.returns))
 
     # Who communicates
 
@@ -142,72 +155,71 @@ class _Round:
         ours = was is not None and _is_ours(was, task.affinity)
         tasks, cgroups = self.scope.tasks, self.scope.cgroups
         in_scope = not (tasks or cgroups) or (_matches(task.name, tasks) and _matches(task.cgroup or "", cgroups))
-        rate, arriving = self._traffic(task) if in_scope else (0.0, {})
+        per_s, arriving = self._traffic(task) if in_scope else (0.0, {})
         least = spec.min_bytes_per_s * (_KEEP_RATE if ours else 1.0)
-        if in_scope and rate >= least:
+        if in_scope and per_s >= least:
             last_s = now - task.idle_s
         else:
             last_s = now - spec.idle_s - 1.0 if was is None else was.last_s
-        placed = None if was is None else _seen(was, task.affinity, last_s)
+        placed = None if was is None else _seen(was, task.affinity, last_s, ours=ours)
         silent_s = now - last_s
         if silent_s > spec.idle_s or not in_scope:
             if ours and placed is not None:
                 why = f"Silent for {silent_s:.0f} s, over {spec.idle_s:.0f} s" if in_scope else "No longer in scope"
-                self._give_back(placed, _subject(task), why, cpu_set(task.allowed))
+                self._give_back(placed, _subject(task), why, parse_cpu_list(task.allowed))
             elif in_scope:
-                self._leave(task, self._quiet(task, rate))
+                self._leave(task, self._quiet(task, per_s))
             return
         self.active_s[task.pid, task.started_ticks] = last_s
         known = sum(arriving.values())
-        if rate < least or known < rate * KNOWN_SHARE or not known:
+        if per_s < least or known < per_s * KNOWN_SHARE or not known:
             self._keep(placed)
-            unknown = f"{(rate - known) / (rate or 1) * 100:.0f} % of its {_rate(rate)} arrive at CPUs not known."
-            self._leave(task, unknown if rate >= max(least, 1.0) else self._quiet(task, rate))
+            unknown = Reason(_UNKNOWN, ((per_s - known) / (per_s or 1) * 100, per_s))
+            self._leave(task, unknown if per_s >= max(least, 1.0) else self._quiet(task, per_s))
             return
         allowed, free = self._freedom(task.allowed)
-        affinity = cpu_set(task.affinity)
+        affinity = parse_cpu_list(task.affinity)
         if not ours and (task.bound or not affinity >= free):
             self._keep(placed)
             who = "The kernel" if task.bound else "Somebody"
-            bound = f"{who} has bound it to {name_cpus(sorted(affinity))} of the {len(free)} that it may have."
-            self.fixed.append((task, bound))
+            self.fixed.append((task, Reason(_BOUND, (affinity, len(free)), (who,))))
             return
         self._keep(placed)
         cpus = sorted(arriving, key=lambda cpu: (-arriving[cpu], cpu)) if len(arriving) > 1 else list(arriving)
         flow = Flow(tuple(cpus), tuple([arriving[cpu] / known for cpu in cpus]))
-        talker = Talker(task, rate, flow, 1.0 - known / rate, allowed)
+        talker = Talker(task, per_s, flow, 1.0 - known / per_s, allowed)
         if ours:
             talker.cpus = tuple(sorted(affinity))
         elif placed is not None:
-            talker.favoured = tuple(sorted(cpu_set(placed.value)))
+            talker.favoured = tuple(sorted(parse_cpu_list(placed.value)))
         self.talkers.append(talker)
 
     def _traffic(self, task: NetTask) -> tuple[float, dict[int, float]]:
         """Bytes per second of a process in scope: all, and by the CPU that handles them where that is known."""
-        rate, arriving = 0.0, dict[int, float]()
+        per_s, arriving = 0.0, dict[int, float]()
         covers, online = self.covers, self.online
         for landing in task.landings:
             bytes_per_s = landing.rx_bytes_per_s + landing.tx_bytes_per_s
             if bytes_per_s > 0.0 and (covers is None or covers(landing.netdev)):
-                rate += bytes_per_s
+                per_s += bytes_per_s
                 cpu = landing.cpu
                 if cpu is not None and cpu in online:
                     arriving[cpu] = arriving.get(cpu, 0.0) + bytes_per_s
-        return rate, arriving
+        return per_s, arriving
 
     def _freedom(self, allowed_text: str) -> tuple[frozenset[int] | None, frozenset[int]]:
         """Of a cpuset: its CPUs, None when it has every usable one; and what an unbound process in it has."""
         known = self._allowed.get(allowed_text)
         if known is None:
-            allowed = cpu_set(allowed_text)
+            allowed = parse_cpu_list(allowed_text)
             free = (allowed & self.online) - self.kept_free
             known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
         return known
 
-    def _quiet(self, task: NetTask, rate: float) -> str:
-        if rate >= self.spec.min_bytes_per_s:
-            return f"Silent for {task.idle_s:.0f} s, over {self.spec.idle_s:.0f} s."
-        return f"Its {_rate(rate)} are under {_rate(self.spec.min_bytes_per_s)}."
+    def _quiet(self, task: NetTask, per_s: float) -> Reason:
+        if per_s >= self.spec.min_bytes_per_s:
+            return Reason(_SILENT, (task.idle_s,), (f"{self.spec.idle_s:.0f}",))
+        return Reason(_SLOW, (per_s,), (self.least,))
 
     # What becomes of it
 
@@ -220,7 +232,9 @@ class _Round:
             key = f"task/{task.pid}/affinity"
             index = kept.get(key)
             if not verdict.cpus and talker.cpus and index is not None:
-                self._give_back(self.kept[index], _subject(task), verdict.why.rstrip("."), cpu_set(task.allowed))
+                self._give_back(
+                    self.kept[index], _subject(task), str(verdict.why).rstrip("."), parse_cpu_list(task.allowed)
+                )
                 continue
             if not verdict.cpus or verdict.cpus == talker.cpus:
                 if verdict.stuck:
@@ -232,7 +246,7 @@ class _Round:
             if value == task.affinity:
                 self._leave(task, f"May run on {name_cpus(verdict.cpus)} only. {verdict.why}")
                 continue
-            proposals.append(Proposal(key, value, _subject(task), verdict.why))
+            proposals.append(Proposal(key, value, _subject(task), str(verdict.why)))
             if index is not None:
                 self.kept[index] = replace(self.kept[index], value=value)
             else:
@@ -250,7 +264,7 @@ class _Round:
                 self._leave(task, why)
                 continue
             placed = self._placed_irq(task)
-            found = moves.bring(task, self.covers, None if placed is None else cpu_set(placed.value))
+            found = moves.bring(task, self.covers, None if placed is None else parse_cpu_list(placed.value))
             if isinstance(found, str):
                 self._leave(task, f"{why} {found}")
                 continue
@@ -279,9 +293,9 @@ class _Round:
                 irq = self.view.inventory.irq(int(key.split("/")[1]))
                 if irq is None or irq.requested is None:
                     continue
-                placed = _seen(was, irq.requested, last_s)
-                subject = f"IRQ {irq.irq} ({irq.name})"
                 gone = not _is_ours(was, irq.requested)
+                placed = _seen(was, irq.requested, last_s, ours=not gone)
+                subject = f"IRQ {irq.irq} ({irq.name})"
             else:
                 subject = f"process {was.pid}"
                 gone = now - last_s > idle_s + _FORGET_S
@@ -293,30 +307,30 @@ class _Round:
     def _give_back(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
         """The original again, as far as it can be had now; remembered until it stands so."""
         self.kept.append(placed)
-        original = cpu_set(placed.original)
+        original = parse_cpu_list(placed.original)
         value = format_cpu_list(original & allowed & self.online or allowed & self.online)
         if value:
-            reason = f"{why}: back to {name_cpus(sorted(cpu_set(value)))}, as before."
+            reason = f"{why}: back to {name_cpus(sorted(parse_cpu_list(value)))}, as before."
             self.returns.append(Proposal(placed.key, value, subject, reason))
 
     def _keep(self, placed: Placed | None) -> None:
         if placed is not None:
             self.kept.append(placed)
 
-    def _leave(self, task: NetTask, why: str) -> None:
-        self.unmoved.append(Unmoved(_subject(task), why))
+    def _leave(self, task: NetTask, why: Reason | str) -> None:
+        self.staying.add(task.name, task.pid, why)
 
 
 def _subject(task: NetTask) -> str:
-    return f"{task.name} ({task.pid})"
+    return _name([(task.name, task.pid)])
 
 
-def _rate(bytes_per_s: float) -> str:
-    """With a unit that keeps the number short."""
-    for unit, factor in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if bytes_per_s >= factor:
-            return f"{bytes_per_s / factor:.3g} {unit}"
-    return f"{bytes_per_s:.3g} B/s"
+def _name(tasks: list[tuple[str, int]]) -> str:
+    """Processes in a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
+    numbers: dict[str, list[int]] = {}
+    for name, pid in tasks:
+        numbers.setdefault(name, []).append(pid)
+    return ", ".join(f"{name} ({format_cpu_list(pids)})" for name, pids in numbers.items())
 
 
 def _matches(name: str, patterns: list[str]) -> bool:

@@ -9,6 +9,7 @@ from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.model import Load, NetTask
 from coresteer_core.policies.rings import Reach, Ring
 from coresteer_core.policies.seats import Flow, Seats
+from coresteer_core.policies.staying import Reason, Why
 
 GAIN = 1.0
 """A placed process moves nearer when its packets' mean distance falls by so much (units of rings.DISTANCE)."""
@@ -25,6 +26,8 @@ FULL = 0.95
 QUEUE_SHARE = 0.1
 """A CPU that handles this share of a process's packets is one of those that its threads are spread over."""
 _GROWTH = 1.5
+_KNOWN_WELL = 0.005
+"""With less of its bytes arriving at CPUs that are not known that is not worth a word."""
 _RELATION = {
     Reach.SMT: "is a thread of the same core",
     Reach.L2: "shares its L2 cache",
@@ -38,6 +41,35 @@ _WITHIN = {
     Reach.L3: ", and no CPU that shares its L3 cache has room",
     Reach.NUMA: ", and no CPU of its NUMA node has room",
 }
+
+_HAS_IT = Why(
+    "{0:cpus} handles {1:.0f} % of this task's packets and has it, load {2:.2f} ≤ {4} without it.",
+    "Each has the CPU that handles the most of its packets, {1:.0f} %: {0:cpus}, load {2:.2f} ≤ {4} without it.",
+)
+_HAS_IT_PARTLY = Why(
+    "{0:cpus} handles {1:.0f} % of this task's packets (where {3:.0f} % arrive is not known) and has it, "
+    "load {2:.2f} ≤ {4} without it.",
+    "Each has the CPU that handles the most of its packets, {1:.0f} % (where {3:.0f} % arrive is not known): {0:cpus}, "
+    "load {2:.2f} ≤ {4} without it.",
+)
+_NEAR = Why(
+    "{0:cpus} handles {1:.0f} % of this task's packets; it has {5:cpus}, load {2:.2f} without it, and nothing with "
+    "room is nearer by {6} than its mean distance of {4:.1f}.",
+    "Each has CPUs near to its packets: {5:cpus}, load {2:.2f} without it, and nothing with room is nearer by {6} than "
+    "its mean distance of {4:.1f}.",
+)
+_NEAR_PARTLY = Why(
+    "{0:cpus} handles {1:.0f} % of this task's packets (where {3:.0f} % arrive is not known); it has {5:cpus}, "
+    "load {2:.2f} without it, and nothing with room is nearer by {6} than its mean distance of {4:.1f}.",
+    "Each has CPUs near to its packets (where {3:.0f} % arrive is not known): {5:cpus}, load {2:.2f} without it, and "
+    "nothing with room is nearer by {6} than its mean distance of {4:.1f}.",
+)
+_LOAD_UNKNOWN = Why("Stays on {0:cpus}, whose load is not known.", "Stay on {0:cpus}, whose load is not known.")
+_CROWDED = Why(
+    "{0}", "They run on {1:cpus} at load {2:.2f}, over the limit, but no CPU in reach is lower by {3} for one of them."
+)
+_NO_ROOM = Why("{0}", "The most packets of each arrive on a CPU of {1:cpus} without room for it{2}.")
+_EXCLUDED = Why("{0}", "The most packets of each arrive on a CPU of {1:cpus}; its cpuset has none within {2} of that.")
 
 
 class Talker(Struct):
@@ -61,7 +93,7 @@ class Verdict(Struct):
 
     talker: Talker
     cpus: tuple[int, ...]
-    why: str
+    why: Reason | str
     stuck: bool = False
 
 
@@ -79,6 +111,7 @@ class Placing:
                 own[task.cpu] = own.get(task.cpu, 0.0) + min(task.cpu_share, 1.0)
         self.seats = seats
         self.talkers = talkers
+        self._limit = f"{seats.max_load:.2f}"
         self.seats.count(load, own)
 
     def verdicts(self) -> list[Verdict]:
@@ -124,11 +157,11 @@ class Placing:
 
     def _astray(self, talker: Talker) -> bool:
         """It has a CPU that it may not have, or that is near to none of its packets."""
-        seats = self.seats
+        seats, allowed, flow = self.seats, talker.allowed, talker.flow
         for cpu in talker.cpus:
-            if cpu not in seats.usable or (talker.allowed is not None and cpu not in talker.allowed):
+            if cpu not in seats.usable or (allowed is not None and cpu not in allowed):
                 return True
-            if not seats.in_reach(talker.flow, cpu):
+            if cpu != flow.cpus[0] and not seats.in_reach(flow, cpu):
                 return True
         return False
 
@@ -221,7 +254,8 @@ class Placing:
                 )
                 return Verdict(talker, cpus, why)
         self.seats.take(talker.cpus, share)
-        return Verdict(talker, talker.cpus, f"{crowded}, but no CPU in reach is lower by {CLEARLY:.2f}.")
+        why_not = f"{crowded}, but no CPU in reach is lower by {CLEARLY:.2f}."
+        return Verdict(talker, talker.cpus, Reason(_CROWDED, (why_not, talker.cpus, total), (f"{CLEARLY:.2f}",)))
 
     def _excluded(self, talker: Talker, allowed: frozenset[int]) -> bool:
         seats = self.seats
@@ -242,7 +276,9 @@ class Placing:
             share = sum(part for cpu, part in zip(flow.cpus, flow.shares, strict=True) if cpu in at)
         percent = (1.0 - talker.unknown) * share * 100
         text = f"{name_cpus(at)} {_verb(at, 'handles', 'handle')} {percent:.0f} % of this task's packets"
-        return text if talker.unknown < 0.005 else f"{text} (where {talker.unknown * 100:.0f} % arrive is not known)"
+        return (
+            text if talker.unknown < _KNOWN_WELL else f"{text} (where {talker.unknown * 100:.0f} % arrive is not known)"
+        )
 
     def _why(self, talker: Talker, cpus: tuple[int, ...], ring: Ring | None) -> str:
         """Why these CPUs; to be asked before they are taken."""
@@ -285,12 +321,13 @@ class Placing:
         )
         return next((why for holds, why in reasons if holds), "another is nearer to all of them")
 
-    def _no_room(self, talker: Talker, *, excluded: bool) -> str:
+    def _no_room(self, talker: Talker, *, excluded: bool) -> Reason:
         seats = self.seats
         heavy = talker.flow.cpus[0]
         against = self._against(talker, heavy)
         if excluded:
-            return f"{self._handled(talker)}; {against}, none of them within {seats.reach.value} of it."
+            sentence = f"{self._handled(talker)}; {against}, none of them within {seats.reach.value} of it."
+            return Reason(_EXCLUDED, (sentence, (heavy,)), (seats.reach.value,))
         reach = [
             c for centre in seats.centres(talker.flow) for r in seats.rings.around(centre, seats.reach) for c in r.cpus
         ]
@@ -302,20 +339,20 @@ class Placing:
         )
         count = self._least(talker.task)
         needs = f"; this task needs {count} CPUs" if count > 1 else ""
-        return f"{self._handled(talker)}; {against}{_WITHIN[seats.reach]}{least}{needs}."
+        sentence = f"{self._handled(talker)}; {against}{_WITHIN[seats.reach]}{least}{needs}."
+        return Reason(_NO_ROOM, (sentence, (heavy,)), (_WITHIN[seats.reach],))
 
-    def _stays(self, talker: Talker, cost: float | None = None) -> str:
+    def _stays(self, talker: Talker, cost: float | None = None) -> Reason:
+        cpus, flow, unknown = talker.cpus, talker.flow, talker.unknown
         others = self._others(talker)
         if others == inf:
-            return f"Stays on {name_cpus(talker.cpus)}, whose load is not known."
-        count = len(talker.cpus)
-        if count == 1 and talker.cpus[0] == talker.flow.cpus[0]:
-            return f"{self._handled(talker)} and has it, load {others:.2f} ≤ {self.seats.max_load:.2f} without it."
-        distance = self.seats.cost(talker.flow, talker.cpus) if cost is None else cost
-        return (
-            f"{self._handled(talker)}; it has {name_cpus(talker.cpus)}, load {others:.2f} without it, and nothing with "
-            f"room is nearer by {GAIN:.1f} than its mean distance of {distance:.1f}."
-        )
+            return Reason(_LOAD_UNKNOWN, (cpus,))
+        heavy = flow.cpus[:1]
+        figures = (heavy, (1.0 - unknown) * flow.shares[0] * 100, others, unknown * 100)
+        if cpus == heavy:
+            return Reason(_HAS_IT if unknown < _KNOWN_WELL else _HAS_IT_PARTLY, figures, (self._limit,))
+        distance = self.seats.cost(flow, cpus) if cost is None else cost
+        return Reason(_NEAR if unknown < _KNOWN_WELL else _NEAR_PARTLY, (*figures, distance, cpus), (f"{GAIN:.1f}",))
 
 
 def name_cpus(cpus: Sequence[int]) -> str:

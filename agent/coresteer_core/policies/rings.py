@@ -119,9 +119,3 @@ def rings(topology: Topology, smt: Smt) -> Rings:
     """The rings of a machine; made once for each topology, which changes only with hot-plug."""
     caches = tuple(c for c in topology.caches if c.level > 1 and c.type != "Instruction")
     return _rings(tuple(topology.cpus), caches, smt)
-
-
-@lru_cache(maxsize=1024)
-def cpu_set(text: str) -> frozenset[int]:
-    """parse_cpu_list for the same few texts again and again."""
-    return parse_cpu_list(text)

@@ -28,7 +28,9 @@ class Flow(Struct, frozen=True):
 
     def cost(self, near: bytes) -> float:
         """Mean distance of the packets from a CPU with these distances."""
-        return _weighted(self.shares, [near[cpu] for cpu in self.cpus])
+        if len(self.cpus) == 1:
+            return self.shares[0] * near[self.cpus[0]]
+        return sum(map(mul, self.shares, map(near.__getitem__, self.cpus)), 0.0)
 
     def ring_cost(self, near: bytes, centre: int, ring: Ring) -> float:
         """Mean distance of the packets from the CPUs of a ring around one of those CPUs, with its distances.

@@ -5,6 +5,7 @@ A kind of Setting is a frozen Struct with the methods of IrqAffinity, a name in 
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 from coresteer_core.settings.base import SettingError
@@ -45,6 +46,11 @@ _PATTERNS = [(re.compile(rf"{pattern}\Z", re.ASCII), make) for _, pattern, make 
 
 def parse_setting(key: str) -> Setting:
     """The Setting that a key addresses. Raises SettingError with the kinds there are."""
+    return _parsed(key)
+
+
+@lru_cache(maxsize=2048)  # a round of policies asks again and again for the same
+def _parsed(key: str) -> Setting:
     for pattern, make in _PATTERNS:
         if match := pattern.match(key):
             return make(match)

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.model import NetTask, View
-from coresteer_core.settings.base import SettingError, cpu_list, say_cpus
+from coresteer_core.settings.base import SettingError, common_cpus, cpu_list, say_cpus
 
 
 class Affinities(Struct, frozen=True):
@@ -79,8 +79,7 @@ class TaskAffinity(Struct, frozen=True):
         task = self._task(view)
         if task is None:
             return None
-        cpus = parse_cpu_list(task.affinity)
-        return format_cpu_list(cpus & view.topology.online()) or None
+        return common_cpus(task.affinity, view.topology.online()) or None
 
     def against(self, view: View, value: str) -> list[tuple[str, str]]:
         """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""

@@ -300,7 +300,6 @@ def _bad_conclusion(conclusion: Conclusion) -> str | None:
     proposals = [held.proposal for held in conclusion.held_back]
     texts: list[str | None] = [held.code for held in conclusion.held_back]
     texts += [text for p in proposals for text in (p.key, p.subject)]
-    texts += [unmoved.subject for unmoved in conclusion.unmoved]
     texts += [action.key for action in conclusion.actions]
     texts += [text for drift in conclusion.drifts for text in (drift.key, drift.cause)]
     values: list[str | None] = [text for action in conclusion.actions for text in (action.was, action.becomes)]
@@ -309,7 +308,7 @@ def _bad_conclusion(conclusion: Conclusion) -> str | None:
     reasons: list[str | None] = [conclusion.sentence, *(action.reason for action in conclusion.actions)]
     reasons += [p.reason for p in proposals]
     reasons += [held.why for held in conclusion.held_back]
-    reasons += [unmoved.why for unmoved in conclusion.unmoved]
+    reasons += [text for unmoved in conclusion.unmoved for text in (unmoved.subject, unmoved.why)]
     return _bad_text(texts, MAX_NAME) or _bad_text(values, MAX_VALUE) or _bad_text(reasons, MAX_VALUE)
 
 
