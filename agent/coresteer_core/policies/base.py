@@ -62,7 +62,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Unmoved(Struct, frozen=True):
-    """What a policy looked at and leaves as it is for one reason: the “why not”. subject: one or hundreds, in ranges."""
+    """What a policy looked at and leaves as it is for one reason: the “why not”. subject: one, or many in ranges."""
 
     subject: str
     why: str

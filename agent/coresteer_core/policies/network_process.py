@@ -67,7 +67,7 @@ class NetworkProcess(Struct, frozen=True, tag="network-process"):
     allow_isolated: bool = False
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """A setting that the policy wants for a process: its affinity, or that of its interrupt.
 
     original: before the policy. stands: as last looked at, the original until the policy's value was written.

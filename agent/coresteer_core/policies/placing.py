@@ -72,7 +72,7 @@ _NO_ROOM = Why("{0}", "The most packets of each arrive on a CPU of {1:cpus} with
 _EXCLUDED = Why("{0}", "The most packets of each arrive on a CPU of {1:cpus}; its cpuset has none within {2} of that.")
 
 
-class Talker(Struct):
+class Talker(Struct, gc=False):
     """A process to be placed. allowed: None when it may have every usable CPU. cpus: where it is placed, in order.
 
     favoured: CPUs wanted for it in an earlier round and not written yet. unknown: share of its bytes that arrives at
@@ -88,7 +88,7 @@ class Talker(Struct):
     favoured: tuple[int, ...] = ()
 
 
-class Verdict(Struct):
+class Verdict(Struct, gc=False):
     """Where a process should be. cpus: empty where nothing in reach has room. stuck: its cpuset leaves it nothing."""
 
     talker: Talker
@@ -127,12 +127,13 @@ class Placing:
                 others.append((talker, inf))
                 continue
             cost = self.seats.cost(talker.flow, talker.cpus)
+            beside = self._beside(talker)
             if self._astray(talker):
                 others.append((talker, inf))
-            elif self._is_over(talker):
+            elif self._is_over(talker, beside):
                 over.append(talker)
             elif cost < GAIN or (talker.task.threads == 1 and cost - self.seats.lowest(talker.flow) < GAIN):
-                staying.append(Verdict(talker, talker.cpus, self._stays(talker, cost)))
+                staying.append(Verdict(talker, talker.cpus, self._stays(talker, beside, cost)))
             else:
                 others.append((talker, cost))
         over.sort(key=lambda talker: (talker.rate, talker.task.pid))
@@ -142,18 +143,18 @@ class Placing:
             found.append(self._seat(talker) if cost == inf else self._nearer(talker, cost))
         return found + staying
 
-    def _others(self, talker: Talker) -> float:
+    def _beside(self, talker: Talker) -> float:
         """Load of a process's CPUs without itself, the mean of several."""
         cpus, load = talker.cpus, self.seats.load
         if len(cpus) == 1:
             return load[cpus[0]] - talker.task.cpu_share
         return (sum([load[cpu] for cpu in cpus]) - talker.task.cpu_share) / len(cpus)
 
-    def _is_over(self, talker: Talker) -> bool:
-        others = self._others(talker)
-        if others == inf:
+    def _is_over(self, talker: Talker, beside: float) -> bool:
+        """Whether its CPUs are over a limit, with that load beside it."""
+        if beside == inf:
             return False
-        return others > self.seats.max_load or others + talker.task.cpu_share / len(talker.cpus) > FULL
+        return beside > self.seats.max_load or beside + talker.task.cpu_share / len(talker.cpus) > FULL
 
     def _astray(self, talker: Talker) -> bool:
         """It has a CPU that it may not have, or that is near to none of its packets."""
@@ -227,14 +228,15 @@ class Placing:
             self.seats.take(cpus, share)
             return Verdict(talker, cpus, why)
         self.seats.take(talker.cpus, share)
-        return Verdict(talker, talker.cpus, self._stays(talker, cost))
+        return Verdict(talker, talker.cpus, self._stays(talker, self._beside(talker), cost))
 
     def _relieve(self, talker: Talker) -> Verdict:
         """Away from CPUs over the limit, where others have clearly less load; more of them for many threads."""
-        if not self._is_over(talker):  # another process has left
-            return Verdict(talker, talker.cpus, self._stays(talker))
+        others = self._beside(talker)
+        if not self._is_over(talker, others):  # another process has left
+            return Verdict(talker, talker.cpus, self._stays(talker, others))
         task, count = talker.task, len(talker.cpus)
-        share, others = task.cpu_share, self._others(talker)
+        share = task.cpu_share
         total = others + share / count
         crowded = (
             f"{name_cpus(talker.cpus)} {_verb(talker.cpus, 'is', 'are')} at load {total:.2f} with this task, "
@@ -342,13 +344,12 @@ class Placing:
         sentence = f"{self._handled(talker)}; {against}{_WITHIN[seats.reach]}{least}{needs}."
         return Reason(_NO_ROOM, (sentence, (heavy,)), (_WITHIN[seats.reach],))
 
-    def _stays(self, talker: Talker, cost: float | None = None) -> Reason:
+    def _stays(self, talker: Talker, beside: float, cost: float | None = None) -> Reason:
         cpus, flow, unknown = talker.cpus, talker.flow, talker.unknown
-        others = self._others(talker)
-        if others == inf:
+        if beside == inf:
             return Reason(_LOAD_UNKNOWN, (cpus,))
         heavy = flow.cpus[:1]
-        figures = (heavy, (1.0 - unknown) * flow.shares[0] * 100, others, unknown * 100)
+        figures = (heavy, (1.0 - unknown) * flow.shares[0] * 100, beside, unknown * 100)
         if cpus == heavy:
             return Reason(_HAS_IT if unknown < _KNOWN_WELL else _HAS_IT_PARTLY, figures, (self._limit,))
         distance = self.seats.cost(flow, cpus) if cost is None else cost

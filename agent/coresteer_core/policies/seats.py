@@ -20,7 +20,7 @@ def _weighted(shares: tuple[float, ...], distances: Sequence[int]) -> float:
     return sum(map(mul, shares, distances), 0.0)
 
 
-class Flow(Struct, frozen=True):
+class Flow(Struct, frozen=True, gc=False):
     """Where a process's packets arrive: CPUs, the one with the most first, and their shares, which sum to 1."""
 
     cpus: tuple[int, ...]
@@ -77,8 +77,9 @@ class Seats:
 
     def take(self, cpus: tuple[int, ...], share: float) -> None:
         """Add a process's share (negative: take it away), evenly over its CPUs."""
+        part = share / len(cpus)
         for cpu in cpus:
-            self.load[cpu] += share / len(cpus)
+            self.load[cpu] += part
 
     def limit(self, need: float) -> float:
         """The highest load at which a CPU has room for one that needs that share of a CPU.

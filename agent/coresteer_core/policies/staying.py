@@ -25,7 +25,7 @@ class Why(Struct, frozen=True):
     many: str
 
 
-class Reason(Struct, frozen=True):
+class Reason(Struct, frozen=True, gc=False):
     """Why one stays. figures: its own; common: texts that are the same for all who are told together."""
 
     why: Why
