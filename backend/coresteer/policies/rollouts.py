@@ -106,7 +106,8 @@ def enter(row: RolloutRow, stage: int, now: datetime) -> None:
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
     """The version is in force wherever its selector fits."""
     policy.version = row.to_version
-    end(row, RolloutState.DONE, f"Version {row.to_version} is in force; no node of the rollout fared badly.")
+    sentence = f"Version {row.to_version} is in force; no guardrail tripped where its figure was measured."
+    end(row, RolloutState.DONE, sentence)
 
 
 def take_back(policy: PolicyRow, row: RolloutRow, why: str) -> None:
