@@ -46,19 +46,24 @@ def provide() -> Kit:
     if not (cache / "complete").exists():
         shutil.rmtree(cache, ignore_errors=True)
         _fetch(cache, sysroot)
-        _depmod(sysroot)
+        _depmod(sysroot, _environment(sysroot))
         (cache / "complete").touch()
     kernel = next((sysroot / "boot").glob("vmlinuz-*"))
     initramfs = write_initramfs(cache / "initramfs", sysroot, kernel.name.removeprefix("vmlinuz-"))
-    libraries = [str(path) for path in sorted((sysroot / "usr/lib").glob("*-linux-gnu*"))]
-    libraries += [f"{path}/pulseaudio" for path in libraries]
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{sysroot}/usr/sbin:{sysroot}/usr/bin"
-    env = os.environ | {"PATH": path, "LD_LIBRARY_PATH": ":".join(libraries)}
+    env = _environment(sysroot)
     ours = sysroot / "usr/bin/qemu-system-x86_64"
     if ours.exists():
         data = [option for name in ("qemu", "seabios") for option in ("-L", str(sysroot / "usr/share" / name))]
         return Kit(str(ours), tuple(data), env, kernel, initramfs, sysroot)
     return Kit("qemu-system-x86_64", (), env, kernel, initramfs, sysroot)
+
+
+def _environment(sysroot: Path) -> dict[str, str]:
+    """With which the sysroot's programs are found after the host's, and find their libraries."""
+    libraries = [str(path) for path in sorted((sysroot / "usr/lib").glob("*-linux-gnu*"))]
+    libraries += [f"{path}/pulseaudio" for path in libraries]
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{sysroot}/usr/sbin:{sysroot}/usr/bin"
+    return os.environ | {"PATH": path, "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 def _fetch(cache: Path, sysroot: Path) -> None:
@@ -141,13 +146,16 @@ def _codename() -> str:
     return found[1] if found else ""
 
 
-def _depmod(sysroot: Path) -> None:
+def _depmod(sysroot: Path, env: dict[str, str]) -> None:
+    """kmod's own link to itself is absolute, so where the host has none it is called by the name that it answers to."""
     release = next((sysroot / "usr/lib/modules").iterdir()).name
-    path = f"{sysroot}/usr/sbin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    depmod = shutil.which("depmod", path=path)
-    if depmod is None:
-        raise LabUnavailableError("depmod is missing; it is in the package kmod.")
-    _run(depmod, "-b", str(sysroot), release)
+    kmod = sysroot / "usr/bin/kmod"
+    if not kmod.exists():
+        kmod = Path(shutil.which("kmod", path=env["PATH"]) or "")
+    command = ["depmod", "-b", str(sysroot), release]
+    done = subprocess.run(command, executable=kmod, capture_output=True, text=True, check=False, env=env)
+    if done.returncode:
+        raise LabUnavailableError(f"depmod ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

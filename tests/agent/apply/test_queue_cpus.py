@@ -147,7 +147,9 @@ print(json.dumps(told))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="A namespace needs root and unshare.")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="A network namespace needs root and ip (package iproute2)."
+)
 def test_a_veths_rps_xps_and_channels_are_set_and_restored(tmp_path: Path) -> None:
     wishes = ["netdev/va/rx-0/rps=0", "netdev/va/rx-0/rps=0", "netdev/va/tx-1/xps=0", "netdev/va/channels=rx 1,tx 1"]
     wishes += ["netdev/va/channels=combined 3", "netdev/va/rss=0", "netdev/va/rx-7/rps=0"]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -465,8 +466,8 @@ def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple
 
 @pytest.mark.root
 def test_a_flow_over_a_veth_lands_on_it_and_follows_its_rps() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("A network namespace needs root.")
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("A network namespace needs root and ip (package iproute2).")
     done = subprocess.run(
         ["unshare", "--net", "--mount", sys.executable, "-m", "tests.agent.collect.veth_trial"],
         capture_output=True,
