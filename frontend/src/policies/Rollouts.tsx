@@ -96,7 +96,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
         <div className={classes.meter}>
           <progress max={all} value={done} aria-label="Nodes that have passed" />
           <b>
-            {done} of {count(all, "node")}
+            {done} of {count(all, "node")} passed
           </b>
           <span className={`muted ${classes.left}`}>
             {rolling && `stage ${rollout.stage + 1} of ${stages.length}, waits ${countdown(waitLeft(rollout, now))}`}

@@ -23,7 +23,7 @@ const rollout = { state: "batches", to_version: 4, stages: [[1], [2, 3]], done_n
 test.each([
   [policy("observe"), "off"],
   [policy("observe", { enabled: true }), "in force"],
-  [policy("enforce", { enabled: true, rollout }), "rolling out v4: 1 of 3 nodes"],
+  [policy("enforce", { enabled: true, rollout }), "rolling out v4: 1 of 3 nodes passed"],
 ])("a policy's standing is told in a few words", (given, words) => expect(standing(given)).toBe(words));
 
 test.each([

@@ -12,11 +12,11 @@ const ROLLOUT: Record<Rollout["state"], string> = {
   undone: "rollout undone",
 };
 
-/** Where a policy stands, for a list: `in force`, `off`, `rolling out v4: 12 of 40 nodes`. */
+/** Where a policy stands, for a list: `in force`, `off`, `rolling out v4: 12 of 40 nodes passed`. */
 export function standing({ enabled, rollout }: Pick<Policy, "enabled" | "rollout">): string {
   if (rollout === null) return enabled ? "in force" : "off";
   const all = rollout.stages.flat().length;
-  return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${count(all, "node")}`;
+  return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${count(all, "node")} passed`;
 }
 
 /** What turning a policy on will do. */

@@ -1,16 +1,14 @@
-import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { Button, Checkbox, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { ApiProblem, answer, api, sentenceOf } from "../../api/client";
+import { ApiProblem } from "../../api/client";
 import { useMay } from "../../auth/me";
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
 import { duration } from "../../lib/format";
-import { takeChange } from "../../live/changes";
 import { type Change, type Irq, isolatedCpus, landsOn } from "../irqs";
 import classes from "../node.module.css";
 import type { NodeView } from "../view";
-import { CONFIRM_S, whyNot } from "./ApplyPlan";
+import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applying";
 import { CpuPicker } from "./CpuPicker";
 import { PreviewOf } from "./PreviewOf";
 
@@ -37,7 +35,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const { node, topology } = view;
   const [text, setText] = useState(irq.requested ?? "");
   const [allowIsolated, setAllowIsolated] = useState(false);
-  const [confirmS, setConfirmS] = useState(120);
+  const [confirmS, setConfirmS] = useState(USUAL_CONFIRM_S);
   const [limit, setLimit] = useState("");
   const may = useMay("operator");
   const { cpus, wrong } = useMemo(() => readCpus(text), [text]);
@@ -49,34 +47,14 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const [asked] = useDebouncedValue(value, TYPING_MS);
   const changed = value !== null && value !== formatCpuList(was);
 
-  const preview = useQuery({
-    queryKey: ["preview", node.id, key, asked, allowIsolated],
-    enabled: asked !== null && asked === value && changed,
-    staleTime: 0,
-    gcTime: 0,
-    queryFn: ({ signal }) =>
-      answer(
-        api.POST("/api/nodes/{node_id}/previews", {
-          params: { path: { node_id: node.id } },
-          body: { wishes: [{ key, value: asked ?? "" }], allow_isolated: allowIsolated },
-          signal,
-        }),
-      ),
-  });
+  const preview = usePreview(
+    node.id,
+    { wishes: [{ key, value: asked ?? "" }], allow_isolated: allowIsolated },
+    asked !== null && asked === value && changed,
+  );
   const guardrails = limit === "" ? [] : [{ metric: "rtt_p99_us" as const, max: Number(limit) }];
   const limitWrong = limit !== "" && !(Number(limit) >= 0 && Number(limit) <= 1e9) ? "A number of microseconds." : null;
-  const apply = useMutation({
-    mutationFn: () => {
-      if (preview.data === undefined) throw new Error("There is no preview to apply yet.");
-      return answer(
-        api.POST("/api/nodes/{node_id}/changes", {
-          params: { path: { node_id: node.id } },
-          body: { plan: preview.data.plan, confirm_timeout_s: confirmS, guardrails, reason: "" },
-        }),
-      );
-    },
-    onSuccess: takeChange,
-  });
+  const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails, reason: "" });
 
   const settled = changed && preview.data !== undefined && asked === value && !preview.isFetching;
   const why =
@@ -136,12 +114,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         />
       )}
       <div className={classes.terms}>
-        <NativeSelect
-          label="Returns unless kept within"
-          value={String(confirmS)}
-          data={CONFIRM_S.map((seconds) => ({ value: String(seconds), label: duration(seconds) }))}
-          onChange={(event) => setConfirmS(Number(event.currentTarget.value))}
-        />
+        <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
         <TextInput
           label="or if RTT p99 exceeds, µs"
           placeholder="no limit"
@@ -160,11 +133,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         Apply for {duration(confirmS)}
       </Button>
       {why !== null && <p className="muted">{why}</p>}
-      {apply.error !== null && (
-        <p className="bad" role="alert">
-          {sentenceOf(apply.error)}
-        </p>
-      )}
+      <NotApplied error={apply.error} />
     </div>
   );
 }
