@@ -8,6 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.nic import Learned
 
 
 class Cpu(Struct, frozen=True):
@@ -82,7 +83,8 @@ class Queue(Struct, frozen=True):
     """One receive or transmit queue of a netdev.
 
     name: ``rx-3`` as in sysfs. irq: None where unknown. source: how the IRQ was found, ``netlink``,
-    ``msi_irqs`` or ``name``. rps and xps: CPU lists, None where the queue has no such file.
+    ``msi_irqs`` or ``name``. rps and xps: CPU lists, None where the queue has no such file. params: as Netdev's, where
+    the driver or the kernel has them for a queue of its own.
     """
 
     name: str
@@ -91,13 +93,16 @@ class Queue(Struct, frozen=True):
     napi_id: int | None = None
     rps: str | None = None
     xps: str | None = None
+    params: dict[str, str] = {}
 
 
 class Netdev(Struct, frozen=True):
     """One network device. management: it carries the agent's own connection or the default route.
 
     channels, channels_max, rss: as the settings of that name have them (``combined 4``, ``0,1,2,3``); None where not
-    known or where the device has none.
+    known or where the device has none. params: values of its other settings by the end of their key, such as
+    ``coalesce/rx-usecs``, ``ring/rx`` or ``gro_flush_timeout``; what the driver does not have is not in it.
+    params_max: the most of those that have a bound of their own.
     """
 
     name: str
@@ -112,6 +117,8 @@ class Netdev(Struct, frozen=True):
     channels: str | None = None
     channels_max: str | None = None
     rss: str | None = None
+    params: dict[str, str] = {}
+    params_max: dict[str, str] = {}
 
 
 class Irq(Struct, frozen=True):
@@ -166,11 +173,23 @@ class IrqLoad(Struct, frozen=True, array_like=True):
     per_s: float
 
 
+class NetdevLoad(Struct, frozen=True, array_like=True):
+    """What a netdev moved. dropped_per_s: of what it received."""
+
+    name: str
+    rx_packets_per_s: float
+    rx_bytes_per_s: float
+    tx_packets_per_s: float
+    tx_bytes_per_s: float
+    dropped_per_s: float
+
+
 class Load(Struct, frozen=True):
     """What the CPUs did lately, as means over some seconds.
 
     busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
-    where not known. irqs: numbered interrupts that arrived. The last three are what guardrails watch.
+    where not known. irqs: numbered interrupts that arrived. rtt_p99_us, dropped_per_s and busiest_cpu_percent are what
+    guardrails watch. netdevs: those that were counted throughout.
     """
 
     seconds: float = 0.0
@@ -180,6 +199,8 @@ class Load(Struct, frozen=True):
     rtt_p99_us: int | None = None
     dropped_per_s: float | None = None
     busiest_cpu_percent: float | None = None
+    rtt_p50_us: int | None = None
+    netdevs: list[NetdevLoad] = []
 
 
 class Landing(Struct, frozen=True):
@@ -236,6 +257,7 @@ class View(Struct, frozen=True, dict=True):
     load: Load = Load()
     tasks: list[NetTask] = []
     time_s: float = 0.0
+    learned: Learned = Learned()
 
     def task(self, pid: int) -> NetTask | None:
         """The process with that number, if it talks over the network."""

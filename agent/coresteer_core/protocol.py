@@ -15,10 +15,11 @@ from msgspec import Struct
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Inventory, NetTask, Rates, Task, Topology
+from coresteer_core.nic import Learned
 from coresteer_core.plan import Plan
 from coresteer_core.policies.base import Conclusion
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
@@ -139,6 +140,12 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
     exact: bool = False
 
 
+class LearnedMessage(Struct, frozen=True, tag="learned"):
+    """What the agent has learned of its NICs: after Welcome, and at most every 10 s when it has changed."""
+
+    learned: Learned
+
+
 class DecisionMessage(Struct, frozen=True, tag="decision"):
     """What a policy's round came to. Sent when it differs from what was told of the policy last.
 
@@ -244,6 +251,7 @@ ToBackend: TypeAlias = (
     | RatesMessage
     | TasksMessage
     | FlowsMessage
+    | LearnedMessage
     | DecisionMessage
     | ChangeMessage
     | Clock

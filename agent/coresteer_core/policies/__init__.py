@@ -3,13 +3,14 @@
 from typing import TypeAlias
 
 from coresteer_core.model import View
-from coresteer_core.policies import irq_spread, network_process
+from coresteer_core.policies import coalescing, irq_spread, network_process
 from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory
 from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
 
-Spec: TypeAlias = IrqSpread | NetworkProcess
-Memory: TypeAlias = IrqSpreadMemory | NetworkProcessMemory
+Spec: TypeAlias = IrqSpread | NetworkProcess | Coalescing
+Memory: TypeAlias = IrqSpreadMemory | NetworkProcessMemory | CoalescingMemory
 
 
 def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
@@ -21,3 +22,6 @@ def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decis
         case NetworkProcess():
             own = memory if isinstance(memory, NetworkProcessMemory) else NetworkProcessMemory()
             return network_process.decide(view, spec, scope, own)
+        case Coalescing():
+            its = memory if isinstance(memory, CoalescingMemory) else CoalescingMemory()
+            return coalescing.decide(view, spec, scope, its)

@@ -1,0 +1,89 @@
+"""What is known of a NIC beyond its values: how its interrupt timer counts, and what its driver made of what was asked.
+
+Nothing of a driver is assumed that can be learned by reading it or by what a write returned.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Timer(StrEnum):
+    """From when a NIC counts rx-usecs.
+
+    restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
+    first packet that waits; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+    """
+
+    RESTARTING = "restarting"
+    ABSOLUTE = "absolute"
+    THROTTLE = "throttle"
+
+
+class Verdict(StrEnum):
+    """What became of a value that was asked of a driver.
+
+    taken: it read back as asked. refused: the kernel or the driver said no. rounded: it read back as another value
+    than before and than asked. ignored: the write was acknowledged and the value read back as before. no_effect: it
+    read back as asked, but the interrupts that were measured do not agree with it.
+    """
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    ROUNDED = "rounded"
+    IGNORED = "ignored"
+    NO_EFFECT = "no_effect"
+
+
+class Tried(Struct, frozen=True):
+    """A value that a driver was asked for. name: the end of the setting's key, ``coalesce/rx-usecs``.
+
+    stood: as it read back; None where it was refused. words: the kernel's own, or the figures of a verdict no_effect.
+    """
+
+    name: str
+    asked: str
+    verdict: Verdict
+    stood: str | None
+    words: str
+    time_ms: int
+
+
+class DriverRecord(Struct, frozen=True):
+    """What a driver of one kernel made of what it was asked: the last time for each name and value."""
+
+    driver: str
+    kernel: str
+    tried: list[Tried] = []
+
+
+class Point(Struct, frozen=True):
+    """What a netdev did while its coalescing stood at these values, added up over the intervals in which it worked.
+
+    rx_usecs, rx_frames: None where the driver has none. adaptive: adaptive-rx was on. interrupts: of its receiving
+    queues. rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known; rtt_s: those seconds.
+    """
+
+    netdev: str
+    rx_usecs: int | None
+    rx_frames: int | None
+    adaptive: bool
+    seconds: float
+    rx_packets: int
+    rx_bytes: int
+    interrupts: int
+    dropped: int
+    rtt_us_s: float = 0.0
+    rtt_s: float = 0.0
+    last_ms: int = 0
+
+
+class Learned(Struct, frozen=True):
+    """All that an agent has learned of its node's NICs; bounded, kept over restarts."""
+
+    drivers: list[DriverRecord] = []
+    points: list[Point] = []
+
+    def tried(self, driver: str | None, name: str) -> list[Tried]:
+        """What became of values of one name that the driver was asked for."""
+        return [t for record in self.drivers if record.driver == driver for t in record.tried if t.name == name]
