@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 
 from coresteer_core.guardrail import measure
-from coresteer_core.model import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, IrqLoad, Load, Rates
+from coresteer_core.model import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, IrqLoad, Load, NetdevLoad, Rates
 
 
 def load_of(rates: Sequence[Rates]) -> Load:
@@ -23,6 +23,8 @@ def load_of(rates: Sequence[Rates]) -> Load:
         return sum(weight * value for weight, value in known) / sum(w for w, _ in known) if known else None
 
     rtt_p99_us = mean("rtt_p99_us")
+    medians = [(each.duration_s, each.tcp.rtt_p50_us) for each in rates if each.tcp is not None and each.tcp.sockets]
+    timed_s = sum(weight for weight, _ in medians)
     return Load(
         seconds=seconds,
         busy=_shares(rates, "busy"),
@@ -31,6 +33,8 @@ def load_of(rates: Sequence[Rates]) -> Load:
         rtt_p99_us=None if rtt_p99_us is None else round(rtt_p99_us),
         dropped_per_s=mean("dropped_per_s"),
         busiest_cpu_percent=mean("busiest_cpu_percent"),
+        rtt_p50_us=round(sum(weight * rtt for weight, rtt in medians) / timed_s) if timed_s > 0 else None,
+        netdevs=_netdevs(rates),
     )
 
 
@@ -61,6 +65,25 @@ def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
             if irq < FIRST_LABEL_ID:
                 counts[irq, cpu] = counts.get((irq, cpu), 0) + count
     return [IrqLoad(irq, cpu, count / seconds) for (irq, cpu), count in sorted(counts.items())] if seconds else []
+
+
+def _netdevs(rates: Sequence[Rates]) -> list[NetdevLoad]:
+    """The netdevs of every interval in which netdevs were counted at all."""
+    known = [each for each in rates if each.netdevs is not None and each.duration_s > 0]
+    seconds = sum(each.duration_s for each in known)
+    sums: dict[str, list[int]] = {}
+    times: dict[str, int] = {}
+    for each in known:
+        for counts in each.netdevs or []:
+            moved = (counts.rx_packets, counts.rx_bytes, counts.tx_packets, counts.tx_bytes, counts.rx_dropped)
+            before = sums.get(counts.name, (0,) * len(moved))
+            sums[counts.name] = [a + b for a, b in zip(before, moved, strict=True)]
+            times[counts.name] = times.get(counts.name, 0) + 1
+    return [
+        NetdevLoad(name, *(number / seconds for number in moved))
+        for name, moved in sums.items()
+        if times[name] == len(known)
+    ]
 
 
 def _numbers(column: bytes, kind: str) -> Sequence[int]:
