@@ -7,6 +7,17 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+MAX_DRIVERS = 16
+"""Drivers of which an agent keeps a record."""
+MAX_TRIED = 64
+"""Values that are kept of one driver."""
+MAX_NETDEVS = 16
+"""Netdevs of which an agent keeps points."""
+MAX_POINTS = 32
+"""Points that are kept of one netdev."""
+MAX_WORDS = 500
+"""Characters of what a driver said."""
+
 
 class Timer(StrEnum):
     """From when a NIC counts rx-usecs.

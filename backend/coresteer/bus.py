@@ -28,7 +28,7 @@ class NodeEvent:
 
 @dataclass(frozen=True)
 class InventoryEvent:
-    """A node's topology, inventory or tasks changed and can be fetched."""
+    """A node's topology, inventory, tasks or what it learned of its NICs changed and can be fetched."""
 
     node_id: int
 

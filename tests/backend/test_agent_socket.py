@@ -11,6 +11,7 @@ from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
 
 from coresteer_core.model import NetdevCounts, NetTask
+from coresteer_core.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion, Mode, Unmoved
 from coresteer_core.protocol import (
@@ -20,6 +21,7 @@ from coresteer_core.protocol import (
     Confirm,
     DecisionMessage,
     FlowsMessage,
+    LearnedMessage,
     Ping,
     RatesMessage,
     ToBackend,
@@ -56,6 +58,15 @@ def _decision(*, change_id: str | None = None, **changes: object) -> bytes:
     return encode(DecisionMessage(now_ms(), conclusion, change_id))
 
 
+TRIED = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", now_ms())
+POINT = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0)
+
+
+def _learned(*, tried: list[Tried] | None = None, points: list[Point] | None = None, drivers: int = 1) -> bytes:
+    record = DriverRecord("igb", "6.1", tried or [])
+    return encode(LearnedMessage(Learned([record] * drivers, points or [])))
+
+
 BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "garbage": (b"\xc1\x00\xff garbage", 4400, "Not a message"),
     "nothing": (b"", 4400, "Not a message"),
@@ -71,6 +82,25 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     ),
     "a cpuset that is none": (encode(FlowsMessage(now_ms(), [replace(NET_TASK, allowed="3-")])), 4400, "Flows:"),
     "flows of 1970": (encode(FlowsMessage(0, [])), 4400, "set the node's clock"),
+    "too many drivers": (_learned(drivers=17), 4400, "more than 16 drivers"),
+    "too many values of a driver": (_learned(tried=[TRIED] * (MAX_TRIED + 1)), 4400, "64 values of one"),
+    "too many points of a netdev": (_learned(points=[POINT] * (MAX_POINTS + 1)), 4400, "more than 32 of one"),
+    "points of too many netdevs": (
+        _learned(points=[replace(POINT, netdev=f"eth{n}") for n in range(17)]),
+        4400,
+        "more than 16 netdevs",
+    ),
+    "a driver that says too much": (
+        _learned(tried=[replace(TRIED, words="x" * (MAX_WORDS + 1))]),
+        4400,
+        "Learned: ",
+    ),
+    "a value with a line break": (_learned(tried=[replace(TRIED, stood="1\n2")]), 4400, "Learned: "),
+    "a value asked long after the end of time": (_learned(tried=[replace(TRIED, time_ms=2**62)]), 4400, "no times"),
+    "a point of no number of seconds": (_learned(points=[replace(POINT, seconds=float("nan"))]), 4400, "no NIC can"),
+    "a point of fewer than no packets": (_learned(points=[replace(POINT, rx_packets=-1)]), 4400, "no NIC can"),
+    "a point of endless round trips": (_learned(points=[replace(POINT, rtt_us_s=float("inf"))]), 4400, "no NIC can"),
+    "a point that waits for ever": (_learned(points=[replace(POINT, rx_usecs=2**40)]), 4400, "no NIC can"),
     "a policy without a number": (_decision(policy_id="x"), 4400, "'x' is not a policy's number"),
     "an action that is no setting": (
         _decision(actions=[Action("cmd/reboot", "0", "1", "")]),

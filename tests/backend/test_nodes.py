@@ -8,9 +8,12 @@ from tests.backend.fake_agent import FakeAgent, enrolled, hello, rates
 
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
 from coresteer.errors import Conflict, Invalid
+from coresteer.nodes import service as nodes
 from coresteer.nodes.service import enrol
+from coresteer.plans.check import view_of
 from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Task, Topology
-from coresteer_core.protocol import InventoryMessage, TasksMessage, TopologyMessage
+from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.protocol import InventoryMessage, LearnedMessage, TasksMessage, TopologyMessage
 
 TOPOLOGY = Topology(
     [Cpu(0, 0, 0, 0, True, "0-1"), Cpu(1, 0, 0, 0, True, "0-1"), Cpu(2, None, None, None, False)],
@@ -61,6 +64,28 @@ async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
     assert node["inventory"]["irqs"][0]["requested"] == "0-1"
     assert node["tasks"] == [{"pid": 7, "name": "x", "cpu": 0, "cpu_share": 0.5}]
     assert node["figures"]["rx_bytes_per_s"] > 0 and node["figures"]["interrupts_per_s"] > 0
+
+
+async def test_what_an_agent_learned_of_its_nics_is_kept_and_is_part_of_the_view(backend: Backend) -> None:
+    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1_700_000_000_000)
+    point = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
+    learned = Learned([DriverRecord("ixgbe", "6.1", [tried])], [point])
+    agent = await enrolled(backend.database, backend.url, "learner")
+    async with asyncio.timeout(20), agent:
+        await _told(backend, agent)
+        async with backend.database.session() as session:
+            assert view_of(await nodes.find(session, agent.node_id)).learned == Learned()
+        bus: Bus = backend.app.state.bus
+        with bus.subscribe() as events:
+            await agent.say(LearnedMessage(learned))
+            told = []
+            async for event in events:
+                told.append(event)
+                if event == InventoryEvent(agent.node_id):
+                    break
+        assert NodeEvent(agent.node_id) not in told, "lists of nodes show nothing of it"
+        async with backend.database.session() as session:
+            assert view_of(await nodes.find(session, agent.node_id)).learned == learned
 
 
 async def test_a_real_node_is_not_labelled_simulated_by_its_agents_word_nor_the_other_way_round(

@@ -38,6 +38,7 @@ from coresteer_core.protocol import (
     FlowsMessage,
     Hello,
     InventoryMessage,
+    LearnedMessage,
     Ping,
     ProtocolError,
     RatesMessage,
@@ -265,6 +266,8 @@ class _AgentConnection:
                 state.learn(inventory)
                 self._services.recorder.tell(node_id, inventory)
                 self._services.keeper.snapshot(node_id, inventory)
+            case LearnedMessage(learned):
+                self._services.recorder.tell(node_id, learned)
             case TasksMessage(_, tasks):
                 state.tasks = tasks
                 self._services.bus.publish(InventoryEvent(node_id))
@@ -332,6 +335,8 @@ def _wrong_with(message: object) -> str | None:  # noqa: PLR0911 - one return a 
             return check.check_topology(topology)
         case InventoryMessage(inventory):
             return check.check_inventory(inventory)
+        case LearnedMessage(learned):
+            return check.check_learned(learned)
         case TasksMessage(_, tasks):
             return check.check_tasks(tasks)
         case FlowsMessage():

@@ -1,4 +1,4 @@
-"""Keeps what agents tell about their nodes (Hello, topology, inventory) in the database, without making them wait."""
+"""Keeps what agents tell about their nodes in the database, without making them wait."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ from coresteer.errors import is_database_away
 from coresteer.nodes import repository
 from coresteer.nodes.repository import Told
 from coresteer_core.model import Inventory, Topology
+from coresteer_core.nic import Learned
 from coresteer_core.protocol import Hello
 
 log = logging.getLogger("coresteer.nodes")
@@ -40,7 +41,7 @@ class Recorder:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def tell(self, node_id: int, what: Hello | Topology | Inventory) -> None:
+    def tell(self, node_id: int, what: Hello | Topology | Inventory | Learned) -> None:
         """Keep this of the node."""
         told = self._waiting.setdefault(node_id, Told())
         encoded = msgspec.json.encode(what)
@@ -55,6 +56,8 @@ class Recorder:
                 told.inventory = encoded
                 told.netdevs = msgspec.json.encode({n.name: n.driver for n in what.netdevs})
                 told.drivers = sorted({n.driver for n in what.netdevs if n.driver and not n.virtual})
+            case Learned():
+                told.learned = encoded
         self._wake.set()
 
     async def _run(self) -> None:
@@ -84,6 +87,7 @@ class Recorder:
                 log.error("What node %d told of itself was refused by the database: %s", *batch, error)
             return
         for node_id, told in batch.items():
-            self._bus.publish(NodeEvent(node_id))
-            if told.topology or told.inventory:
+            if told != Told(learned=told.learned):
+                self._bus.publish(NodeEvent(node_id))
+            if told.topology or told.inventory or told.learned:
                 self._bus.publish(InventoryEvent(node_id))

@@ -52,7 +52,8 @@ async def seen_before(session: AsyncSession) -> dict[int, bool]:
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
     """One node with everything."""
-    return await session.get(NodeRow, node_id, options=[undefer(NodeRow.topology), undefer(NodeRow.inventory)])
+    told = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
+    return await session.get(NodeRow, node_id, options=[undefer(column) for column in told])
 
 
 async def find_by_name(session: AsyncSession, name: str) -> NodeRow | None:
@@ -92,6 +93,7 @@ class Told:
     hello: bytes | None = None
     topology: bytes | None = None
     inventory: bytes | None = None
+    learned: bytes | None = None
     cpus: int | None = None
     packages: int | None = None
     numa_nodes: int | None = None
@@ -111,7 +113,8 @@ async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) 
             """
             UPDATE node SET
                 hello = coalesce(%s::jsonb, hello), topology = coalesce(%s::jsonb, topology),
-                inventory = coalesce(%s::jsonb, inventory), cpus = coalesce(%s::int, cpus),
+                inventory = coalesce(%s::jsonb, inventory), learned = coalesce(%s::jsonb, learned),
+                cpus = coalesce(%s::int, cpus),
                 packages = coalesce(%s::int, packages), numa_nodes = coalesce(%s::int, numa_nodes),
                 drivers = coalesce(%s::text[], drivers), netdevs = coalesce(%s::jsonb, netdevs),
                 last_seen_at = now()
@@ -119,7 +122,7 @@ async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) 
             """,
             [
                 (
-                    *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory)),
+                    *(None if raw is None else raw.decode() for raw in (t.hello, t.topology, t.inventory, t.learned)),
                     *(t.cpus, t.packages, t.numa_nodes, t.drivers),
                     *(None if t.netdevs is None else t.netdevs.decode(), node_id),
                 )

@@ -19,6 +19,7 @@ from coresteer.nodes.schemas import Node, NodeSummary
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans.repository import count_open
 from coresteer_core.model import Inventory, Topology
+from coresteer_core.nic import Learned
 from coresteer_core.protocol import Close
 
 
@@ -72,13 +73,15 @@ class Told(NamedTuple):
 
     topology: Topology | None
     inventory: Inventory | None
+    learned: Learned
 
 
 def told(row: NodeRow) -> Told:
-    """Topology and inventory of a row that was found with everything."""
+    """Topology, inventory and what was learned of NICs, of a row that was found with everything."""
     return Told(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
+        Learned() if row.learned is None else msgspec.convert(row.learned, Learned),
     )
 
 
@@ -125,7 +128,7 @@ async def details(session: AsyncSession, registry: Registry, node_id: int) -> No
     row = await find(session, node_id)
     counts = await count_open(session)
     summary = _summary(row, registry, counts.get(row.id, 0))
-    topology, inventory = told(row)
+    topology, inventory, _ = told(row)
     return Node(
         **summary.model_dump(),
         topology=topology,

@@ -16,8 +16,8 @@ class NodeRow(Base):
     """One node.
 
     key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed when it enrolled, whatever its agent says.
-    hello, topology, inventory: what its agent told last. cpus, packages, numa_nodes, drivers, netdevs (drivers by
-    name): their gist, for lists and selectors.
+    hello, topology, inventory, learned (of its NICs): what its agent told last. cpus, packages, numa_nodes, drivers,
+    netdevs (drivers by name): their gist, for lists and selectors.
     stream and acked_seq: everything up to that sequence number of that stream is stored.
     """
 
@@ -33,6 +33,7 @@ class NodeRow(Base):
     hello: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     topology: Mapped[dict[str, Any] | None] = mapped_column(JSONB, deferred=True)
     inventory: Mapped[dict[str, Any] | None] = mapped_column(JSONB, deferred=True)
+    learned: Mapped[dict[str, Any] | None] = mapped_column(JSONB, deferred=True)
     cpus: Mapped[int | None]
     packages: Mapped[int | None]
     numa_nodes: Mapped[int | None]

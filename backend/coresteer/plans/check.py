@@ -6,9 +6,10 @@ import msgspec
 
 from coresteer.auth.schemas import Role
 from coresteer.errors import Conflict, Invalid
+from coresteer.nodes.service import told
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans.tables import ChangeRow
-from coresteer_core.model import Inventory, NetTask, Topology, View
+from coresteer_core.model import NetTask, View
 from coresteer_core.plan import Plan, Preview, Wish, preview
 from coresteer_core.protocol import Hello
 from coresteer_core.settings import SettingError, parse_setting
@@ -16,10 +17,10 @@ from coresteer_core.settings import SettingError, parse_setting
 
 def view_of(node: NodeRow, tasks: Sequence[NetTask] = ()) -> View:
     """The node as it last described itself; tasks: as it last told. Raises Conflict when it never described itself."""
-    if node.topology is None or node.inventory is None:
+    topology, inventory, learned = told(node)
+    if topology is None or inventory is None:
         raise Conflict(f"{node.name} has not told its topology and interrupts yet; try again when it has connected.")
-    topology, inventory = msgspec.convert(node.topology, Topology), msgspec.convert(node.inventory, Inventory)
-    return View(topology, inventory, tasks=list(tasks))
+    return View(topology, inventory, tasks=list(tasks), learned=learned)
 
 
 def blocked_because(

@@ -77,11 +77,11 @@ def _conclude(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
 
 
 async def _view(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
-    topology, inventory = nodes.told(await nodes.find(session, node_id))
+    topology, inventory, learned = nodes.told(await nodes.find(session, node_id))
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)
-    return View(topology, inventory, load_of(list(state.recent)), state.net_tasks, time.monotonic())
+    return View(topology, inventory, load_of(list(state.recent)), state.net_tasks, time.monotonic(), learned)
 
 
 async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:

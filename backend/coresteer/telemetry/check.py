@@ -5,10 +5,12 @@ Each function returns a sentence that says what is wrong, or None.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from uuid import UUID
 
 from coresteer.telemetry.chunks import netdev_values
+from coresteer_core import nic
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, parse_cpu_list
 from coresteer_core.model import (
     ABSENT_SHARE,
@@ -23,6 +25,7 @@ from coresteer_core.model import (
     Task,
     Topology,
 )
+from coresteer_core.nic import Learned, Point
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
 from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
@@ -41,6 +44,7 @@ MAX_NAME = 256
 MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
 _MAX_INT = 2**53
+_MAX_MOMENT_MS = 2**47  # the year 6429; a node's clock may have been wrong when it noted something
 _BAD_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
 _KEEP_BAD = bytes(set(range(256)) - set(_BAD_SHARE))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -201,6 +205,37 @@ def _bad_scaling(inventory: Inventory) -> str | None:
         except SettingError as error:
             return str(error)
     return None
+
+
+def check_learned(learned: Learned) -> str | None:
+    """Whether what an agent learned of its NICs can be stored, shown and decided on."""
+    drivers = learned.drivers
+    if len(drivers) > nic.MAX_DRIVERS or any(len(record.tried) > nic.MAX_TRIED for record in drivers):
+        return f"Learned: more than {nic.MAX_DRIVERS} drivers or {nic.MAX_TRIED} values of one."
+    points = Counter(point.netdev for point in learned.points)
+    if len(points) > nic.MAX_NETDEVS or any(number > nic.MAX_POINTS for number in points.values()):
+        return f"Learned: points of more than {nic.MAX_NETDEVS} netdevs or more than {nic.MAX_POINTS} of one."
+    tried = [tried for record in drivers for tried in record.tried]
+    texts: list[str | None] = [text for record in drivers for text in (record.driver, record.kernel)]
+    texts += [text for each in tried for text in (each.name, each.asked, each.stood)]
+    wrong = (
+        _bad_text([*texts, *points], MAX_NAME)
+        or _bad_text((each.words for each in tried), nic.MAX_WORDS)
+        or next((wrong for point in learned.points if (wrong := _bad_point(point))), None)
+    )
+    moments = [each.time_ms for each in tried] + [point.last_ms for point in learned.points]
+    if not all(0 <= moment < _MAX_MOMENT_MS for moment in moments):
+        wrong = f"{min(moments)} to {max(moments)} ms are no times."
+    return f"Learned: {wrong}" if wrong else None
+
+
+def _bad_point(point: Point) -> str | None:
+    values = [value for value in (point.rx_usecs, point.rx_frames) if value is not None]
+    sums = (point.rx_packets, point.rx_bytes, point.interrupts, point.dropped)
+    figures = (point.seconds, point.rtt_us_s, point.rtt_s)
+    if all(0 <= value < 2**32 for value in values) and all(0 <= number < _MAX_INT for number in (*sums, *figures)):
+        return None  # NaN is none of these
+    return f"a point of {point.netdev[:40]} holds a number that no NIC can have counted."
 
 
 def check_tasks(tasks: list[Task]) -> str | None:
