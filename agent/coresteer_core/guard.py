@@ -4,8 +4,10 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import Netdev, View
-from coresteer_core.settings import Channels, IrqAffinity, Setting, parse_setting
+from coresteer_core.settings import Channels, IrqAffinity, NetdevParam, QueueParam, Setting, parse_setting
 from coresteer_core.settings.base import say_cpus
+
+_LONG_WAIT_US = 1000
 
 MAX_MOVES = 64
 """Actions in one plan: enough for every queue of a large NIC, too few for a runaway program."""
@@ -14,7 +16,8 @@ MAX_MOVES = 64
 class Refusal(Struct, frozen=True):
     """Why a setting is not written.
 
-    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, queue, channels, too_many.
+    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, queue, channels, bounds, learned,
+    too_many.
     """
 
     code: str
@@ -25,7 +28,7 @@ class Refusal(Struct, frozen=True):
 class Warned(Struct, frozen=True):
     """What somebody should know.
 
-    code: other_numa_node, smt_sibling, isolated, management, one_core, restart, controller.
+    code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, controller.
     """
 
     code: str
@@ -92,6 +95,10 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
                 "and its queues and interrupts begin anew, RPS and affinity included."
             )
             found.append(Warned("restart", setting.key, sentence))
+        if isinstance(setting, NetdevParam) and setting.param.startswith("ring/"):
+            sentence = f"{setting.netdev} may restart for it: packets are lost for a moment."
+            found.append(Warned("restart", setting.key, sentence))
+    found += _waits(view, [(s, value) for s, value in known if isinstance(s, NetdevParam | QueueParam)])
     told: set[str] = set()
     for setting, _ in known:
         netdev = _netdev_of(view, setting)
@@ -140,6 +147,50 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
             )
         )
     return found
+
+
+def _waits(view: View, wanted: list[tuple[NetdevParam | QueueParam, str]]) -> list[Warned]:
+    """What is to be said of how long packets wait, once for each netdev or queue and direction."""
+    found: dict[tuple[str, str], Warned] = {}
+    after: dict[str, dict[str, str]] = {}
+    for setting, value in wanted:
+        after.setdefault(setting.whose, {})[setting.param] = value
+    for setting, _ in wanted:
+        stands = setting.beside(view) | after[setting.whose]
+        way = setting.way
+        for code, sentence in _waiting(stands, way) if way is not None else []:
+            told = f"{setting.whose}: {sentence}"
+            found.setdefault((code, told), Warned(code, setting.key, told))
+    return list(found.values())
+
+
+def _waiting(params: dict[str, str], way: str) -> list[tuple[str, str]]:
+    """Codes of Warned with a sentence. way: ``rx`` or ``tx``."""
+    found = []
+    usecs, frames = (int(params.get(f"coalesce/{way}-{unit}", 0)) for unit in ("usecs", "frames"))
+    if usecs > _LONG_WAIT_US:
+        found.append(("latency", f"a packet may wait {_ms(usecs)} for its interrupt ({way}-usecs)."))
+    elif usecs * frames > _LONG_WAIT_US:
+        found.append(
+            (
+                "latency",
+                f"a packet may wait {_ms(usecs * frames)} for its interrupt where the timer begins anew with each "
+                f"packet ({way}-usecs {usecs} × {way}-frames {frames}), else {usecs} µs.",
+            )
+        )
+    elif usecs == 0 and frames > 1 and f"coalesce/{way}-usecs" in params:
+        sentence = f"with {way}-usecs 0 a packet may wait for its interrupt until {frames} have come, however long."
+        found.append(("latency", sentence))
+    flush_us = int(params.get("gro_flush_timeout", 0)) / 1000 if way == "rx" else 0
+    if flush_us > _LONG_WAIT_US:
+        found.append(("latency", f"a packet may wait {_ms(flush_us)} until the kernel polls (gro_flush_timeout)."))
+    if params.get(f"coalesce/adaptive-{way}") == "on":
+        found.append(("adaptive", f"adaptive-{way} is on, so the driver itself changes {way}-usecs."))
+    return found
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3g} ms"
 
 
 def _netdev_of(view: View, setting: Setting) -> Netdev | None:

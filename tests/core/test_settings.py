@@ -1,3 +1,6 @@
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +8,8 @@ from hypothesis import strategies as st
 from coresteer_core.settings import (
     Channels,
     IrqAffinity,
+    NetdevParam,
+    QueueParam,
     Rps,
     RssTable,
     Setting,
@@ -13,6 +18,7 @@ from coresteer_core.settings import (
     Xps,
     parse_setting,
 )
+from coresteer_core.settings.params import PARAMS
 
 
 @given(st.integers(0, 9_999_999))
@@ -51,6 +57,12 @@ KINDS = st.one_of(
     st.builds(Xps, st.just("eth0"), st.integers(0, 99_999)),
     st.builds(RssTable, st.just("eth0")),
     st.builds(Channels, st.just("eth0")),
+    st.builds(NetdevParam, st.sampled_from(["eth0", "enp3s0f1np1"]), st.sampled_from(sorted(PARAMS))),
+    st.builds(
+        lambda param, queue: QueueParam("eth0", param.name, f"{param.queue}-{queue}"),
+        st.sampled_from([param for param in PARAMS.values() if param.queue]),
+        st.integers(0, 99_999),
+    ),
 )
 
 
@@ -63,6 +75,8 @@ def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
     "key",
     ["netdev/../rss", "netdev/./rss", "netdev/eth0;reboot/rss", "netdev/-eth0/rss", "netdev/a/b/rss", "netdev//rss",
      "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
+     "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
+     "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",
      "task/0/affinity", "task/-1/affinity", "task/812/nice"],
 )  # fmt: skip
 def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
@@ -83,6 +97,10 @@ def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
         (RssTable("eth0"), "3,3,3,3", "3"),
         (Channels("eth0"), "combined 4", "combined 4"),
         (Channels("eth0"), "tx 2, rx 2,combined 0", "rx 2,tx 2"),
+        (NetdevParam("eth0", "coalesce/rx-usecs"), " 0050", "50"),
+        (NetdevParam("eth0", "coalesce/adaptive-rx"), "1", "on"),
+        (NetdevParam("eth0", "gro_flush_timeout"), "18446744073709551615", "18446744073709551615"),
+        (QueueParam("eth0", "coalesce/adaptive-tx", "tx-3"), "off", "off"),
     ],
 )
 def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonical: str) -> None:
@@ -107,6 +125,11 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (Channels("eth0"), "4", "not understood"),
         (Channels("eth0"), "rx 1,rx 2", "not understood"),
         (Channels("eth0"), "combined 0", "at least one channel"),
+        (NetdevParam("eth0", "coalesce/rx-usecs"), "-1", "not a number of µs; write for example 64."),
+        (NetdevParam("eth0", "coalesce/rx-usecs"), "٣", "not a number of µs"),
+        (NetdevParam("eth0", "ring/rx"), "on", "not a number of descriptors"),
+        (NetdevParam("eth0", "gro_flush_timeout"), "18446744073709551616", "not a number of ns"),
+        (NetdevParam("eth0", "coalesce/adaptive-rx"), "yes", "neither on nor off, which is all that adaptive-rx can"),
     ],
 )
 def test_a_value_that_a_kind_cannot_take_is_refused(setting: Setting, value: str, says: str) -> None:
@@ -149,7 +172,38 @@ def test_a_table_is_its_shortest_pattern_whose_last_repetition_may_be_cut() -> N
         (RssTable("eth0"), "2,3", "ethtool -X eth0 start 2 equal 2"),
         (RssTable("eth0"), "0,2,2", "ethtool -X eth0 weight 1 0 2"),
         (Channels("eth0"), "rx 2,tx 2", "ethtool -L eth0 rx 2 tx 2"),
+        (NetdevParam("eth0", "coalesce/rx-usecs"), "90", "ethtool -C eth0 rx-usecs 90"),
+        (NetdevParam("eth0", "coalesce/adaptive-rx"), "on", "ethtool -C eth0 adaptive-rx on"),
+        (NetdevParam("eth0", "ring/rx"), "512", "ethtool -G eth0 rx 512"),
+        (
+            NetdevParam("eth0", "gro_flush_timeout"),
+            "20000",
+            "echo 20000 > /sys/class/net/eth0/gro_flush_timeout",
+        ),
+        (
+            QueueParam("eth0", "coalesce/rx-usecs", "rx-3"),
+            "50",
+            "ethtool --per-queue eth0 queue_mask 0x8 --coalesce rx-usecs 50",
+        ),
     ],
 )
 def test_each_kind_can_be_done_by_hand(setting: Setting, value: str, command: str) -> None:
     assert setting.shell(value) == command
+
+
+def test_what_a_queues_polling_is_set_to_by_hand_finds_its_napi_first(tmp_path: Path) -> None:
+    """Run by a shell with a ynl that only writes down what it is asked."""
+    for name, text in {
+        "ynl": 'echo "$@" >> asked; echo "{\\"napi-id\\": 8193}"',
+        "jq": "cat > /dev/null; echo 8193",
+        "cat": '[ $# = 0 ] && exec /bin/cat; echo "cat $1" >> asked; echo 2',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    command = QueueParam("eth0", "napi_defer_hard_irqs", "rx-3").shell("2")
+    subprocess.run(["/bin/sh", "-c", command], cwd=tmp_path, env={"PATH": str(tmp_path)}, check=True, timeout=10)
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "cat /sys/class/net/eth0/ifindex",
+        '--family netdev --output-json --do queue-get --json {"ifindex": 2, "type": "rx", "id": 3}',
+        '--family netdev --do napi-set --json {"id": 8193, "defer-hard-irqs": 2}',
+    ]

@@ -11,12 +11,15 @@ from typing import TypeAlias
 from coresteer_core.settings.base import SettingError
 from coresteer_core.settings.irq import IrqAffinity
 from coresteer_core.settings.netdev import Channels, RssTable
+from coresteer_core.settings.params import PARAMS, NetdevParam, QueueParam
 from coresteer_core.settings.queue import Rps, Xps
 from coresteer_core.settings.task import TaskAffinity
 
 __all__ = [
     "Channels",
     "IrqAffinity",
+    "NetdevParam",
+    "QueueParam",
     "Rps",
     "RssTable",
     "Setting",
@@ -26,12 +29,14 @@ __all__ = [
     "parse_setting",
 ]
 
-Setting: TypeAlias = IrqAffinity | TaskAffinity | Rps | Xps | RssTable | Channels
+Setting: TypeAlias = IrqAffinity | TaskAffinity | Rps | Xps | RssTable | Channels | NetdevParam | QueueParam
 """A union of every kind of Setting."""
 
 _NUMBER = r"(0|[1-9]\d{0,6})"
 _NETDEV = r"netdev/([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
 _QUEUE = r"(0|[1-9]\d{0,4})"
+_PARAM = "|".join(PARAMS)
+_RX_PARAM, _TX_PARAM = ("|".join(p.name for p in PARAMS.values() if p.queue == way) for way in ("rx", "tx"))
 
 _KINDS: list[tuple[str, str, Callable[[re.Match[str]], Setting]]] = [
     ("irq/NUMBER/affinity", rf"irq/{_NUMBER}/affinity", lambda m: IrqAffinity(int(m[1]))),
@@ -40,6 +45,9 @@ _KINDS: list[tuple[str, str, Callable[[re.Match[str]], Setting]]] = [
     ("netdev/NAME/tx-NUMBER/xps", rf"{_NETDEV}/tx-{_QUEUE}/xps", lambda m: Xps(m[1], int(m[2]))),
     ("netdev/NAME/rss", rf"{_NETDEV}/rss", lambda m: RssTable(m[1])),
     ("netdev/NAME/channels", rf"{_NETDEV}/channels", lambda m: Channels(m[1])),
+    ("netdev/NAME/PARAM", rf"{_NETDEV}/({_PARAM})", lambda m: NetdevParam(m[1], m[2])),
+    ("netdev/NAME/rx-NUMBER/PARAM", rf"{_NETDEV}/(rx-{_QUEUE})/({_RX_PARAM})", lambda m: QueueParam(m[1], m[4], m[2])),
+    ("netdev/NAME/tx-NUMBER/PARAM", rf"{_NETDEV}/(tx-{_QUEUE})/({_TX_PARAM})", lambda m: QueueParam(m[1], m[4], m[2])),
 ]
 _PATTERNS = [(re.compile(rf"{pattern}\Z", re.ASCII), make) for _, pattern, make in _KINDS]
 
@@ -55,4 +63,6 @@ def _parsed(key: str) -> Setting:
         if match := pattern.match(key):
             return make(match)
     known = ", ".join(form for form, _, _ in _KINDS)
-    raise SettingError(f"“{key[:60]}” is not a setting Coresteer knows; it knows {known}.")
+    raise SettingError(
+        f"“{key[:60]}” is not a setting Coresteer knows; it knows {known}; PARAM is {', '.join(PARAMS)}."
+    )

@@ -1,0 +1,161 @@
+"""What may be asked of a NIC's coalescing and rings, and what a person is told first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from coresteer_core.guard import refusals, warnings
+from coresteer_core.model import Inventory, Netdev, Queue, Topology, View
+from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.plan import Wish, inverse, preview
+from coresteer_core.settings import parse_setting
+from coresteer_core.settings.params import PARAMS
+
+RX_USECS = "netdev/eth0/coalesce/rx-usecs"
+
+
+def tried(name: str, asked: str, verdict: Verdict, stood: str | None = None, words: str = "") -> Tried:
+    return Tried(name, asked, verdict, stood, words, 0)
+
+
+TRIED = [
+    tried("coalesce/rx-usecs", "4", Verdict.REFUSED, words="Invalid argument"),
+    tried("coalesce/adaptive-rx", "on", Verdict.IGNORED, "off"),
+    tried("coalesce/rx-usecs", "50", Verdict.TAKEN, "50"),
+    tried("coalesce/rx-usecs", "60", Verdict.NO_EFFECT, "60", "8,000 interrupts/s before and after."),
+    tried("ring/rx", "500", Verdict.ROUNDED, "504"),
+]
+
+
+def view(params: dict[str, str], queue: dict[str, str] | None = None, learned: list[Tried] = TRIED) -> View:
+    """eth0 of igb with these params and a queue that has its own."""
+    netdev = Netdev(
+        "eth0", "igb", None, None, None, True, virtual=False, management=False,
+        queues=[Queue("rx-0", params=queue or {}), Queue("rx-1")], params=params, params_max={"ring/rx": "4096"},
+    )  # fmt: skip
+    records = [DriverRecord("igb", "6.12.0", learned), DriverRecord("mlx5_core", "6.12.0", [])]
+    return View(Topology([], [], []), Inventory([netdev], []), learned=Learned(records))
+
+
+DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": "256", "gro_flush_timeout": "0"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code", "sentence"),
+    [
+        (RX_USECS, "10001", "bounds", "rx-usecs of eth0 can be from 0 to 10000 µs, not 10001."),
+        ("netdev/eth0/ring/rx", "0", "bounds", "rx ring of eth0 can be from 1 to 4096 descriptors, not 0."),
+        ("netdev/eth0/ring/rx", "4097", "bounds", "rx ring of eth0 can be from 1 to 4096 descriptors, not 4097."),
+        ("netdev/eth0/gro_flush_timeout", "10000001", "bounds", "gro_flush_timeout of eth0 can be from 0 to 10000000"),
+        ("netdev/eth0/rx-0/coalesce/rx-usecs", "20000", "bounds", "rx-usecs of eth0 rx-0 can be from 0 to 10000 µs"),
+        (RX_USECS, "4", "learned", "igb refused rx-usecs 4 µs before. Its words: Invalid argument."),
+        ("netdev/eth0/rx-0/coalesce/rx-usecs", "4", "learned", "igb refused rx-usecs 4 µs before."),
+        ("netdev/eth0/ring/rx", "500", "learned", "igb made rx ring 504 of 500; ask for 504."),
+        ("netdev/eth0/coalesce/adaptive-rx", "on", "learned", "igb took adaptive-rx on before and changed nothing."),
+    ],
+)
+def test_what_no_device_or_not_this_one_can_be_set_to_is_refused(
+    key: str, value: str, code: str, sentence: str
+) -> None:
+    (refusal,) = refusals(view(DEFAULTS), [(key, value)], allow_isolated=False)
+    assert (refusal.code, refusal.key) == (code, key)
+    assert refusal.sentence.startswith(sentence)
+
+
+@pytest.mark.parametrize("value", ["0", "50", "60", "10000"])
+def test_what_stood_as_asked_may_be_asked_again(value: str) -> None:
+    assert refusals(view(DEFAULTS), [(RX_USECS, value)], allow_isolated=False) == []
+
+
+def test_what_another_driver_refused_is_not_this_ones() -> None:
+    of_igb = view(DEFAULTS)
+    netdevs = [replace(netdev, driver="mlx5_core") for netdev in of_igb.inventory.netdevs]
+    of_mlx5 = replace(of_igb, inventory=replace(of_igb.inventory, netdevs=netdevs))
+    assert refusals(of_mlx5, [(RX_USECS, "4")], allow_isolated=False) == []
+
+
+@pytest.mark.parametrize(
+    ("stands", "wanted", "told"),
+    [
+        ({}, {"coalesce/rx-usecs": "1000"}, []),
+        ({}, {"coalesce/rx-usecs": "1500"}, ["eth0: a packet may wait 1.5 ms for its interrupt (rx-usecs)."]),
+        ({}, {"coalesce/tx-usecs": "5000"}, ["eth0: a packet may wait 5 ms for its interrupt (tx-usecs)."]),
+        (
+            {"coalesce/rx-frames": "64"},
+            {"coalesce/rx-usecs": "50"},
+            [
+                "eth0: a packet may wait 3.2 ms for its interrupt where the timer begins anew with each packet "
+                "(rx-usecs 50 × rx-frames 64), else 50 µs."
+            ],
+        ),
+        ({"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "50", "coalesce/rx-frames": "4"}, []),
+        (
+            {"coalesce/rx-frames": "64"},
+            {"coalesce/rx-usecs": "0"},
+            ["eth0: with rx-usecs 0 a packet may wait for its interrupt until 64 have come, however long."],
+        ),
+        ({}, {"coalesce/rx-frames": "1", "coalesce/rx-usecs": "0"}, []),
+        ({}, {"gro_flush_timeout": "2000000"}, ["eth0: a packet may wait 2 ms until the kernel polls"]),
+        (
+            {"coalesce/adaptive-rx": "on"},
+            {"coalesce/rx-usecs": "50"},
+            ["eth0: adaptive-rx is on, so the driver itself"],
+        ),
+        ({"coalesce/adaptive-rx": "on"}, {"coalesce/rx-usecs": "50", "coalesce/adaptive-rx": "off"}, []),
+        ({}, {"ring/rx": "512"}, ["eth0 may restart for it: packets are lost for a moment."]),
+    ],
+)
+def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
+    stands: dict[str, str], wanted: dict[str, str], told: list[str]
+) -> None:
+    pairs = [(f"netdev/eth0/{name}", value) for name, value in wanted.items()]
+    sentences = [warning.sentence for warning in warnings(view(DEFAULTS | stands), pairs, allow_isolated=False)]
+    assert len(sentences) == len(told), sentences
+    assert all(sentence.startswith(start) for sentence, start in zip(sentences, told, strict=True)), sentences
+
+
+def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
+    node = view(DEFAULTS | {"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "3", "coalesce/rx-frames": "1"})
+    key = "netdev/eth0/rx-0/coalesce/rx-usecs"
+    assert preview(node, [Wish(key, "50")], reason="test").warned == []
+    (said,) = preview(node, [Wish(key, "5000")], reason="test").warned
+    assert said.sentence == "eth0 rx-0: a packet may wait 5 ms for its interrupt (rx-usecs)."
+    (refused,) = preview(node, [Wish("netdev/eth0/rx-1/coalesce/rx-usecs", "50")], reason="test").refused
+    assert (refused.code, refused.sentence) == (
+        "unsupported",
+        "What rx-usecs of eth0 rx-1 is set to is not known, so it cannot be changed.",
+    )
+
+
+def test_a_preview_says_the_values_with_their_units() -> None:
+    shown = preview(view(DEFAULTS), [Wish(RX_USECS, "50"), Wish("netdev/eth0/ring/rx", "512")], reason="test")
+    assert shown.sentence == (
+        "rx-usecs of eth0 goes from 3 µs to 50 µs; rx ring of eth0 goes from 256 descriptors to 512 descriptors."
+    )
+    assert shown.commands == ["ethtool -C eth0 rx-usecs 50", "ethtool -G eth0 rx 512"]
+
+
+def values(name: str) -> st.SearchStrategy[str]:
+    param = PARAMS[name]
+    return st.sampled_from(["on", "off"]) if param.is_switch else st.integers(param.least, param.most).map(str)
+
+
+PAIRS = st.sampled_from(sorted(PARAMS)).flatmap(lambda name: st.tuples(st.just(name), values(name), values(name)))
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=20, unique_by=lambda pair: pair[0]), st.booleans())
+def test_the_inverse_of_a_plan_puts_back_what_stood(pairs: list[tuple[str, str, str]], of_queue: bool) -> None:
+    pairs = [pair for pair in pairs if not of_queue or PARAMS[pair[0]].queue == "rx"]
+    stands = {name: was for name, was, _ in pairs}
+    node = replace(view(stands, stands, learned=[]))
+    netdevs = [replace(netdev, params_max={}) for netdev in node.inventory.netdevs]
+    node = replace(node, inventory=replace(node.inventory, netdevs=netdevs))
+    where = "netdev/eth0/rx-0" if of_queue else "netdev/eth0"
+    shown = preview(node, [Wish(f"{where}/{name}", to) for name, _, to in pairs], reason="test")
+    assert shown.refused == []
+    after = {parse_setting(action.key): action.becomes for action in shown.plan.actions}
+    assert {s.key for s in after} == {f"{where}/{name}" for name, was, to in pairs if was != to}
+    back = {parse_setting(action.key): action.becomes for action in inverse(shown.plan).actions}
+    assert all(setting.current(node) == value for setting, value in back.items())
+    assert back.keys() == after.keys()
