@@ -98,3 +98,21 @@ class Learned(Struct, frozen=True):
     def tried(self, driver: str | None, name: str) -> list[Tried]:
         """What became of values of one name that the driver was asked for."""
         return [t for record in self.drivers if record.driver == driver for t in record.tried if t.name == name]
+
+
+_OWN_PACE = {
+    "e1000": frozenset({1, 3, 4}),
+    "e1000e": frozenset({1, 3, 4}),
+    "igb": frozenset({1, 3}),
+    "igc": frozenset({1, 3}),
+    "ixgbe": frozenset({1}),
+    "ixgbevf": frozenset({1}),
+}
+
+
+def sets_own_pace(driver: str | None, rx_usecs: int) -> bool:
+    """Whether a value of rx-usecs is no time, but tells a driver to change its timer by itself as the load goes.
+
+    Kernel: drivers/net/ethernet/intel, each driver's set_coalesce.
+    """
+    return rx_usecs in _OWN_PACE.get(driver or "", frozenset())
