@@ -3,6 +3,8 @@
 Nothing of a driver is assumed that can be learned by reading it or by what a write returned.
 """
 
+import math
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -116,3 +118,70 @@ def sets_own_pace(driver: str | None, rx_usecs: int) -> bool:
     Kernel: drivers/net/ethernet/intel, each driver's set_coalesce.
     """
     return rx_usecs in _OWN_PACE.get(driver or "", frozenset())
+
+
+_THROTTLES = {
+    "igb": "igb writes rx-usecs into EITR, the least time between two interrupts of a vector",
+    "igbvf": "igbvf writes rx-usecs into EITR, the least time between two interrupts of a vector",
+    "igc": "igc writes rx-usecs into EITR, the least time between two interrupts of a vector",
+    "e1000": "e1000 writes rx-usecs into ITR, the least time between two interrupts",
+    "e1000e": "e1000e writes rx-usecs into ITR, the least time between two interrupts",
+    "ixgbe": "ixgbe writes rx-usecs into EITR, the least time between two interrupts of a vector",
+    "ixgbevf": "ixgbevf writes rx-usecs into VTEITR, the least time between two interrupts of a vector",
+    "i40e": "i40e writes rx-usecs into PFINT_ITRN, the least time between two interrupts of a vector",
+    "iavf": "iavf writes rx-usecs into VFINT_ITRN1, the least time between two interrupts of a vector",
+    "ice": "ice writes rx-usecs into GLINT_ITR, the least time between two interrupts of a vector",
+    "ena": "ena gives rx-usecs as the delay with which an interrupt is unmasked again after it was served",
+    "tg3": "tg3 writes rx-usecs into the receive coalescing ticks, which count from the last status block update",
+}
+"""Why rx-usecs of these drivers counts from the last interrupt (their sources; for tg3 Broadcom's programmer's guide)."""
+
+_CQE_MODES = {
+    "mlx5_core": (Timer.RESTARTING, "completion", Timer.THROTTLE, "interrupt"),
+    "bnxt_en": (Timer.RESTARTING, "completion", Timer.ABSOLUTE, "first completion that waits"),
+    "hns3": (Timer.ABSOLUTE, "first new completion", Timer.THROTTLE, "interrupt"),
+}
+"""From when these drivers count with cqe-mode-rx on, and off."""
+
+
+def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | None, str]:
+    """How a netdev counts rx-usecs and the sentence why; None where nobody knows.
+
+    params: of the netdev or of the queue. Sources: the drivers in the kernel's drivers/net, the virtio specification
+    (notifications coalescing).
+    """
+    if driver in _THROTTLES:
+        return Timer.THROTTLE, f"{_THROTTLES[driver]}."
+    if driver == "virtio_net":
+        return Timer.ABSOLUTE, "A virtio device counts rx-usecs from the first packet that waits (its specification)."
+    cqe = params.get("coalesce/cqe-mode-rx")
+    if driver in _CQE_MODES and cqe is not None:
+        on, from_on, off, from_off = _CQE_MODES[driver]
+        timer, since = (on, from_on) if cqe == "on" else (off, from_off)
+        return timer, f"With cqe-mode-rx {cqe}, {driver} counts rx-usecs from the {since}."
+    if cqe == "on":
+        return Timer.RESTARTING, "With cqe-mode-rx on, rx-usecs counts from the last packet's completion."
+    return None, (
+        f"It is not known from when {driver or 'this driver'} counts rx-usecs; the longest wait of all timers is taken."
+    )
+
+
+def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
+    """How long a packet waits for its interrupt at most, in µs; None as a timer: the most of all.
+
+    A timer that restarts may be put off by every packet but the one that makes rx_frames full. Infinite where nothing
+    ends it: such a timer without rx_frames (0 or None), or rx_usecs 0 with rx_frames above 1, where only the count
+    decides (kernel: include/uapi/linux/ethtool.h).
+    """
+    if rx_frames == 1:
+        return 0.0
+    if not rx_usecs:
+        return math.inf if rx_frames else 0.0
+    if timer in (Timer.ABSOLUTE, Timer.THROTTLE):
+        return rx_usecs
+    return rx_usecs * (rx_frames - 1) if rx_frames else math.inf
+
+
+def product_bound_us(rx_usecs: float, rx_frames: int | None) -> float | None:
+    """The authors' bound, rx-usecs × rx-frames (PAPERS 4: 90 µs × 42 is 3.8 ms); None without rx_frames."""
+    return rx_usecs * rx_frames if rx_frames else None
