@@ -19,6 +19,7 @@ from coresteer.audit.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginLimit
 from coresteer.bus import Bus
+from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.frontend import FrontEnd
@@ -46,7 +47,15 @@ from coresteer.telemetry.service import Ingest
 
 VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
-_FEATURE_ROUTERS = (nodes_router, agent_router, telemetry_router, live_router, plans_router, policies_router)
+_FEATURE_ROUTERS = (
+    nodes_router,
+    agent_router,
+    telemetry_router,
+    live_router,
+    plans_router,
+    policies_router,
+    coalescing_router,
+)
 
 log = logging.getLogger("coresteer")
 

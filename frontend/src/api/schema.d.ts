@@ -840,6 +840,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/netdevs/{netdev}/coalescing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Coalescing
+         * @description What a netdev waits for before it interrupts, and what other values would do to its traffic.
+         *
+         *     packets_per_s, frame_bytes: of all its queues, in the place of what is measured.
+         */
+        get: operations["get_coalescing"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1075,6 +1097,64 @@ export interface components {
             state: components["schemas"]["ChangeState"];
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * Coalescing
+         * @description A netdev's interrupt coalescing: what is set, what its driver made of what was asked, and the trade-off.
+         *
+         *     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
+         *     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
+         *     why_not: why there is no surface.
+         */
+        Coalescing: {
+            /** Netdev */
+            netdev: string;
+            /** Driver */
+            driver: string | null;
+            /** Kernel */
+            kernel: string | null;
+            /** Params */
+            params: {
+                [key: string]: string;
+            };
+            /** Params Max */
+            params_max: {
+                [key: string]: string;
+            };
+            /** Queues */
+            queues: components["schemas"]["QueueParams"][];
+            timer: components["schemas"]["Timer"] | null;
+            /** Timer Why */
+            timer_why: string;
+            /** Tried */
+            tried: {
+                name: string;
+                asked: string;
+                /**
+                 * Verdict
+                 * @description What became of a value that was asked of a driver.
+                 *
+                 *         taken: it read back as asked. refused: the kernel or the driver said no. rounded: it read back as another value
+                 *         than before and than asked. ignored: the write was acknowledged and the value read back as before. no_effect: it
+                 *         read back as asked, but the interrupts that were measured do not agree with it.
+                 * @enum {string}
+                 */
+                verdict: "ignored" | "no_effect" | "refused" | "rounded" | "taken";
+                stood: string | null;
+                words: string;
+                time_ms: number;
+            }[];
+            traffic: components["schemas"]["Traffic"] | null;
+            current: components["schemas"]["Standing"];
+            surface: components["schemas"]["Surface"] | null;
+            /** Points */
+            points: components["schemas"]["MeasuredPoint"][];
+            /** Rank Correlation */
+            rank_correlation: number | null;
+            /** Bounds */
+            bounds: components["schemas"]["PolicyBound"][];
+            /** Why Not */
+            why_not: string | null;
         };
         /**
          * Decision
@@ -1401,6 +1481,39 @@ export interface components {
             csrf_token: string | null;
         };
         /**
+         * MeasuredPoint
+         * @description What the netdev did while these values stood; predicted_interrupts_per_s: the model's word for that traffic.
+         */
+        MeasuredPoint: {
+            /** Rx Usecs */
+            rx_usecs: number | null;
+            /** Rx Frames */
+            rx_frames: number | null;
+            /** Adaptive */
+            adaptive: boolean;
+            /** Seconds */
+            seconds: number;
+            /** Packets Per S */
+            packets_per_s: number;
+            /** Frame Bytes */
+            frame_bytes: number;
+            /** Interrupts Per S */
+            interrupts_per_s: number;
+            /** Packets Per Interrupt */
+            packets_per_interrupt: number | null;
+            /** Dropped Per S */
+            dropped_per_s: number;
+            /** Rtt P50 Us */
+            rtt_p50_us: number | null;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+            /** Predicted Interrupts Per S */
+            predicted_interrupts_per_s: number | null;
+        };
+        /**
          * Metric
          * @description Figures of a node over time, in base units a second.
          * @enum {string}
@@ -1499,10 +1612,22 @@ export interface components {
                         napi_id: number | null;
                         rps: string | null;
                         xps: string | null;
+                        /** @default {} */
+                        params: {
+                            [key: string]: string;
+                        };
                     }[];
                     channels: string | null;
                     channels_max: string | null;
                     rss: string | null;
+                    /** @default {} */
+                    params: {
+                        [key: string]: string;
+                    };
+                    /** @default {} */
+                    params_max: {
+                        [key: string]: string;
+                    };
                 }[];
                 irqs: {
                     irq: number;
@@ -1792,6 +1917,24 @@ export interface components {
                 move_irq: boolean;
                 /** @default false */
                 allow_isolated: boolean;
+            } | {
+                /** @enum {string} */
+                type: "coalescing";
+                /** @default 100 */
+                max_added_us: number;
+                /** @default 16 */
+                packets_per_interrupt: number;
+                /** @default 1000 */
+                min_packets_per_s: number;
+                /**
+                 * @default leave
+                 * @enum {string}
+                 */
+                adaptive: "compare" | "leave" | "take_over";
+                /** @default false */
+                software: boolean;
+                /** @default 0.1 */
+                max_dropped_percent: number;
             };
             /**
              * @default {
@@ -1844,6 +1987,18 @@ export interface components {
              * @default []
              */
             guardrails: components["schemas"]["GuardrailIn"][];
+        };
+        /**
+         * PolicyBound
+         * @description A policy in force that says how much latency this netdev's coalescing may add.
+         */
+        PolicyBound: {
+            /** Policy Id */
+            policy_id: number;
+            /** Name */
+            name: string;
+            /** Max Added Us */
+            max_added_us: number;
         };
         /**
          * PolicyPreviewRequest
@@ -1940,6 +2095,18 @@ export interface components {
              * @default false
              */
             allow_isolated: boolean;
+        };
+        /**
+         * QueueParams
+         * @description A queue that has settings of its own, by the end of their key.
+         */
+        QueueParams: {
+            /** Name */
+            name: string;
+            /** Params */
+            params: {
+                [key: string]: string;
+            };
         };
         /**
          * ReplayAnswer
@@ -2221,6 +2388,91 @@ export interface components {
          * @enum {string}
          */
         Share: "busy" | "user" | "system" | "irq" | "softirq" | "steal" | "iowait";
+        /**
+         * Standing
+         * @description The values that stand, the receive interrupts that were measured with them, and what the model says of them.
+         *
+         *     own_pace: rx_usecs is no time but tells the driver to set its own pace; as with adaptive, the model says nothing.
+         */
+        Standing: {
+            /** Rx Usecs */
+            rx_usecs: number | null;
+            /** Rx Frames */
+            rx_frames: number | null;
+            /** Adaptive */
+            adaptive: boolean;
+            /** Own Pace */
+            own_pace: boolean;
+            /** Interrupts Per S */
+            interrupts_per_s: number | null;
+            /** Predicted */
+            predicted: {
+                interrupts_per_s: number;
+                packets_per_interrupt: number;
+                added_mean_us: number;
+                added_p99_us: number;
+                added_worst_us: number;
+                dropped_share: number;
+            } | null;
+        };
+        /**
+         * Surface
+         * @description What the model says of pairs of values. predicted, bound_us and product_us: a row each of rx_frames, a column
+         *     each of rx_usecs; one row where rx_frames is empty, for the driver counts none.
+         *
+         *     predicted: interrupts of the whole netdev, packets per interrupt and latency of its busiest queue; None where one
+         *     of rx_usecs is no time but tells the driver to set its own pace. bound_us: no packet waits longer for its interrupt;
+         *     None where nothing ends the wait. product_us: the bound of the authors of the model, rx-usecs × rx-frames.
+         */
+        Surface: {
+            /** Rx Usecs */
+            rx_usecs: number[];
+            /** Rx Frames */
+            rx_frames: number[];
+            /** Predicted */
+            predicted: ({
+                interrupts_per_s: number;
+                packets_per_interrupt: number;
+                added_mean_us: number;
+                added_p99_us: number;
+                added_worst_us: number;
+                dropped_share: number;
+            } | null)[][];
+            /** Bound Us */
+            bound_us: (number | null)[][];
+            /** Product Us */
+            product_us: (number | null)[][];
+        };
+        /**
+         * Timer
+         * @description From when a NIC counts rx-usecs.
+         *
+         *     restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
+         *     first packet that waits; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+         * @enum {string}
+         */
+        Timer: "restarting" | "absolute" | "throttle";
+        /**
+         * Traffic
+         * @description What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
+         *
+         *     queues: over how many of its receive queues it comes; packets_per_s_a_queue: of the busiest. gap_us: how long a
+         *     frame takes on the wire, None with an unknown link speed.
+         */
+        Traffic: {
+            /** Packets Per S */
+            packets_per_s: number;
+            /** Packets Per S A Queue */
+            packets_per_s_a_queue: number;
+            /** Queues */
+            queues: number;
+            /** Frame Bytes */
+            frame_bytes: number;
+            /** Gap Us */
+            gap_us: number | null;
+            /** Measured S */
+            measured_s: number | null;
+        };
         /**
          * User
          * @description A person who may sign in.
@@ -3830,6 +4082,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeFlows"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_coalescing: {
+        parameters: {
+            query?: {
+                packets_per_s?: number | null;
+                frame_bytes?: number | null;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+                netdev: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Coalescing"];
                 };
             };
             /** @description A problem */

@@ -31,7 +31,10 @@ export function useLiveCache(): void {
     if (waiting.size === 0) setTimeout(takeNodes, BATCH_MS);
     waiting.set(node.id, node);
   });
-  useLive("inventory", (nodeId) => void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey }));
+  useLive("inventory", (nodeId) => {
+    void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey });
+    void queryClient.invalidateQueries({ queryKey: ["coalescing", nodeId] });
+  });
   useLive("policies", refetchPolicies);
   useLive("change", takeChange);
   useEffect(() => {

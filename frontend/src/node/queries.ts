@@ -61,6 +61,27 @@ export const matrixQuery = (nodeId: number, range: Range | null) =>
     ...PAST,
   });
 
+const COALESCING_MS = 10_000;
+
+/** A netdev's coalescing, for measured traffic or for what is supposed of it. */
+export const coalescingQuery = (nodeId: number, netdev: string, { pps, frame }: { pps?: number; frame?: number }) =>
+  queryOptions({
+    queryKey: ["coalescing", nodeId, netdev, pps, frame],
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/nodes/{node_id}/netdevs/{netdev}/coalescing", {
+          params: {
+            path: { node_id: nodeId, netdev },
+            query: { packets_per_s: pps ?? null, frame_bytes: frame ?? null },
+          },
+          signal,
+        }),
+      ),
+    staleTime: COALESCING_MS,
+    refetchInterval: COALESCING_MS,
+    placeholderData: (before, query) => (query?.queryKey[2] === netdev ? before : undefined),
+  });
+
 /** The node's newest changes, or those of a past range. */
 export const changesQuery = (nodeId: number, range: Range | null) =>
   queryOptions({

@@ -22,4 +22,10 @@ test.each([
   [{ sel: "nic:eth0" }, { sel: "nic:eth0" }],
   [{ sel: "irq:x" }, {}],
   [{ sel: "<script>" }, {}],
+  [
+    { nic: "eth0", colour: "latency", point: "54x32", pps: "1000", frame: "1500", bound: "100", tab: "coalescing" },
+    { nic: "eth0", colour: "latency", point: "54x32", pps: 1000, frame: 1500, bound: 100, tab: "coalescing" },
+  ],
+  [{ point: "54" }, { point: "54" }],
+  [{ nic: "a b", colour: "?", point: "54x", pps: "0", frame: "1", bound: "" }, {}],
 ])("%o is understood as %o", (search, expected) => expect(given(search)).toEqual(expected));

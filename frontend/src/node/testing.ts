@@ -64,7 +64,7 @@ export function irq(number: number, over: Partial<Irq> = {}): Irq {
 
 export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
   const queues = irqs.flatMap(({ irq: number, queues: names }) =>
-    names.map((name) => ({ name, irq: number, source: "msi_irqs", napi_id: null, rps: null, xps: null })),
+    names.map((name) => ({ name, irq: number, source: "msi_irqs", napi_id: null, rps: null, xps: null, params: {} })),
   );
   const eth0 = {
     name: "eth0",
@@ -75,7 +75,7 @@ export function inventory(irqs: Irq[], controllers: string[] = []): Inventory {
     up: true,
     virtual: false,
     management: false,
-    ...{ channels: null, channels_max: null, rss: null },
+    ...{ channels: null, channels_max: null, rss: null, params: {}, params_max: {} },
     queues,
   };
   return { netdevs: [eth0], irqs, controllers };

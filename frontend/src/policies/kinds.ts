@@ -119,6 +119,59 @@ export const KINDS: { [K in Kind]: KindOf<K> } = {
       allow_isolated: ISOLATED,
     },
   },
+  coalescing: {
+    label: "Wait before interrupts",
+    about: "Lets NICs wait as long as the traffic is worth it and the allowed latency permits, before they interrupt.",
+    fields: {
+      max_added_us: {
+        label: "Most added latency",
+        unit: "µs",
+        help: "No packet may wait longer for its interrupt.",
+        initial: 100,
+        of: { input: "number", min: 1, max: 10_000 },
+      },
+      packets_per_interrupt: {
+        label: "Packets per interrupt",
+        unit: "packets",
+        help: "The NIC waits no longer than this many need to come.",
+        initial: 16,
+        of: { input: "number", min: 2, max: 256 },
+      },
+      min_packets_per_s: {
+        label: "Least traffic",
+        unit: "packets/s",
+        help: "A network device that receives less gets its own values back.",
+        initial: 1000,
+        of: { input: "number", min: 0, max: 1e9 },
+      },
+      adaptive: {
+        label: "Where the driver adapts by itself",
+        help: "What to do with a network device whose adaptive-rx is on.",
+        initial: "leave",
+        of: {
+          input: "choice",
+          options: {
+            leave: "leave it alone",
+            compare: "turn it off for a while and keep what is better",
+            take_over: "turn it off",
+          },
+        },
+      },
+      software: {
+        label: "Let the kernel wait where the NIC cannot",
+        help: "With gro_flush_timeout and napi_defer_hard_irqs.",
+        initial: false,
+        of: { input: "check" },
+      },
+      max_dropped_percent: {
+        label: "Most dropped packets",
+        unit: "%",
+        help: "Of those received; above it the last step is taken back.",
+        initial: 0.1,
+        of: { input: "number", min: 0, max: 100 },
+      },
+    },
+  },
 };
 
 export const KIND_NAMES = Object.keys(KINDS) as Kind[];

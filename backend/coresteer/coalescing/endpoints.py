@@ -1,0 +1,40 @@
+"""Interrupt coalescing over HTTP. Changes go through previews and changes like those of any setting."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from coresteer.auth.dependencies import Viewer
+from coresteer.coalescing import service
+from coresteer.coalescing.schemas import Coalescing
+from coresteer.db import Session
+from coresteer.inputs import RowId
+
+router = APIRouter(tags=["coalescing"])
+
+NetdevName = Annotated[str, Path(min_length=1, max_length=256)]
+
+
+@router.get("/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
+async def get_coalescing(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: RowId,
+    netdev: NetdevName,
+    *,
+    packets_per_s: Annotated[float | None, Query(gt=0, le=1e9)] = None,
+    frame_bytes: Annotated[float | None, Query(ge=60, le=65_536)] = None,
+) -> Coalescing:
+    """What a netdev waits for before it interrupts, and what other values would do to its traffic.
+
+    packets_per_s, frame_bytes: of all its queues, in the place of what is measured.
+    """
+    return await service.coalescing(
+        session,
+        request.app.state.registry,
+        node_id,
+        netdev,
+        packets_per_s=packets_per_s,
+        frame_bytes=frame_bytes,
+    )
