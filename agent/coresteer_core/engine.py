@@ -238,7 +238,8 @@ class _Round:
             if held is None and was == value:
                 continue
             held = held or self._overruled(policy, proposal)
-            held = held or self._damped(policy, proposal, value, returning, drifted.get(proposal.key))
+            free = returning or proposal.key in decision.retreats
+            held = held or self._damped(policy, proposal, value, free, drifted.get(proposal.key))
             if held is None:
                 actions.append(Action(proposal.key, was, value, proposal.reason))
             else:
@@ -305,14 +306,14 @@ class _Round:
         return HeldBack(proposal, "overruled", why)
 
     def _damped(
-        self, policy: PolicyInForce, proposal: Proposal, value: str, returning: bool, drift: Drift | None
+        self, policy: PolicyInForce, proposal: Proposal, value: str, free: bool, drift: Drift | None
     ) -> HeldBack | None:
         now = self.view.time_s
         holding = self.holdings.get(proposal.key)
         if drift is not None and drift.response is Ownership.WARN:
             why = f"{drift.cause or 'Somebody else'} set it to {drift.found}; this policy warns and leaves it."
             return HeldBack(proposal, "owned", why)
-        if returning:
+        if free:
             return None
         if holding is not None:
             stood_s = now - holding.since_s

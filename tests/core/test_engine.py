@@ -199,6 +199,17 @@ def test_what_goes_back_waits_neither_for_dwell_time_nor_window_and_goes_just_wh
     assert moves(conclusion) == [(IRQ, "2", "0,6-7")]
 
 
+def test_a_step_that_did_harm_is_taken_back_at_once_and_not_tried_again_within_the_window(wants: Wants) -> None:
+    wants["a"] = replace(wanting((IRQ, "3")), retreats=frozenset({IRQ}))
+    memory = EngineMemory({IRQ: held("2", 999.0)}, left={IRQ: [("3", 999.0)]})
+    (conclusion,), _ = step(view(irq41="2"), [policy("a")], memory)
+    assert moves(conclusion) == [(IRQ, "2", "3")]
+    memory = wrote(memory, "a", conclusion.actions[0], 1000.0)
+    wants["a"] = wanting((IRQ, "2"))
+    (again,), _ = step(view(1100.0, irq41="3"), [policy("a")], memory)
+    assert codes(again) == [(IRQ, "ping_pong")]
+
+
 def test_a_process_out_of_sight_goes_back_too(wants: Wants) -> None:
     wants["a"] = wanting((TASK, "0-5"), returning=(TASK,))
     silent = replace(view(), tasks=[])

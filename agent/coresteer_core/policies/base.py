@@ -72,8 +72,9 @@ class Decision(Struct, frozen=True):
     """What a policy wants after looking at a node, before precedence, damping and guard.
 
     proposals: the most urgent first, only for settings that do not stand as wanted. returns: settings among them that
-    go back to what they were before the policy, which neither dwell nor ping-pong holds up. sentence: the whole in one
-    line with its numbers. memory: for the next round, the policy's own struct.
+    go back to what they were before the policy, which neither dwell nor ping-pong holds up. retreats: settings among
+    them that go back to an earlier value of the policy's own, as the last one did harm; the same holds for them.
+    sentence: the whole in one line with its numbers. memory: for the next round, the policy's own struct.
     """
 
     sentence: str
@@ -81,6 +82,7 @@ class Decision(Struct, frozen=True):
     proposals: list[Proposal] = []
     unmoved: list[Unmoved] = []
     returns: frozenset[str] = frozenset()
+    retreats: frozenset[str] = frozenset()
 
 
 class HeldBack(Struct, frozen=True):
