@@ -29,11 +29,11 @@ def number(params: Mapping[str, str], name: str) -> int | None:
 
 
 def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
-    """The interrupts of its receive queues; empty where they are not known."""
+    """The interrupts of its receive queues; all of its interrupts where those are not known."""
     from_queues = {q.irq for q in netdev.queues if q.irq is not None and q.name.startswith("rx-")}
-    return frozenset(from_queues).union(
-        irq.irq for irq in inventory.irqs if irq.netdev == netdev.name and any(q.startswith("rx-") for q in irq.queues)
-    )
+    irqs = [irq for irq in inventory.irqs if irq.netdev == netdev.name]
+    receiving = from_queues | {irq.irq for irq in irqs if any(queue.startswith("rx-") for queue in irq.queues)}
+    return frozenset(receiving or {irq.irq for irq in irqs})
 
 
 def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None) -> Received | None:
