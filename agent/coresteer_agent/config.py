@@ -44,6 +44,11 @@ class Config(Struct, frozen=True):
         """Where the policies in force and what they hold are kept."""
         return self.state_dir / "agent/policies.json"
 
+    @property
+    def nics_path(self) -> Path:
+        """Where what was learned of the NICs is kept."""
+        return self.state_dir / "agent/nics.json"
+
 
 def default_state_dir() -> Path:
     """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""
