@@ -22,6 +22,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/heatmap?share=busy&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
+    ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
     ("GET", "/api/changes", None, "viewer", 200),
     ("GET", CHANGE, None, "viewer", 404),
     ("POST", f"{NODE}/previews", {"wishes": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),

@@ -20,13 +20,12 @@ class QueueParams(BaseModel):
 class Traffic(BaseModel):
     """What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
 
-    queues: over how many of its receive queues it comes; packets_per_s_a_queue: of the busiest. gap_us: how long a
-    frame takes on the wire, None with an unknown link speed.
+    packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
+    speed.
     """
 
     packets_per_s: float
     packets_per_s_a_queue: float
-    queues: int
     frame_bytes: float
     gap_us: float | None
     measured_s: float | None

@@ -2456,16 +2456,14 @@ export interface components {
          * Traffic
          * @description What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
          *
-         *     queues: over how many of its receive queues it comes; packets_per_s_a_queue: of the busiest. gap_us: how long a
-         *     frame takes on the wire, None with an unknown link speed.
+         *     packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
+         *     speed.
          */
         Traffic: {
             /** Packets Per S */
             packets_per_s: number;
             /** Packets Per S A Queue */
             packets_per_s_a_queue: number;
-            /** Queues */
-            queues: number;
             /** Frame Bytes */
             frame_bytes: number;
             /** Gap Us */
