@@ -98,7 +98,8 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(NODE, "/api/nodes/{node_id}")
             .replace(CHANGE, "/api/changes/{change_id}")
             .replace(POLICY, "/api/policies/{policy_id}")
-            .replace(ROLLOUT, "/api/rollouts/{rollout_id}"),
+            .replace(ROLLOUT, "/api/rollouts/{rollout_id}")
+            .replace("/netdevs/eth0/", "/netdevs/{netdev}/"),
         )
         for method, path, *_ in CALLS
     }
