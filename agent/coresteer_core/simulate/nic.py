@@ -61,9 +61,9 @@ class Predicted(Struct, frozen=True):
 
 
 _SEED = 4
-_BATCHES = 4
-"""So many interrupts at least, where a queue waits for more packets than are asked for."""
-_MOST_PACKETS = 16_384
+_INTERRUPTS = 4
+"""So many at least, where a queue waits for more packets than are asked for."""
+_MOST_PACKETS = 100_000
 _LEAST_PER_S = 1e-3
 """Traffic of less: each packet is alone."""
 _END_US = 1e300
@@ -83,8 +83,10 @@ def predict(arrivals: Arrivals, wait: Wait, host: Host = TYPICAL_HOST, *, packet
     restarts the timer nor counts. Packets that come while the host polls have no added latency.
     """
     gap_us, least_us = _gaps(arrivals)
-    together = min(wait.rx_frames or math.inf, wait.rx_usecs / gap_us or math.inf, host.ring)
-    count = min(_MOST_PACKETS, max(packets, math.ceil(_BATCHES * together)))
+    between = wait.rx_usecs / gap_us
+    if wait.timer is Timer.RESTARTING and between >= 1:
+        between += host.ring
+    count = min(_MOST_PACKETS, max(packets, math.ceil(_INTERRUPTS * min(wait.rx_frames or math.inf, between))))
     seen = _run(_arrival_times(gap_us, least_us, count), wait, host)
     added = sorted(seen.added)
     if seen.interrupts > 1:
@@ -173,7 +175,7 @@ def _run(times_us: list[float], wait: Wait, host: Host) -> _Seen:
                 due = max(waiting[0], last_us + usecs)
             elif restarts or len(waiting) == 1:
                 due = now + usecs
-        else:
+        elif now < _END_US:
             dropped += 1
     if not interrupts:
         added = [times_us[-2] - since for since in waiting if since < _END_US]
