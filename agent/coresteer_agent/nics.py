@@ -44,8 +44,8 @@ _WINDOWS = 2
 """Steps with enough traffic that a change is judged by."""
 _WORKS_PER_S = 100.0
 """Packets: with fewer, a netdev shows nothing of its coalescing."""
-_GROWN = 1.1
-"""A point that has grown by less than a tenth is not told anew."""
+_GROWN = 1.25
+"""A point that has grown by less than a quarter is not told anew."""
 _LONGEST_S = 3600.0
 """A point of more is halved, so that it follows the traffic."""
 

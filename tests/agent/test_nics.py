@@ -230,7 +230,7 @@ def test_it_is_told_at_most_every_ten_seconds_and_only_what_has_grown() -> None:
     apart = [b - a for a, b in pairwise(told)]
     assert min(apart) >= TELL_S
     assert apart[-1] > 30 and len(told) < 30, "a steady state is told ever more seldom"
-    assert world.kept[-1].points[0].seconds > 0.9 * world.book.learned.points[0].seconds
+    assert world.kept[-1].points[0].seconds > 0.8 * world.book.learned.points[0].seconds
 
 
 def test_what_another_kernel_did_is_forgotten() -> None:
