@@ -27,8 +27,8 @@ arrivals = st.builds(
 )
 steady = st.builds(
     lambda frame_bytes, link: Arrivals(1e12, frame_bytes, link),
-    st.floats(64, 9000),
-    st.sampled_from([10**9, 10**10, 10**11]),
+    st.floats(512, 9000),
+    st.sampled_from([10**9, 10**10]),
 )
 """Back to back."""
 
@@ -197,9 +197,9 @@ def test_no_time_and_no_count_wait_for_nothing(arrivals: Arrivals, timer: Timer,
     assert predict(arrivals, Wait(timer, 0), host).added_worst_us == 0
 
 
-@given(arrivals, timers, usecs, frames, hosts)
+@given(arrivals, timers, usecs, st.integers(1, 300), hosts)
 def test_a_ring_that_holds_all_of_them_drops_none(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
+    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int, host: Host
 ) -> None:
     assert predict(arrivals, Wait(timer, rx_usecs, rx_frames), replace(host, ring=10**6)).dropped_share == 0
 

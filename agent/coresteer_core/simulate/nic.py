@@ -62,7 +62,7 @@ class Predicted(Struct, frozen=True):
 _SEED = 4
 _INTERRUPTS = 4
 """So many at least, where a queue waits for more packets than are asked for."""
-_MOST_PACKETS = 100_000
+_MOST_PACKETS = 16_384
 _LEAST_PER_S = 1e-3
 """Traffic of less: each packet is alone."""
 _END_US = 1e300
@@ -92,7 +92,7 @@ def predict(arrivals: Arrivals, wait: Wait, host: Host = TYPICAL_HOST, *, packet
         interrupts_per_s = (seen.interrupts - 1) * 1e6 / (seen.last_us - seen.first_us)
         packets_per_interrupt = seen.before_last / (seen.interrupts - 1)
     else:
-        interrupts_per_s = seen.interrupts * 1e6 / (gap_us * count)
+        interrupts_per_s = seen.interrupts * 1e6 / max(gap_us * count, seen.last_us)
         packets_per_interrupt = float(len(added))
     return Predicted(
         interrupts_per_s=interrupts_per_s,
