@@ -107,7 +107,6 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
         (SOFTWARE, None, ["has no rx-usecs", "napi_defer_hard_irqs above 0"]),
         ({}, None, ["has no rx-usecs", "no software coalescing"]),
         (PARAMS | SOFTWARE, Verdict.REFUSED, ["refused every rx-usecs", "50", "Operation not supported", "gro_flush"]),
-        (PARAMS, Verdict.IGNORED, ["ignored every rx-usecs"]),
     ],
 )
 async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(
@@ -119,9 +118,28 @@ async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(
     await tell(node, learned, driver="virtio_net", params=params)
     await show_traffic(node)
     found = await coalescing(node)
-    assert found["surface"] is None
+    assert (found["surface"], found["can_wait"]) == (None, False)
     assert [sentence for sentence in sentences if sentence not in found["why_not"]] == []
     assert [(one["asked"], one["verdict"]) for one in found["tried"]] == [(one.asked, one.verdict) for one in tried]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "can_wait"),
+    [
+        ([Verdict.REFUSED], True),
+        ([Verdict.IGNORED, Verdict.REFUSED, Verdict.NO_EFFECT], False),
+        ([Verdict.REFUSED, Verdict.REFUSED, Verdict.REFUSED, Verdict.ROUNDED], True),
+    ],
+)
+async def test_one_refused_value_does_not_mean_that_a_nic_cannot_wait(
+    node: PolicyNode, verdicts: list[Verdict], can_wait: bool
+) -> None:
+    tried = [
+        Tried("coalesce/rx-usecs", str(place), verdict, None, "Invalid argument", place)
+        for place, verdict in enumerate(verdicts)
+    ]
+    await tell(node, Learned([DriverRecord("igb", "6.12", tried)]), driver="igb", params=PARAMS)
+    assert (await coalescing(node))["can_wait"] is can_wait
 
 
 async def test_what_was_measured_stands_beside_what_the_model_says_of_that_traffic(node: PolicyNode) -> None:

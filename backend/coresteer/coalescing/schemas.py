@@ -91,7 +91,7 @@ class Coalescing(BaseModel):
 
     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-    why_not: why there is no surface.
+    can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
     """
 
     netdev: str
@@ -109,4 +109,5 @@ class Coalescing(BaseModel):
     points: list[MeasuredPoint]
     rank_correlation: float | None
     bounds: list[PolicyBound]
+    can_wait: bool
     why_not: str | None

@@ -1104,7 +1104,7 @@ export interface components {
          *
          *     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
          *     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-         *     why_not: why there is no surface.
+         *     can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
          */
         Coalescing: {
             /** Netdev */
@@ -1153,6 +1153,8 @@ export interface components {
             rank_correlation: number | null;
             /** Bounds */
             bounds: components["schemas"]["PolicyBound"][];
+            /** Can Wait */
+            can_wait: boolean;
             /** Why Not */
             why_not: string | null;
         };
