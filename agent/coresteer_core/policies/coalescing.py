@@ -43,8 +43,9 @@ from coresteer_core.policies.waits import (
 from coresteer_core.simulate.nic import packet_gap_us
 
 _LOOK = 4
-"""Rounds after a step before it is judged."""
-_LOOK_AT_DROPS = 2
+"""Rounds after a step before it is judged, and of other traffic before it makes a step."""
+_LOOK_ONCE = 2
+"""Rounds that are enough for drops, and for packets that are alone."""
 _QUIET = 3
 """Rounds below the least rate before a netdev's own values come back."""
 _BEGIN = 1.25
@@ -140,14 +141,10 @@ class _Round:
         self.retreats: list[str] = []
         self.why = ""
         self._view, self._spec = view, spec
+        self._begins = True
+        """Nothing is known of it from earlier rounds."""
         self._stands = {p: netdev.params[p] for p in (ADAPTIVE, USECS, FRAMES, DEFER, FLUSH_NS) if p in netdev.params}
-        self._new = was is None
-        self.after = noticed(was or Tuning(stands=self._stands), self._stands)
-
-    @property
-    def _changed(self) -> bool:
-        """Whether other values stand than the round before, so that what was measured is no longer of them alone."""
-        return self.after.traffic is None and not self._new
+        self.after, self._changed = noticed(was or Tuning(stands=self._stands), self._stands)
 
     def decide(self, load: NetdevLoad | None, per_s: list[float], *, in_scope: bool) -> None:
         """The whole round."""
@@ -194,7 +191,9 @@ class _Round:
         if self._changed:
             self._complete(f"{way.say(way.standing)} stands since the last round; what it does is not known yet.")
             return
-        seen = one.after(after.traffic)
+        anew = after.traffic is not None and not after.on_trial and one.unlike(after.traffic)
+        seen = one if anew else one.after(after.traffic)
+        self._begins = after.traffic is None and not after.originals
         self.after = replace(self.after, traffic=seen)
         if after.on_trial and after.before is not None:
             self._judge(way, seen, after.before)
@@ -202,15 +201,16 @@ class _Round:
                 return
         if self.after.ceiling is not None and not self.after.ceiling.holds(seen) and seen.rounds >= _LOOK:
             self.after = replace(self.after, ceiling=None, settled=False)
-        if (why := self._alone(seen)) is not None:
-            self._go_back(way, self._floor(way), why)
-            return
-        self._rest(way, seen)
+        alone = self._alone(seen)
+        if alone is not None and (self._begins or seen.rounds >= _LOOK_ONCE):
+            self._go_back(way, self._floor(way), alone)
+        else:
+            self._rest(way, seen)
 
     def _judge(self, way: Hardware | Software, seen: Traffic, before: Stood) -> None:
         """Whether the last step stays."""
         was, tried = before.traffic, way.say(way.standing)
-        if seen.rounds >= _LOOK_AT_DROPS and self._drops(seen, was):
+        if seen.rounds >= _LOOK_ONCE and self._drops(seen, was):
             self._harm(way, seen, was, before.params)
             return
         if seen.rounds < _LOOK:
@@ -219,7 +219,7 @@ class _Round:
         adaptive, slower_us = before.params.get(ADAPTIVE) == "on", 0.0
         if seen.rtt_us is not None and was.rtt_us is not None:
             slower_us = seen.rtt_us - was.rtt_us
-        why: str | None = None
+        why = None
         from_us = way.timed(way.standing)
         if adaptive and (self._spec.adaptive == "take_over" or slower_us < -self._spec.max_added_us):
             why = None  # as the operator wants, or what the driver chose waited longer than it may
@@ -262,8 +262,11 @@ class _Round:
             shorter = self._first(way, seen)
             if isinstance(shorter, str):
                 shorter = way.shortened(standing, spec.max_added_us)
-            because = f"{told} {way.say(standing)} is over {spec.max_added_us:g} µs"
-            self._go(way, shorter, because, judged=False)
+            because = f"{told} {way.say(standing)} is over the bound of {spec.max_added_us:g} µs."
+            if isinstance(shorter, str) and self.after.originals:
+                self._give_back(f"{because} {shorter}")
+            else:
+                self._go(way, shorter, because, judged=False)
             return
         last = self.after.before
         if last is not None and self._drops(seen, last.traffic):
@@ -278,6 +281,10 @@ class _Round:
                 self._go_back(way, self._floor(way), f"{told} adaptive-rx is to be off. {wanted}")
             else:
                 self._go(way, wanted, told, judged=True)
+        elif not self._begins and seen.rounds < _LOOK:
+            self.why = (
+                f"{told} {self._standing(way)} stays while this is looked at for {_LOOK - seen.rounds} more rounds."
+            )
         elif have >= aim * (_SETTLED if self.after.settled else _NEAR):
             self._enough(way, seen, aim, goal)
         else:
@@ -293,40 +300,59 @@ class _Round:
             if isinstance(shorter, Waiting) and shorter.usecs * _STEP[0] <= usecs:
                 self._go(way, shorter, f"{told} That is more than {_FAR:g} times {aim:g}.", judged=False)
                 return
-        if aim < goal and have >= _NEAR * aim and seen.rounds >= _LOOK and self.after.ceiling is None:
+        if aim < goal and have >= _NEAR * aim and self.after.ceiling is None:
             wider = self._first(way, seen)
             if isinstance(wider, Waiting) and wider.frames and wider.frames >= 1.5 * aim:
                 self._go(way, wider, told, judged=True)
                 return
         self.after = replace(self.after, settled=True)
-        self.why = f"{told} As many as {aim:g} are wanted; {self._standing(way)} stays."
+        reached = "as many as are aimed at" if have >= _NEAR * aim else f"settled until it is under half of {aim:g}"
+        bound = f"no packet may wait over {self._spec.max_added_us:g} µs"
+        self.why = f"{told} That is {reached}, and {bound}: {self._standing(way)} stays."
 
     def _more(self, way: Hardware | Software, seen: Traffic, goal: float) -> None:
         """More packets are to come with each interrupt, as far as bound, driver and experience allow."""
-        bound_us, standing, told = self._spec.max_added_us, way.standing, self._told(seen)
-        ceiling = self.after.ceiling
-        usecs = 0 if way.adaptive else way.timed(standing)
-        most_us = bound_us if ceiling is None else min(bound_us, ceiling.usecs // 2)
-        wanted: Waiting | str = f"It waits no longer: {ceiling.why}." if ceiling is not None else ""
-        if most_us >= max(1.0, usecs * _PAYS) and not (way.adaptive and ceiling is not None):
-            wanted = self._first(way, seen)
-            if isinstance(wanted, Waiting) and usecs:
-                ratio = min(_STEP[1], max(_STEP[0], goal / self._collected(way, seen)))
-                by_ratio, frames = usecs * ratio, wanted.frames
-                if self.after.originals:
-                    wanted = way.about(by_ratio, way.frames_for(goal), usecs, bound_us)
-                elif wanted.usecs < usecs * _STEP[0]:
-                    wanted = way.about(usecs * _STEP[0], frames, usecs, bound_us)
-            if isinstance(wanted, Waiting) and wanted.usecs > most_us:
-                wanted = way.about(most_us, wanted.frames, usecs, most_us)
+        bound_us, told, ceiling = self._spec.max_added_us, self._told(seen), self.after.ceiling
+        if ceiling is None:
+            wanted = self._longer(way, seen, goal, bound_us)
+        elif way.adaptive:
+            wanted = f"It waits no longer: {ceiling.why}."
+        else:
+            wanted = self._longer(way, seen, goal, min(bound_us, ceiling.usecs // 2))
+            wanted = wanted if isinstance(wanted, Waiting) else f"It waits no longer: {ceiling.why}."
         if isinstance(wanted, Waiting):
-            wider = ceiling is None and (wanted.frames or 0) > (standing.frames or 0) > 0
-            if way.adaptive or wanted.usecs >= usecs * _PAYS or wider:
-                self._go(way, wanted, told, judged=True)
-                return
+            self._go(way, wanted, told, judged=True)
+            return
         self.after = replace(self.after, settled=True)
-        why = wanted if isinstance(wanted, str) and wanted else f"It waits no longer, as the bound is {bound_us:g} µs."
-        self.why = f"{told} {self._standing(way)} stays. {why}"
+        self.why = f"{told} {self._standing(way)} stays. {wanted}"
+
+    def _longer(self, way: Hardware | Software, seen: Traffic, goal: float, most_us: float) -> Waiting | str:
+        """A wait that should bring more to an interrupt than what stands; or why there is none."""
+        spec, standing = self._spec, way.standing
+        usecs = 0 if way.adaptive else way.timed(standing)
+        if most_us < max(1.0, usecs * _PAYS):
+            return f"It waits no longer, as the bound is {spec.max_added_us:g} µs."
+        wanted = self._first(way, seen)
+        if isinstance(wanted, str):
+            return wanted
+        ratio = min(_STEP[1], max(_STEP[0], goal / self._collected(way, seen)))
+        if usecs and self.after.originals:
+            frames = way.frames_for(goal)
+            corrected = way.about(usecs * ratio, frames, usecs, spec.max_added_us)
+            short = isinstance(corrected, str) or corrected.usecs < usecs * _PAYS
+            if short and isinstance(way, Hardware) and way.restarts and self.after.ceiling is None:
+                corrected = way.fullest(goal, seen.gap_us, self._wire_us(seen), spec.max_added_us)
+            wanted = corrected
+        elif usecs and wanted.usecs < usecs * _STEP[0]:
+            wanted = way.about(usecs * _STEP[0], wanted.frames, usecs, spec.max_added_us)
+        if isinstance(wanted, Waiting) and wanted.usecs > most_us:
+            wanted = way.about(most_us, wanted.frames, usecs, most_us)
+        if isinstance(wanted, str):
+            return wanted
+        counts_further = self.after.ceiling is None and (wanted.frames or 0) > (standing.frames or 0) > 0
+        if way.adaptive or wanted.usecs >= usecs * _PAYS or (counts_further and not self.after.originals):
+            return wanted
+        return f"It waits no longer, as the bound is {spec.max_added_us:g} µs."
 
     # Parts of it
 
@@ -371,12 +397,7 @@ class _Round:
         )
 
     def _standing(self, way: Hardware | Software) -> str:
-        if way.adaptive:
-            return "adaptive-rx on"
-        standing = way.standing
-        if standing.usecs and not way.timed(standing):
-            return f"rx-usecs {standing.usecs}, with which {self.netdev.driver} chooses the time itself,"
-        return way.say(standing)
+        return "adaptive-rx on" if way.adaptive else way.say(way.standing)
 
     def _floor(self, way: Hardware | Software) -> dict[str, str]:
         """What a netdev goes back to while it has traffic: its own values within the bound."""
@@ -385,14 +406,15 @@ class _Round:
     def _allowed(self, way: Hardware | Software, params: Mapping[str, str]) -> dict[str, str]:
         """Earlier values as far as the operator's bound and wish to take over allow."""
         found = {param: params[param] for param in way.params if param in params}
-        if self._spec.adaptive == "take_over" and found.get(ADAPTIVE) == "on":
-            found[ADAPTIVE] = "off"
-        waiting = way.waiting(found)
-        if found.get(ADAPTIVE) != "on" and way.bound_us(waiting) > self._spec.max_added_us:
-            shorter = way.shortened(waiting, self._spec.max_added_us)
-            if isinstance(shorter, Waiting):
-                found |= {param: value for param, value in way.written(shorter).items() if param != ADAPTIVE}
-        return found
+        takes_over = self._spec.adaptive == "take_over" and found.get(ADAPTIVE) == "on"
+        if found.get(ADAPTIVE) == "on" and not takes_over:
+            return found
+        allowed = {**found, ADAPTIVE: "off"} if takes_over else found
+        waiting = way.waiting(allowed)
+        if way.bound_us(waiting) <= self._spec.max_added_us:
+            return allowed
+        shorter = way.shortened(waiting, self._spec.max_added_us)
+        return {**allowed, **way.written(shorter)} if isinstance(shorter, Waiting) else found
 
     def _complete(self, why: str) -> None:
         """What of the last step is still to be written."""
@@ -413,6 +435,8 @@ class _Round:
         does = f"is the shortest wait that should bring {self._spec.packets_per_interrupt:g} to an interrupt"
         if way.bound_us(wanted) * _STEP[0] > self._spec.max_added_us:
             does = f"is about as long as the bound of {self._spec.max_added_us:g} µs allows"
+        elif self.after.ceiling is not None and judged:
+            does = f"is half of what did harm: {self.after.ceiling.why}"
         self.after = replace(self.after, wants=values, judged=judged)
         self._propose(values, f"{because} {way.say(wanted)} {does}. {way.why}")
 

@@ -10,6 +10,8 @@ from coresteer_core.model import Irq, NetdevLoad, View
 _MOST_ROUNDS = 12
 """Means are over the last minute or so."""
 
+_UNLIKE = 2.0
+
 
 class Traffic(Struct, frozen=True, gc=False):
     """Means over some rounds, a second. busiest: share of its interrupts of the queue that has most of them.
@@ -52,6 +54,11 @@ class Traffic(Struct, frozen=True, gc=False):
     def in_flight(self) -> float | None:
         """Packets of the busiest queue that are on their way at a time (Little's law); None where that is not known."""
         return None if self.rtt_us is None else self.rtt_us / self.gap_us
+
+    def unlike(self, before: "Traffic") -> bool:
+        """Whether this is other traffic than the means of before: twice or half the packets, a second or together."""
+        rates = (self.packets_per_s, before.packets_per_s), (self.per_interrupt, before.per_interrupt)
+        return any(max(pair) > _UNLIKE * min(pair) for pair in rates)
 
     def after(self, before: "Traffic | None") -> "Traffic":
         """The means with one round more."""

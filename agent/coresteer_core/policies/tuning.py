@@ -37,8 +37,9 @@ class Tuning(Struct, frozen=True):
 
     originals: of the parameters that the policy has set, as before it. stands: as last seen. wants: what it proposed
     then, or what a step on trial is to be; judged: whether that is to show that it pays. traffic: since these values
-    stand, None where they began just now. before: what the last such step left; on_trial: it has not been judged yet.
-    While adaptive-rx is on the driver may change the others as it likes. settled: no step for a little. quiet: rounds below the least rate.
+    stand, None where nothing was seen of it yet; while adaptive-rx is on the driver may change the others as it likes.
+    before: what the last such step left; on_trial: it has not been judged yet. settled: no step for a little. quiet:
+    rounds below the least rate.
     """
 
     originals: dict[str, str] = {}
@@ -58,8 +59,11 @@ class Tuning(Struct, frozen=True):
         return {param: value for param, value in self.wants.items() if self.stands.get(param) != value}
 
 
-def noticed(was: Tuning, stands: dict[str, str]) -> Tuning:
-    """The memory after a look at the values: what the policy proposed stands now, or somebody else changed them."""
+def noticed(was: Tuning, stands: dict[str, str]) -> tuple[Tuning, bool]:
+    """The memory after a look at the values, and whether others stand than before.
+
+    They are what the policy proposed then, or somebody else changed them.
+    """
     driven = was.stands.get(ADAPTIVE) == stands.get(ADAPTIVE) == "on"
     watched = [param for param in stands if not (driven and param in (USECS, FRAMES))]
     changed = [param for param in watched if stands[param] != was.stands.get(param)]
@@ -83,7 +87,7 @@ def noticed(was: Tuning, stands: dict[str, str]) -> Tuning:
     adaptive_again = stands.get(ADAPTIVE) == after.originals.get(ADAPTIVE) == "on"
     if adaptive_again or all(stands.get(param) == value for param, value in after.originals.items()):
         after = replace(after, originals={}, before=None, on_trial=False)
-    return after
+    return after, bool(changed)
 
 
 def _undone(was: Tuning, stands: dict[str, str]) -> Ceiling | None:
@@ -92,4 +96,4 @@ def _undone(was: Tuning, stands: dict[str, str]) -> Ceiling | None:
         return None
     traffic = was.before.traffic
     why = "the last step was undone by a guardrail or a person"
-    return Ceiling(int(stands.get(USECS, "0")) + 1, why, traffic.packets_per_s, traffic.per_interrupt)
+    return Ceiling(0, why, traffic.packets_per_s, traffic.per_interrupt)

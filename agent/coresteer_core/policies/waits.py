@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from math import ceil, inf
+from math import ceil, exp, inf
 from typing import ClassVar
 
 from msgspec import Struct
@@ -28,6 +28,10 @@ _MOST_US = 10_000
 _ROUND = [digit * 10**power // 10 for power in range(5) for digit in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)]
 _GRID = [*sorted({value for value in _ROUND if value < _MOST_US}), _MOST_US]
 """Times in µs that are asked for: so few that a driver which refuses some is soon known."""
+_MORE, _WORTH = 1.02, 1.2
+"""A longer time is worth so much more to collect, and waiting at all so many packets to an interrupt."""
+_ORDINARY_US = 50
+"""A driver that can wait can wait as long as that; many refuse less."""
 _HOPELESS = 2
 """So many values that came to nothing, and none that was taken: the driver has the parameter in name only."""
 _DEFERRED_POLLS = "2"
@@ -67,21 +71,32 @@ class _Way(ABC):
     def waiting(self, params: Mapping[str, str]) -> Waiting:
         """The wait that some values are."""
 
+    @staticmethod
+    def _times(most_us: float) -> list[int]:
+        """In µs, those that are asked for up to some time, and that itself."""
+        whole = int(min(most_us, _MOST_US))
+        return [value for value in _GRID if value < whole] + [whole] * (whole >= 1)
+
     def hopeless(self, param: str) -> Tried | None:
         """What was tried last of a parameter that the driver has in name only; None where it can be set."""
-        driver = self.netdev.driver
-        tried = [
-            each
-            for each in self._learned.tried(driver, param)
-            if each.asked not in ("0", "on") and not (param == USECS and sets_own_pace(driver, int(each.asked)))
-        ]
+        tried = [each for each in self._learned.tried(self.netdev.driver, param) if self._tells(param, each.asked)]
         spoilt = [each for each in tried if each.verdict not in (Verdict.TAKEN, Verdict.ROUNDED)]
-        if param == ADAPTIVE:
-            return spoilt[-1] if spoilt else None
+        enough = _HOPELESS if param in (USECS, FRAMES) else 1
         untrue = sum(each.verdict is Verdict.NO_EFFECT for each in spoilt)
-        if untrue >= _HOPELESS or (len(spoilt) >= _HOPELESS and len(spoilt) == len(tried)):
+        if untrue >= enough or (len(spoilt) >= enough and len(spoilt) == len(tried)):
             return spoilt[-1]
         return None
+
+    def _tells(self, param: str, asked: str) -> bool:
+        """Whether a value tells if a driver can be asked at all: no time so short that only that may be the matter."""
+        match param:
+            case "coalesce/adaptive-rx":
+                return asked == "off"
+            case "coalesce/rx-usecs":
+                return int(asked) >= _ORDINARY_US
+            case "gro_flush_timeout":
+                return int(asked) >= _ORDINARY_US * 1000
+        return asked not in ("0", "1")
 
     def _offered(self, param: str, candidates: list[int], least: int, most: float) -> int | None:
         """The first of some values, or what the driver makes of it, that is within bounds and not spoilt."""
@@ -146,29 +161,36 @@ class Hardware(_Way):
             return self.about(usecs, self._enough_frames(goal), 0, bound_us)
         if not self._counts:
             return f"{self.why} It has no rx-frames that would end the wait, so no time is within any bound."
-        frames = ceil(goal)
-        usecs = PAST_THE_GAP * gap_us
-        fits = bound_us // max(1, ceil(usecs))
+        if self.standing == Waiting(0, 0):
+            return f"{self.why} It neither times nor counts: whichever began would have no end before the other did."
+        usecs, frames = PAST_THE_GAP * gap_us, ceil(goal)
         if not self._settable_frames:
             frames = self.standing.frames or 0
             usecs = min(usecs, bound_us / frames) if frames else inf
-        elif fits < frames:
-            if fits >= 2:
-                frames = int(fits)
-            else:
-                usecs = bound_us / frames
-        if usecs < PAST_THE_GAP * (wire_us or 0.0) or usecs < 1:
-            return (
-                f"Packets are {gap_us:,.0f} µs apart in its busiest queue: within {bound_us:g} µs no two of them come "
-                "to an interrupt of a timer that restarts."
-            )
+        elif ceil(usecs) * frames > bound_us:
+            return self.fullest(goal, gap_us, wire_us, bound_us)
         return self.about(usecs, frames, 0, bound_us)
+
+    def fullest(self, goal: float, gap_us: float, wire_us: float | None, bound_us: float) -> Waiting | str:
+        """Of the pairs whose product is the bound, the one that collects most packets where they come at random."""
+        best, most = None, 1.0
+        for usecs in self._times(bound_us / 2):
+            frames = min(ceil(goal), int(bound_us // usecs))
+            ends = exp(-usecs / gap_us)
+            collected = (1 - (1 - ends) ** frames) / ends if ends > 0 else frames
+            if usecs > (wire_us or 0.0) and collected > most * _MORE:
+                best, most = (usecs, frames), collected
+        if best is None or most < _WORTH:
+            return (
+                f"Packets are {gap_us:,.0f} µs apart in its busiest queue: within {bound_us:g} µs hardly two of them "
+                "come to an interrupt of a timer that restarts."
+            )
+        return self.about(*best, 0, bound_us)
 
     def about(self, usecs: float, frames: int | None, least_us: int, bound_us: float) -> Waiting | str:
         """A wait of some µs, or the nearest that can be had from least_us up and within a bound."""
         most = bound_us // frames if self.restarts and frames else bound_us
-        whole = int(min(most, _GRID[-1]))
-        values = [*(value for value in _GRID if value < whole), whole]
+        values = self._times(most)
         upwards = [value for value in values if value >= usecs]
         downwards = [value for value in reversed(values) if value < usecs]
         found = self._offered(USECS, [*upwards, *downwards], max(1, least_us), most)
@@ -197,10 +219,16 @@ class Hardware(_Way):
 
     def say(self, waiting: Waiting) -> str:
         """A wait in a sentence, with the longest that it adds and the authors' bound."""
+        if sets_own_pace(self.netdev.driver, waiting.usecs):
+            return f"rx-usecs {waiting.usecs} (with which {self.netdev.driver} chooses the time itself)"
         values = f"rx-usecs {waiting.usecs}" + (f", rx-frames {waiting.frames}" if waiting.frames is not None else "")
         product = product_bound_us(waiting.usecs, waiting.frames)
         authors = f"; rx-usecs × rx-frames is {product:,.0f} µs" if product is not None else "; it counts no packets"
-        return f"{values} (a packet waits {self.bound_us(waiting):,.0f} µs at most{authors})"
+        bound_us = self.bound_us(waiting)
+        most = (
+            f"a packet waits {bound_us:,.0f} µs at most" if bound_us < inf else "nothing bounds how long a packet waits"
+        )
+        return f"{values} ({most}{authors})"
 
     @property
     def restarts(self) -> bool:
@@ -249,7 +277,7 @@ class Software(_Way):
 
     def about(self, usecs: float, frames: int | None, least_us: int, bound_us: float) -> Waiting | str:
         """A wait of some µs, or the nearest from least_us up and within a bound."""
-        values = [value for value in (*_GRID, int(bound_us)) if max(1, least_us) <= value <= bound_us]
+        values = [value for value in self._times(bound_us) if value >= least_us]
         upwards = [value for value in values if value >= usecs]
         if not values:
             return f"No wait from {max(1, least_us)} to {bound_us:g} µs can be asked for."
@@ -294,15 +322,20 @@ def in_order(stands: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple
     """What of the wanted does not stand, in the order in which nothing in between waits longer than both ends.
 
     The driver gives up its own choice first and gets it back last; what shortens the wait comes before what lengthens.
+    Without a time only the count ends a wait, so while rx-usecs is 0 no count is written, and it becomes 0 after it.
     """
 
     def rank(item: tuple[str, str]) -> int:
         param, value = item
         if param == ADAPTIVE:
-            return 0 if value == "off" else 3
+            return 0 if value == "off" else 4
+        if param == USECS and value == "0":
+            return 3
         return 1 if _length(param, value) < _length(param, stands[param]) else 2
 
-    return sorted(((p, v) for p, v in wanted.items() if p in stands and stands[p] != v), key=rank)
+    first_a_time = stands.get(USECS) == "0" != wanted.get(USECS, "0")
+    differs = [(p, v) for p, v in wanted.items() if p in stands and stands[p] != v]
+    return sorted((item for item in differs if not (first_a_time and item[0] == FRAMES)), key=rank)
 
 
 def _length(param: str, value: str) -> float:

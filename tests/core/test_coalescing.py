@@ -1,0 +1,667 @@
+from collections.abc import Callable
+from itertools import pairwise
+from math import pi, sin
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.core.nic_plant import (
+    ADAPTIVE,
+    DEFER,
+    DRIVERS,
+    FLUSH,
+    FRAMES,
+    USECS,
+    Course,
+    Plant,
+    Traffic,
+    in_force,
+    run,
+)
+
+from coresteer_core.engine import EngineMemory, step
+from coresteer_core.model import Load, View
+from coresteer_core.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
+from coresteer_core.plan import Action
+from coresteer_core.policies.base import Decision, Scope
+from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory, decide
+from coresteer_core.policies.waits import Waiting, in_order, way_of
+
+BULK = Traffic(80_000.0)
+ALONE = Traffic(0.0, frame_bytes=200.0, in_flight_rtt_us=60.0)
+CQE = {"coalesce/cqe-mode-rx": "on"}
+SPEC = Coalescing(max_added_us=250.0)
+CALM = 30
+
+
+def nic(timer: Timer = Timer.THROTTLE, traffic: Traffic = BULK, name: str | None = None, **params: str) -> Plant:
+    """rx_usecs, rx_frames, adaptive: its values; igb's own where none are given."""
+    keys = {"rx_usecs": USECS, "rx_frames": FRAMES, "adaptive": ADAPTIVE, "defer": DEFER, "flush": FLUSH}
+    values = {keys[param]: value for param, value in params.items()} or {USECS: "3"}
+    if timer is Timer.RESTARTING and name is None:
+        values |= CQE
+    return Plant(timer, name or DRIVERS[timer], values, traffic)
+
+
+MLX5 = nic(Timer.RESTARTING, rx_usecs="8", rx_frames="16", adaptive="off")
+VIRTIO = nic(Timer.ABSOLUTE, rx_usecs="0", rx_frames="1")
+
+
+def first(view: View, spec: Coalescing = SPEC, scope: Scope | None = None) -> Decision:
+    return decide(view, spec, scope or Scope(), CoalescingMemory())
+
+
+def wanted(decision: Decision) -> dict[str, str]:
+    return {proposal.key.removeprefix("netdev/eth0/"): proposal.value for proposal in decision.proposals}
+
+
+def why(course: Course) -> str:
+    """What was said of the netdev last."""
+    (unmoved,) = course.conclusions[-1].unmoved
+    return unmoved.why
+
+
+def calm(course: Course, rounds: int = CALM) -> bool:
+    """Nothing was written in the last rounds."""
+    return course.last_write() < len(course.conclusions) - rounds
+
+
+def per_interrupt(plant: Plant) -> float:
+    return plant.measured()[2].packets_per_interrupt
+
+
+# Bulk load
+
+
+@pytest.mark.parametrize(
+    ("plant", "spec", "ends"),
+    [
+        (nic(), SPEC, {USECS: "200"}),
+        (nic(), Coalescing(max_added_us=100.0), {USECS: "100"}),
+        (nic(), Coalescing(max_added_us=117.5), {USECS: "117"}),
+        (nic(), Coalescing(max_added_us=10_000.0, packets_per_interrupt=64.0), {USECS: "800"}),
+        (nic(traffic=Traffic(80_000.0, queues=4)), Coalescing(max_added_us=1000.0), {USECS: "800"}),
+        (VIRTIO, SPEC, {USECS: "200", FRAMES: "16"}),
+        (nic(Timer.ABSOLUTE, rx_usecs="20"), SPEC, {USECS: "200"}),
+        (MLX5, Coalescing(max_added_us=600.0), {USECS: "37", FRAMES: "16"}),
+    ],
+)
+def test_bulk_load_waits_as_long_as_the_timer_needs_for_what_is_aimed_at(
+    plant: Plant, spec: Coalescing, ends: dict[str, str]
+) -> None:
+    course = run(plant, spec, 100)
+    assert {param: course.end.params[param] for param in ends} == ends
+    assert calm(course, 60)
+
+
+@pytest.mark.parametrize("plant", [nic(), VIRTIO, nic(Timer.ABSOLUTE, rx_usecs="20")])
+@pytest.mark.parametrize("packets_per_s", [20_000.0, 80_000.0, 400_000.0])
+def test_bulk_load_makes_half_of_the_interrupts_or_less_where_the_bound_allows(
+    plant: Plant, packets_per_s: float
+) -> None:
+    plant = replace(plant, traffic=replace(BULK, packets_per_s=packets_per_s))
+    aim = max(2.5 * per_interrupt(plant), 16.0)
+    course = run(plant, Coalescing(max_added_us=2000.0, packets_per_interrupt=aim), 100)
+    assert per_interrupt(course.end) >= 2 * per_interrupt(plant)
+    assert calm(course)
+
+
+def test_every_figure_is_told_with_a_step() -> None:
+    (proposal,) = first(nic().view()).proposals
+    per_s = nic().view().load.irqs[0].per_s
+    assert proposal.reason == (
+        "It receives 80,000 packets/s of 1,500 bytes, 1.2 µs apart on the wire, 12.5 µs in its busiest queue, 4.0 to "
+        f"an interrupt ({per_s:,.0f}/s). rx-usecs 200 (a packet waits 200 µs at most; it counts no packets) is the "
+        "shortest wait that should bring 16 to an interrupt. igb writes rx-usecs into EITR, the least time between two "
+        "interrupts of a vector."
+    )
+    assert proposal.subject == "eth0"
+    (proposal,) = first(VIRTIO.view()).proposals
+    assert "rx-usecs × rx-frames is 3,200 µs" in proposal.reason
+
+
+def test_the_gap_of_the_authors_is_told() -> None:
+    jumbo = nic(traffic=Traffic(10_000.0, frame_bytes=9000.0, link_bits_per_s=10**9))
+    assert (
+        "9,000 bytes, 72 µs apart on the wire, 100 µs in its busiest queue" in first(jumbo.view()).proposals[0].reason
+    )
+
+
+def test_the_busiest_queue_decides() -> None:
+    view = nic(traffic=Traffic(80_000.0, queues=2)).view()
+    one, two = view.load.irqs
+    uneven = replace(view, load=replace(view.load, irqs=[replace(one, per_s=30_000.0), replace(two, per_s=10_000.0)]))
+    spec = Coalescing(max_added_us=1000.0)
+    assert (wanted(first(view, spec)), wanted(first(uneven, spec))) == ({USECS: "400"}, {USECS: "300"})
+
+
+def test_what_already_brings_enough_is_left() -> None:
+    course = run(nic(rx_usecs="400"), Coalescing(max_added_us=500.0), 50)
+    assert course.writes == []
+    assert "as many as are aimed at" in why(course)
+
+
+def test_a_wait_over_the_bound_is_shortened_even_where_it_collects_enough() -> None:
+    for plant in (nic(rx_usecs="400"), replace(MLX5, params={**MLX5.params, USECS: "64", FRAMES: "128"})):
+        course = run(plant, Coalescing(max_added_us=120.0), 50)
+        assert added_us(course.end) <= 120.0
+        assert calm(course)
+
+
+def test_much_more_traffic_shortens_the_wait_again_but_never_below_the_netdevs_own() -> None:
+    def rises(round_: int, plant: Plant) -> Plant:
+        return replace(plant, traffic=replace(BULK, packets_per_s=400_000.0 if round_ >= 60 else 40_000.0))
+
+    course = run(nic(rx_usecs="100"), Coalescing(max_added_us=1000.0), 200, change=rises)
+    assert (course.values[:2], course.values[-1]) == (["100", "400"], "100")
+    assert len(course.values) <= 4
+    assert calm(course)
+
+
+# What does not pay or does harm
+
+
+def test_a_single_packet_in_flight_is_not_waited_for_and_it_says_why() -> None:
+    course = run(nic(traffic=ALONE), SPEC, 50)
+    assert course.writes == []
+    assert why(course) == (
+        "It receives 16,667 packets/s of 200 bytes, 0.16 µs apart on the wire, 60 µs in its busiest queue, 1.0 to an "
+        "interrupt (16,667/s). At a round-trip time of 60 µs 1.0 of them are on their way at a time, and they are "
+        "answered: waiting up to 250 µs would collect no more and only delay them: rx-usecs 3 (with which igb chooses "
+        "the time itself) stays."
+    )
+
+
+def without_rtt(view: View) -> View:
+    return replace(view, load=replace(view.load, rtt_p50_us=None))
+
+
+@pytest.mark.parametrize("plant", [nic(traffic=ALONE), nic(rx_usecs="20", traffic=ALONE), replace(MLX5, traffic=ALONE)])
+def test_where_no_round_trip_time_is_known_the_packets_per_interrupt_show_it_and_it_is_tried_once(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Plant.view
+    monkeypatch.setattr(Plant, "view", lambda self, *noise: without_rtt(seen(self, *noise)))
+    course = run(plant, SPEC, 300)
+    assert course.end.params == plant.params
+    assert len(course.values) <= 3
+    assert calm(course, 200)
+    if len(course.values) == 3:
+        assert "which does not pay" in why(course)
+
+
+def test_bulk_that_becomes_request_and_response_gets_its_own_values_back() -> None:
+    def turns(round_: int, plant: Plant) -> Plant:
+        return replace(plant, traffic=ALONE if round_ >= 40 else BULK)
+
+    course = run(nic(), SPEC, 120, change=turns)
+    assert course.values == ["3", "200", "3"]
+    assert calm(course)
+
+
+def test_own_values_over_the_bound_are_cut_to_it_for_request_and_response_too() -> None:
+    course = run(nic(rx_usecs="300", traffic=ALONE), Coalescing(max_added_us=50.0), 60)
+    assert course.values == ["300", "50"]
+    assert calm(course)
+
+
+def test_a_step_that_drops_packets_is_taken_back_at_once_and_a_shorter_one_is_tried() -> None:
+    course = run(nic(traffic=replace(BULK, drops_from_us=150.0)), Coalescing(max_added_us=500.0), 200)
+    assert course.values == ["3", "200", "3", "100"]
+    assert course.writes[1][0] - course.writes[0][0] <= 3
+    assert "10 % of what came was dropped, over 0.1 %" in course.writes[1][1].reason
+    assert calm(course, 150)
+
+
+def test_drops_that_were_there_before_the_step_are_not_blamed_on_it() -> None:
+    course = run(nic(traffic=replace(BULK, drops_from_us=0.0)), SPEC, 100)
+    assert course.values == ["3", "250"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda load: replace(load, rtt_p50_us=(load.rtt_p50_us or 0) + 300), "the round-trip time p50 rose from 1"),
+        (
+            lambda load: replace(
+                load, netdevs=[replace(n, rx_bytes_per_s=n.rx_bytes_per_s * 0.7) for n in load.netdevs]
+            ),
+            "throughput fell from 120.0 to 84.0 MB/s",
+        ),
+    ],
+)
+def test_a_step_that_harms_latency_or_throughput_is_taken_back(
+    change: Callable[[Load], Load], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Plant.view
+
+    def harmed(self: Plant, *noise: float) -> View:
+        view = seen(self, *noise)
+        return replace(view, load=change(view.load)) if self.usecs() > 60 else view
+
+    monkeypatch.setattr(Plant, "view", harmed)
+    course = run(nic(), SPEC, 200)
+    assert course.usecs_over(60) <= 12
+    assert words in course.writes[1][1].reason
+    assert calm(course, 100)
+
+
+def test_a_step_that_a_guardrail_undid_is_not_made_again() -> None:
+    def undone(round_: int, plant: Plant) -> Plant:
+        return replace(plant, params={USECS: "3"}) if round_ == 4 else plant
+
+    course = run(nic(), SPEC, 200, change=undone, window_s=0.0, dwell_s=0.0)
+    assert course.values == ["3", "200", "3"]
+    assert "undone by a guardrail or a person" in why(course)
+
+
+def test_an_experience_is_forgotten_when_the_traffic_is_another() -> None:
+    def grows(round_: int, plant: Plant) -> Plant:
+        return replace(plant, traffic=BULK if round_ >= 60 else replace(ALONE, in_flight_rtt_us=200.0))
+
+    course = run(nic(), SPEC, 150, change=grows)
+    assert course.values == ["3", "200"]
+
+
+# Little traffic
+
+
+def test_a_netdev_that_falls_silent_gets_its_own_values_back() -> None:
+    def falls(round_: int, plant: Plant) -> Plant:
+        return replace(plant, traffic=replace(BULK, packets_per_s=900.0)) if round_ >= 40 else plant
+
+    for plant in (nic(), MLX5, VIRTIO):
+        course = run(plant, SPEC, 80, change=falls)
+        assert course.end.params == plant.params
+        assert len(course.writes) >= 2
+        assert course.last_write() <= 45
+        assert why(course) == "It receives 900 packets/s, under 1,000."
+
+
+def test_a_short_silence_changes_nothing() -> None:
+    def pauses(round_: int, plant: Plant) -> Plant:
+        return replace(plant, traffic=replace(BULK, packets_per_s=10.0 if round_ % 10 < 2 and round_ else 80_000.0))
+
+    assert run(nic(), SPEC, 100, change=pauses).values == ["3", "200"]
+
+
+def test_a_netdev_that_leaves_the_scope_gets_its_own_values_back() -> None:
+    plant = nic()
+    memory = CoalescingMemory()
+    for _ in range(3):
+        decision = decide(plant.view(), SPEC, Scope(), memory)
+        assert isinstance(decision.memory, CoalescingMemory)
+        memory = decision.memory
+        plant, _ = plant.after([Action(p.key, "", p.value, "") for p in decision.proposals])
+    decision = decide(plant.view(), SPEC, Scope(netdevs=["eth9"]), memory)
+    assert (wanted(decision), decision.returns) == ({USECS: "3"}, {"netdev/eth0/coalesce/rx-usecs"})
+
+
+# adaptive-rx
+
+ADAPTIVE_ON = nic(name="ice", rx_usecs="50", adaptive="on")
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "adaptive_us", "ends"),
+    [
+        ("leave", 20.0, {ADAPTIVE: "on", USECS: "50"}),
+        ("compare", 20.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("compare", 145.0, {ADAPTIVE: "on", USECS: "50"}),
+        ("compare", 400.0, {ADAPTIVE: "on", USECS: "50"}),
+        ("take_over", 20.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("take_over", 400.0, {ADAPTIVE: "off", USECS: "150"}),
+    ],
+)
+def test_what_becomes_of_adaptive_rx(adaptive: str, adaptive_us: float, ends: dict[str, str]) -> None:
+    spec = msgspec.convert({"type": "coalescing", "max_added_us": 150.0, "adaptive": adaptive}, Coalescing)
+    course = run(replace(ADAPTIVE_ON, adaptive_us=adaptive_us), spec, 200)
+    assert course.end.params == ends
+    assert calm(course, 150)
+
+
+def test_adaptive_rx_that_waits_longer_than_the_bound_is_not_kept_for_its_few_interrupts() -> None:
+    plant = replace(ADAPTIVE_ON, adaptive_us=150.0)
+    course = run(plant, Coalescing(max_added_us=40.0, adaptive="compare"), 100)
+    assert course.end.params[ADAPTIVE] == "off"
+
+
+def test_adaptive_rx_goes_off_before_the_times_are_written_and_on_after_them() -> None:
+    stands = {ADAPTIVE: "on", USECS: "8", FRAMES: "128"}
+    off = in_order(stands, {USECS: "30", FRAMES: "8", ADAPTIVE: "off"})
+    assert off == [(ADAPTIVE, "off"), (FRAMES, "8"), (USECS, "30")]
+    on = in_order({ADAPTIVE: "off", USECS: "30", FRAMES: "8"}, stands)
+    assert on == [(USECS, "8"), (FRAMES, "128"), (ADAPTIVE, "on")]
+
+
+def test_a_count_is_never_written_where_no_time_ends_the_wait() -> None:
+    untimed, timed = {USECS: "0", FRAMES: "1"}, {USECS: "200", FRAMES: "16"}
+    assert in_order(untimed, timed) == [(USECS, "200")]
+    assert in_order(timed, untimed) == [(FRAMES, "1"), (USECS, "0")]
+    course = run(VIRTIO, SPEC, 60)
+    assert [(action.key.rsplit("/", 1)[1], action.becomes) for _, action in course.writes] == [
+        ("rx-usecs", "200"),
+        ("rx-frames", "16"),
+    ]
+
+
+def test_a_step_of_three_settings_is_completed_over_rounds_and_judged_as_one() -> None:
+    plant = nic(Timer.RESTARTING, rx_usecs="8", rx_frames="128", adaptive="on")
+    course = run(plant, Coalescing(max_added_us=600.0, adaptive="take_over"), 60, moves_per_step=1)
+    assert [action.key.rsplit("/", 1)[1] for _, action in course.writes[:3]] == ["adaptive-rx", "rx-frames", "rx-usecs"]
+    assert [round_ for round_, _ in course.writes[:3]] == [0, 1, 2]
+    assert per_interrupt(course.end) > 2 * per_interrupt(plant)
+    back = run(
+        plant,
+        Coalescing(max_added_us=600.0, adaptive="take_over"),
+        90,
+        moves_per_step=1,
+        change=lambda r, p: replace(p, traffic=Traffic(10.0)) if r >= 60 else p,
+    )
+    assert back.end.params == plant.params
+
+
+def test_values_that_the_driver_changes_under_adaptive_rx_are_not_taken_for_somebody_elses() -> None:
+    def drives(round_: int, plant: Plant) -> Plant:
+        if plant.params[ADAPTIVE] == "off":
+            return plant
+        return replace(plant, params={**plant.params, USECS: str(20 + round_ % 5)})
+
+    course = run(ADAPTIVE_ON, Coalescing(max_added_us=150.0, adaptive="compare"), 100, change=drives)
+    assert course.end.params == {ADAPTIVE: "off", USECS: "150"}
+
+
+# Drivers that do not do as they are asked
+
+
+def igb(name: str, value: str) -> str:
+    """As the kernel's igb_set_coalesce()."""
+    number = int(value)
+    if number == 2 or 3 < number < 10 or number > 10_000:
+        raise ValueError("Invalid argument")
+    return value
+
+
+def in_eights(name: str, value: str) -> str:
+    return str(int(value) // 8 * 8) if value.isdecimal() else value
+
+
+def refuses(name: str, value: str) -> str:
+    raise ValueError("Operation not supported")
+
+
+def test_what_a_driver_made_of_a_value_is_not_asked_again_and_what_it_makes_is_taken() -> None:
+    course = run(nic(name="foo_throttle", rx_usecs="16"), SPEC, 10)
+    assert course.writes == []
+    course = run(replace(nic(), driver=in_eights), Coalescing(max_added_us=150.0), 60)
+    assert course.values == ["3", "144"]
+    (record,) = course.end.learned.drivers
+    assert [(tried.asked, tried.verdict) for tried in record.tried] == [
+        ("150", Verdict.ROUNDED),
+        ("144", Verdict.TAKEN),
+    ]
+
+
+def test_values_below_the_smallest_that_a_driver_takes_are_learned() -> None:
+    course = run(replace(nic(traffic=Traffic(3_000_000.0)), driver=igb), SPEC, 60)
+    assert course.values == ["3"] or int(course.values[-1]) >= 10
+    short = Coalescing(max_added_us=8.0)
+    course = run(replace(nic(rx_usecs="0"), driver=igb), short, 60)
+    assert course.values == ["0"]
+    assert why(course).endswith("igb takes no rx-usecs from 1 to 8 µs.")
+    longer = run(replace(course.end, traffic=Traffic(80_000.0)), Coalescing(max_added_us=40.0), 60)
+    assert longer.values == ["0", "40"]
+
+
+def test_a_driver_that_takes_nothing_is_left_after_two_values_and_its_words_are_told() -> None:
+    for driver, words in ((refuses, "refused (Operation not supported)."), (lambda n, v: VIRTIO.params[n], "ignored.")):
+        course = run(replace(VIRTIO, driver=driver), SPEC, 60)
+        assert course.writes == []
+        (record,) = course.end.learned.drivers
+        assert len([tried for tried in record.tried if tried.name == USECS]) == 2
+        assert why(course).startswith("Its driver virtio_net has rx-usecs in name only:")
+        assert why(course).endswith(words)
+
+
+def test_values_without_effect_are_given_up() -> None:
+    def lies(tried: str) -> Tried:
+        return Tried(USECS, tried, Verdict.NO_EFFECT, tried, "20,000 interrupts/s before, 20,000/s after", 0)
+
+    plant = replace(nic(), learned=Learned([DriverRecord("igb", "6.12", [lies("200"), lies("250")])]))
+    (unmoved,) = first(plant.view()).unmoved
+    assert unmoved.why == (
+        "Its driver igb has rx-usecs in name only: 250 was no effect (20,000 interrupts/s before, 20,000/s after)."
+    )
+
+
+def test_what_counts_as_restarting_without_a_count_is_within_no_bound() -> None:
+    course = run(nic(name="foo", rx_usecs="10"), SPEC, 60)
+    assert course.writes == []
+    assert "nobody" in why(course) or "not known from when foo counts" in why(course)
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (replace(nic(), params={}), "Its driver igb has no rx-usecs."),
+        (nic(traffic=Traffic(500.0)), "It receives 500 packets/s, under 1,000."),
+        (ADAPTIVE_ON, "Its adaptive-rx is on: the driver chooses the time, and this policy is to leave that alone."),
+    ],
+)
+def test_a_netdev_that_is_left_says_why(plant: Plant, said: str) -> None:
+    decision = first(plant.view())
+    assert decision.proposals == []
+    assert [(unmoved.subject, unmoved.why) for unmoved in decision.unmoved] == [("eth0", said)]
+
+
+def test_unknown_traffic_is_said() -> None:
+    view = nic().view()
+    unknown = replace(view, load=replace(view.load, netdevs=[]))
+    assert first(unknown).unmoved[0].why == "What it receives is not known."
+    no_irqs = replace(view, inventory=replace(view.inventory, irqs=[]))
+    assert first(no_irqs).unmoved[0].why == "How often its interrupts arrive is not known."
+
+
+@pytest.mark.parametrize(
+    ("scope", "proposals"),
+    [
+        (Scope(netdevs=["eth*"]), 1),
+        (Scope(netdevs=["ens*"]), 0),
+        (Scope(drivers=["igb"]), 1),
+        (Scope(drivers=["mlx*"]), 0),
+    ],
+)
+def test_only_what_is_in_scope_is_looked_at(scope: Scope, proposals: int) -> None:
+    assert len(first(nic().view(), SPEC, scope).proposals) == proposals
+
+
+# The kernel waits instead
+
+SOFT = nic(name="vmxnet3", defer="0", flush="0")
+
+
+def test_where_the_nic_cannot_wait_the_kernel_does_if_the_operator_wants() -> None:
+    assert run(SOFT, SPEC, 20).writes == []
+    course = run(SOFT, Coalescing(max_added_us=250.0, software=True), 60)
+    assert course.end.params == {DEFER: "2", FLUSH: "200000"}
+    assert [action.key for _, action in course.writes] == [f"netdev/eth0/{DEFER}", f"netdev/eth0/{FLUSH}"]
+    assert "counts gro_flush_timeout from its last poll" in course.writes[0][1].reason
+    assert calm(course)
+
+
+def test_after_a_driver_with_rx_usecs_in_name_only_the_kernel_waits() -> None:
+    def lies(name: str, value: str) -> str:
+        return "0" if name == USECS else VIRTIO.params.get(name, value)
+
+    plant = replace(VIRTIO, params={**VIRTIO.params, DEFER: "0", FLUSH: "0"}, driver=lies)
+    course = run(plant, Coalescing(max_added_us=250.0, software=True), 60)
+    assert course.end.params == {**VIRTIO.params, DEFER: "2", FLUSH: "200000"}
+
+
+def test_the_kernels_wait_is_given_back_too() -> None:
+    course = run(
+        SOFT,
+        Coalescing(max_added_us=250.0, software=True),
+        90,
+        change=lambda r, p: replace(p, traffic=Traffic(10.0)) if r >= 60 else p,
+    )
+    assert course.end.params == SOFT.params
+
+
+# Properties
+
+
+def added_us(plant: Plant) -> float:
+    """How long a packet may wait where the timer is what it really is, and the authors' product where it restarts."""
+    usecs = plant.usecs()
+    frames = int(plant.params[FRAMES]) if FRAMES in plant.params else None
+    bound = added_bound_us(plant.timer, usecs, frames)
+    return max(bound, product_bound_us(usecs, frames) or 0.0) if plant.timer is Timer.RESTARTING and usecs else bound
+
+
+DRIVEN: dict[str, Callable[[str, str], str]] = {
+    "takes": lambda name, value: value,
+    "igb": lambda name, value: igb(name, value) if name == USECS else value,
+    "eights": in_eights,
+    "refuses": refuses,
+    "up": lambda name, value: str(-(-int(value) // 50) * 50) if name == USECS else value,
+    "ignores": lambda name, value: "0" if name == USECS else value,
+}
+
+
+def stands(driver: Callable[[str, str], str], value: str) -> bool:
+    """Whether a driver may have a value of its own: one that can be put back."""
+    try:
+        return driver(USECS, value) == value
+    except ValueError:
+        return driver is refuses
+
+
+@st.composite
+def plants(draw: st.DrawFn) -> Plant:
+    """NICs of each timer, known or not, in every state, with drivers of each kind, under any traffic."""
+    timer = draw(st.sampled_from(Timer))
+    known = draw(st.booleans())
+    driver = DRIVEN[draw(st.sampled_from(sorted(DRIVEN)))]
+    own = [value for value in ("0", "1", "3", "8", "20", "50", "200", "1000") if stands(driver, value)]
+    params = {USECS: draw(st.sampled_from(own))}
+    if timer is Timer.RESTARTING or draw(st.booleans()):
+        params[FRAMES] = str(draw(st.sampled_from([0, 1, 5, 16, 42, 128])))
+    if draw(st.booleans()):
+        params[ADAPTIVE] = draw(st.sampled_from(["on", "off"]))
+    if draw(st.booleans()):
+        params |= {DEFER: "0", FLUSH: "0"}
+    name = DRIVERS[timer] if known else "foo"
+    if known and timer is Timer.RESTARTING:
+        params |= CQE
+    traffic = Traffic(
+        packets_per_s=draw(st.sampled_from([100.0, 2_000.0, 30_000.0, 200_000.0, 800_000.0])),
+        frame_bytes=draw(st.sampled_from([64.0, 1500.0, 9000.0])),
+        queues=draw(st.integers(1, 4)),
+        in_flight_rtt_us=draw(st.sampled_from([None, None, 30.0, 200.0])),
+        drops_from_us=draw(st.sampled_from([None, None, 40.0, 150.0])),
+    )
+    return Plant(timer, name, params, traffic, driver, adaptive_us=draw(st.sampled_from([10.0, 60.0, 300.0])))
+
+
+SPECS = st.builds(
+    Coalescing,
+    max_added_us=st.sampled_from([1.0, 20.0, 100.0, 333.3, 2000.0, 10_000.0]),
+    packets_per_interrupt=st.sampled_from([2.0, 6.5, 16.0, 256.0]),
+    min_packets_per_s=st.sampled_from([0.0, 1000.0]),
+    adaptive=st.sampled_from(["leave", "compare", "take_over"]),
+    software=st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(plants(), SPECS, st.sampled_from([1, 2, 64]))
+def test_no_packet_waits_longer_than_the_operator_allows_and_a_steady_load_settles(
+    plant: Plant, spec: Coalescing, moves: int
+) -> None:
+    course = run(plant, spec, 240, moves_per_step=moves)
+    own = added_us(replace(plant, params={**plant.params, ADAPTIVE: "off"}))
+    for before, after in pairwise(course.plants):
+        if after.params != before.params and after.params.get(ADAPTIVE) != "on":
+            assert added_us(after) <= max(spec.max_added_us, added_us(before), own) + 1e-9
+    asked = [proposal for conclusion in course.conclusions for proposal in conclusion.actions]
+    for action in asked:
+        if action.key.endswith("rx-usecs"):
+            assert int(action.becomes) <= max(spec.max_added_us, int(plant.params[USECS]))
+        if action.key.endswith(FLUSH):
+            assert int(action.becomes) <= 1000 * spec.max_added_us
+    assert course.last_write() < 140
+    assert asked == [] or max(n for n, c in enumerate(course.conclusions) if c.actions) < 200
+
+
+@settings(max_examples=100, deadline=None)
+@given(plants(), SPECS)
+def test_the_same_is_decided_each_time_and_the_end_is_either_better_or_as_before(
+    plant: Plant, spec: Coalescing
+) -> None:
+    assert first(plant.view(), spec) == first(plant.view(), spec)
+    course = run(plant, spec, 150)
+    if (
+        plant.name != "foo"
+        and calm(course)
+        and added_us(plant) <= spec.max_added_us
+        and plant.params.get(ADAPTIVE) != "on"
+    ):
+        assert per_interrupt(course.end) >= 0.99 * per_interrupt(plant)
+
+
+@settings(max_examples=100, deadline=None)
+@given(plants(), SPECS)
+def test_when_the_traffic_ends_everything_stands_as_before(plant: Plant, spec: Coalescing) -> None:
+    silence = replace(plant.traffic, packets_per_s=0.0, in_flight_rtt_us=None)
+    spec = replace(spec, min_packets_per_s=1000.0)
+    course = run(plant, spec, 130, change=lambda r, p: replace(p, traffic=silence) if r >= 100 else p)
+    assert course.end.params == plant.params or course.end.params.get(ADAPTIVE) == "on"
+    assert course.conclusions[-1].actions == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(plants(), SPECS, st.floats(1.0, 1e5), st.floats(0.1, 100.0))
+def test_a_wait_is_within_the_bound_whatever_the_gap(
+    plant: Plant, spec: Coalescing, gap_us: float, wire_us: float
+) -> None:
+    way = way_of(plant.view().inventory.netdevs[0], plant.learned, software=True)
+    if isinstance(way, str):
+        return
+    for found in (
+        way.first(spec.packets_per_interrupt, gap_us, wire_us, spec.max_added_us),
+        way.shortened(way.standing, spec.max_added_us),
+    ):
+        if isinstance(found, Waiting):
+            assert way.bound_us(found) <= spec.max_added_us
+            assert found.usecs >= 1
+
+
+# A day
+
+ROUNDS_A_DAY = 17_280
+
+
+@pytest.mark.parametrize("plant", [nic(), MLX5, VIRTIO], ids=["throttle", "restarting", "absolute"])
+def test_a_day_of_trembling_traffic_neither_oscillates_nor_grows(plant: Plant) -> None:
+    random = Random(4)  # noqa: S311, a trace, not a secret
+
+    def noise(round_: int) -> tuple[float, float]:
+        level = 0.75 + 0.25 * sin(round_ / 720 * pi / 12)
+        leap = 0.3 if random.random() < 0.005 else 1.0
+        scale = level * random.choice([0.9, 0.95, 1.0, 1.05, 1.1]) * leap
+        return round(scale, 2), random.uniform(0.95, 1.05)
+
+    policy, memory, sizes = in_force(SPEC), EngineMemory(), []
+    course = run(plant, SPEC, ROUNDS_A_DAY, scale=noise)
+    rounds = [round_ for round_, _ in course.writes]
+    assert rounds, "nothing was done at all"
+    assert len([round_ for round_ in rounds if round_ >= 60]) <= 4
+    assert [round_ for round_ in rounds if round_ >= ROUNDS_A_DAY // 2] == []
+    for seen in course.plants[:100]:
+        _, memory = step(seen.view(), [policy], memory)
+        sizes.append(len(msgspec.json.encode(memory)))
+    assert max(sizes) < 4_000
