@@ -109,6 +109,7 @@ class Agent:
         self._link.send_state(self._inventory)
         self._link.send_state(self._nics.learned)
         self._look()
+        self._nics.step((), self._inventory, time.monotonic())  # what is asked of a driver from now on is noted
         self._sample()
         self._link.start()
         try:

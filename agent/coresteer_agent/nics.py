@@ -121,6 +121,8 @@ class NicBook:
             words, now_ms = attempt.words[:MAX_WORDS], time.time_ns() // 1_000_000
             tried = Tried(setting.param, attempt.asked, attempt.verdict, attempt.stood, words, now_ms)
             self._note(netdev.driver, tried)
+            if tried.verdict is not Verdict.TAKEN:
+                self.save()  # whoever asks next is to know
 
     def step(self, rates: Sequence[Rates], inventory: Inventory, now_s: float) -> None:
         """Some seconds have passed. rates: of them; those seen before are left out. inventory: as it is now.

@@ -15,8 +15,9 @@ from coresteer_core.settings import Setting
 
 ENOUGH_PER_S = 1000.0
 """Packets: with fewer, an interrupt for each is no contradiction to anything."""
-_SLACK = 1.5
-"""A NIC counts in steps of its own, and its interrupts also tell of sent packets and of the link."""
+_SLACK = 2.2
+"""A NIC counts in steps of its own, and its interrupts also tell of sent packets and of the link. The e1000e of QEMU
+reaches 1.94 times what its timer allows, and follows it all the same."""
 _SEVERAL = 4.0
 """How many times more interrupts a shorter wait must promise before it is expected to show."""
 _SHOWS = 1.25
