@@ -136,7 +136,10 @@ export async function openIrq(page: Page, node: string, irq: number): Promise<vo
 export async function apply(page: Page, irq: number, cpus: string, seconds: string): Promise<void> {
   await page.getByLabel("Move to CPUs").fill(cpus);
   await page.getByLabel("Returns unless kept within").selectOption(seconds);
-  await page.getByRole("region", { name: "Preview" }).getByText(`irq/${irq}/affinity`).waitFor();
+  await page
+    .getByRole("region", { name: "Preview" })
+    .getByRole("cell", { name: `IRQ ${irq}`, exact: true })
+    .waitFor();
   await page.getByRole("button", { name: /^Apply for/ }).click();
   await page.getByRole("button", { name: "Keep" }).waitFor();
 }

@@ -123,7 +123,12 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
             return (
               <div key={name} className={classes.param} data-changed={changed || undefined}>
                 <label htmlFor={`param-${name}`} title={help}>
-                  {tunableName(name)} <small className="muted">{unit}</small>
+                  {tunableName(name)}{" "}
+                  <small className="muted">
+                    {[unit, changed ? `now ${stands}` : null, most === undefined ? null : `at most ${most}`]
+                      .filter((part) => part !== null)
+                      .join(", ")}
+                  </small>
                 </label>
                 {unit === null ? (
                   <Checkbox
@@ -145,13 +150,6 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
                   />
                 )}
                 <Made tried={tried} name={name} asked={changed ? value.trim() : null} />
-                {(changed || most !== undefined) && (
-                  <small className="muted">
-                    {[changed ? `now ${stands}` : "", most === undefined ? "" : `at most ${most}`]
-                      .filter(Boolean)
-                      .join(", ")}
-                  </small>
-                )}
               </div>
             );
           })}

@@ -32,7 +32,9 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
               <th className="n">p99</th>
               <th className="n">at most</th>
               <th>measured</th>
-              <th />
+              <th>
+                <span className="visually-hidden">try</span>
+              </th>
             </tr>
           </thead>
           <tbody>

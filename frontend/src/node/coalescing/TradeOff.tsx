@@ -11,7 +11,7 @@ import { coalescingQuery } from "../queries";
 import { BOUNDS } from "../search";
 import type { NodeView } from "../view";
 import classes from "./coalescing.module.css";
-import { cellSize, HEIGHT, LEFT, paint, TOP } from "./paint";
+import { cellSize, heightOf, LEFT, paint, TOP } from "./paint";
 import { type Coalescing, pointText, type Surface } from "./params";
 import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./picture";
 import { SurfaceTable } from "./SurfaceTable";
@@ -25,10 +25,10 @@ const COLOURS = [
 /** How long a network device waits before it interrupts, and what other values would do to its traffic. */
 export function TradeOff({ view }: { view: NodeView }) {
   const netdev = netdevInSight(view.inventory, view.search);
-  return netdev === null ? null : <Card view={view} netdev={netdev} />;
+  return netdev === null ? null : <Card view={view} netdev={netdev.name} height={heightOf(netdev.params)} />;
 }
 
-function Card({ view, netdev }: { view: NodeView; netdev: string }) {
+function Card({ view, netdev, height }: { view: NodeView; netdev: string; height: number }) {
   const { search, navigate, inventory } = view;
   const { pps, frame } = search;
   const answer = useQuery(coalescingQuery(view.node.id, netdev, { pps, frame }));
@@ -75,7 +75,7 @@ function Card({ view, netdev }: { view: NodeView; netdev: string }) {
       </h2>
       <div className="body">
         {data === undefined || surface === null ? (
-          <div className={`hatched ${classes.nothing}`} style={{ height: HEIGHT }}>
+          <div className={`hatched ${classes.nothing}`} style={{ height }}>
             <p role={answer.isError ? "alert" : undefined}>
               {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Working out what other values would do…")}
             </p>
@@ -83,7 +83,7 @@ function Card({ view, netdev }: { view: NodeView; netdev: string }) {
         ) : table ? (
           <SurfaceTable coalescing={data} surface={surface} allowedUs={allowedOf(data, search.bound)} onPick={pick} />
         ) : (
-          <Picture view={view} coalescing={data} surface={surface} colour={colour} onPick={pick} />
+          <Picture view={view} coalescing={data} surface={surface} colour={colour} height={height} onPick={pick} />
         )}
         <Suppose key={netdev} view={view} coalescing={data} />
         <Notes coalescing={data} view={view} netdev={netdev} />
@@ -107,6 +107,7 @@ type PictureProps = {
   coalescing: Coalescing;
   surface: Surface;
   colour: Colour;
+  height: number;
   onPick: (cell: Cell) => void;
 };
 
@@ -117,7 +118,7 @@ const MOVES: Record<string, [down: number, across: number]> = {
   ArrowLeft: [0, -1],
 };
 
-function Picture({ view, coalescing, surface, colour, onPick }: PictureProps) {
+function Picture({ view, coalescing, surface, colour, height, onPick }: PictureProps) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const tip = useRef<HTMLDivElement>(null);
@@ -136,10 +137,10 @@ function Picture({ view, coalescing, surface, colour, onPick }: PictureProps) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours.
   useEffect(() => {
     if (canvas.current === null || width === 0) return;
-    const context = prepare(canvas.current, width, HEIGHT);
+    const context = prepare(canvas.current, width, height);
     if (context === null) return;
     paint(context, coloursOf(canvas.current), { coalescing, surface, colour, allowedUs, width, picked, at });
-  }, [coalescing, surface, colour, allowedUs, width, picked, at, scheme]);
+  }, [coalescing, surface, colour, allowedUs, width, height, picked, at, scheme]);
 
   const inside = ({ row, column }: Cell) =>
     row >= 0 && column >= 0 && row < surface.predicted.length && column < surface.rx_usecs.length;
@@ -190,7 +191,7 @@ function Picture({ view, coalescing, surface, colour, onPick }: PictureProps) {
       <div
         ref={box}
         className={classes.picture}
-        style={{ height: HEIGHT }}
+        style={{ height }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
         role="application"

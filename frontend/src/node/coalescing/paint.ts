@@ -5,9 +5,9 @@ import { amountOf, type Cell, type Colour, cellOf, figureOf, isBeyond, onScale, 
 
 export const LEFT = 76;
 export const TOP = 34;
-export const HEIGHT = 320;
-/** A single row would else be a wall. */
-const HIGHEST_ROW = 96;
+const HEIGHT = 320;
+/** With a single row. */
+const LOW = 150;
 /** A cell that is narrower has no room for its figure. */
 const FIGURE_WIDTH = 46;
 const POINT = 5;
@@ -22,10 +22,19 @@ export type Picture = {
   at: Cell | null;
 };
 
+/** The picture's height in CSS pixels, known before what it shows is. */
+export function heightOf(params: Record<string, string>): number {
+  return "coalesce/rx-frames" in params ? HEIGHT : LOW;
+}
+
+/** Below a single row its mark has its word. */
+const UNDER = 16;
+
 /** The size of a cell in CSS pixels. */
 export function cellSize(surface: Surface, width: number): { w: number; h: number } {
   const rows = surface.predicted.length;
-  return { w: (width - LEFT) / surface.rx_usecs.length, h: Math.min(HIGHEST_ROW, (HEIGHT - TOP) / rows) };
+  const high = surface.rx_frames.length === 0 ? LOW - UNDER : HEIGHT;
+  return { w: (width - LEFT) / surface.rx_usecs.length, h: (high - TOP) / rows };
 }
 
 const rgb = (place: number) => `rgb(${cividis(place).join(" ")})`;
@@ -58,7 +67,12 @@ export function paint(context: CanvasRenderingContext2D, colours: Colours, pictu
         context.textAlign = "center";
         context.textBaseline = "middle";
         context.fillStyle = rgb(place < 0.5 ? 1 : 0);
-        context.fillText(`${value}${unit.replace("/s", "")}`, x + w / 2 - 4, y + h / 2, w - 8);
+        context.fillText(
+          `${value}${unit.replace("/s", "")}`,
+          x + w / 2 - (w < 2 * FIGURE_WIDTH ? 4 : 0),
+          y + h / 2,
+          w - 8,
+        );
       }
     });
   });

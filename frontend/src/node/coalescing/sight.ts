@@ -8,12 +8,13 @@ export function netdevsOf(inventory: Inventory | null): Netdev[] {
 }
 
 /** The one in sight: the panel's, else the URL's, else the first that can be told to wait; null where there is none. */
-export function netdevInSight(inventory: Inventory | null, { sel, nic }: NodeSearch): string | null {
+export function netdevInSight(inventory: Inventory | null, { sel, nic }: NodeSearch): Netdev | null {
   const netdevs = netdevsOf(inventory);
   const asked = sel?.startsWith("nic:") ? sel.slice(4) : nic;
-  const found =
+  return (
     netdevs.find(({ name }) => name === asked) ??
     netdevs.find(({ params }) => "coalesce/rx-usecs" in params) ??
-    netdevs[0];
-  return found?.name ?? null;
+    netdevs[0] ??
+    null
+  );
 }

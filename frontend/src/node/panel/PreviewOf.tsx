@@ -1,5 +1,6 @@
 import { ApiProblem, type Schemas, sentenceOf } from "../../api/client";
 import { duration, micros, text } from "../../lib/format";
+import { settingName } from "../../lib/settings";
 import classes from "../node.module.css";
 
 type Props = {
@@ -43,7 +44,9 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
           <tbody>
             {answer.plan.actions.map((action) => (
               <tr key={action.key}>
-                <td>{action.key}</td>
+                <td className="wrap" title={action.key}>
+                  {settingName(action.key)}
+                </td>
                 <td>
                   <code>{action.was}</code>
                 </td>

@@ -1,0 +1,89 @@
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+
+let stack: Stack;
+let simulation: Child;
+let browser: Browser;
+let page: Page;
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  await setUp(page, stack);
+  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "30"]);
+  await page.getByText("2 nodes", { exact: false }).first().waitFor();
+});
+
+afterAll(async () => {
+  await simulation?.stop();
+  await browser?.close();
+  await stack?.stop();
+});
+
+const card = () => page.getByRole("region", { name: "Interrupt coalescing" });
+const picture = () => card().getByRole("application", { name: "Trade-off of ens5" });
+const panel = () => page.getByRole("complementary", { name: "ens5" });
+const apply = () => panel().getByRole("button", { name: /^Apply for/ });
+
+/** The row of the table for a value of rx-usecs, once it is the one that stands. */
+const standsAt = (usecs: string) => card().getByRole("row", { name: new RegExp(`^${usecs} .* now$`) });
+
+test("a point of the trade-off is picked, looked at, applied, stands, and is undone", async () => {
+  await openNode(page, "sim8-0001");
+  await picture().waitFor();
+  const box = await picture().boundingBox();
+  await picture().click({ position: { x: (box?.width ?? 0) * 0.8, y: 80 } });
+  await page.waitForURL(/point=\d+/);
+  const picked = new URL(page.url()).searchParams.get("point") ?? "";
+  const usecs = panel().getByRole("textbox", { name: /^rx-usecs/ });
+  expect(await usecs.inputValue()).toBe(picked);
+  const preview = panel().getByRole("region", { name: "Preview" });
+  await preview.getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
+  await preview.getByText(/interrupts\/s/).waitFor();
+  await apply().click();
+  await page.getByRole("button", { name: "Keep" }).waitFor();
+  await card().getByRole("button", { name: "view as table" }).click();
+  await standsAt(picked).waitFor();
+  expect(await usecs.inputValue()).toBe(picked);
+  await page.getByRole("button", { name: "Roll back now" }).click();
+  await standsAt("20").waitFor();
+  await card().getByRole("button", { name: "view as picture" }).click();
+});
+
+test("what a driver makes of a value stands beside its field", async () => {
+  await panel()
+    .getByRole("checkbox", { name: /adaptive-rx/ })
+    .check();
+  await apply().click();
+  await panel().getByRole("list", { name: "What the driver made of adaptive-rx" }).getByText("ignored on").waitFor();
+});
+
+test("the trade-off is walked by arrow keys, which say what is there, and Enter picks", async () => {
+  await picture().focus();
+  await picture().press("ArrowRight");
+  await card()
+    .locator("[aria-live]")
+    .getByText(/^rx-usecs \d+: [\d.]+ k?\/s, /)
+    .waitFor({ state: "attached" });
+  await picture().press("Enter");
+  await page.waitForURL(/point=\d+/);
+});
+
+test.each(["dark", "light"] as const)(
+  "the trade-off and its panel are free of what axe objects to, %s",
+  async (theme) => {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const tab of ["", "&tab=coalescing"]) {
+      await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${tab}`);
+      await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
+      await (tab === "" ? picture() : card().getByRole("table")).waitFor();
+      await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+      await page.evaluate(axe.source);
+      const { violations } = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+      expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`)).toEqual([]);
+    }
+  },
+);
