@@ -154,6 +154,7 @@ class Course(Struct):
     plants: list[Plant]
     conclusions: list[Conclusion]
     writes: list[tuple[int, Action]]
+    memory: EngineMemory = EngineMemory()
 
     @property
     def end(self) -> Plant:
@@ -202,4 +203,5 @@ def run(
             course.writes.append((round_, action))
         course.plants.append(plant)
         course.conclusions.append(conclusion)
+    course.memory = memory
     return course

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from coresteer_core.model import Netdev, NetdevLoad, View
 from coresteer_core.policies.base import Decision, Proposal, Scope
 from coresteer_core.policies.staying import Staying
-from coresteer_core.policies.traffic import Traffic, interrupts, one_round
+from coresteer_core.policies.traffic import NO_INTERRUPTS, Traffic, interrupts, one_round
 from coresteer_core.policies.tuning import Ceiling, Stood, Tuning, noticed
 from coresteer_core.policies.waits import (
     ADAPTIVE,
@@ -263,8 +263,12 @@ class _Round:
             if isinstance(shorter, str):
                 shorter = way.shortened(standing, spec.max_added_us)
             because = f"{told} {way.say(standing)} is over the bound of {spec.max_added_us:g} µs."
-            if isinstance(shorter, str) and self.after.originals:
+            if self.after.ceiling is not None and not self.after.originals:
+                self.why = f"{because} {self.after.ceiling.why}"
+            elif isinstance(shorter, str) and self.after.originals:
+                ceiling = Ceiling(0, shorter, seen.packets_per_s, NO_INTERRUPTS)
                 self._give_back(f"{because} {shorter}")
+                self.after = replace(self.after, ceiling=ceiling)
             else:
                 self._go(way, shorter, because, judged=False)
             return

@@ -11,6 +11,8 @@ _MOST_ROUNDS = 12
 """Means are over the last minute or so."""
 
 _UNLIKE = 2.0
+NO_INTERRUPTS = 1e9
+"""Packets to an interrupt where none came: the kernel polls all the time. Finite, as memories are kept as JSON."""
 
 
 class Traffic(Struct, frozen=True, gc=False):
@@ -31,7 +33,7 @@ class Traffic(Struct, frozen=True, gc=False):
     @property
     def per_interrupt(self) -> float:
         """Packets."""
-        return self.packets_per_s / self.interrupts_per_s if self.interrupts_per_s else inf
+        return self.packets_per_s / self.interrupts_per_s if self.interrupts_per_s else NO_INTERRUPTS
 
     @property
     def gap_us(self) -> float:

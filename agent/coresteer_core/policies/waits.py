@@ -319,23 +319,25 @@ def way_of(netdev: Netdev, learned: Learned, *, software: bool) -> Hardware | So
 
 
 def in_order(stands: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What of the wanted does not stand, in the order in which nothing in between waits longer than both ends.
+    """What of the wanted does not stand and may be written now, in order, so that no wait in between is longer.
 
-    The driver gives up its own choice first and gets it back last; what shortens the wait comes before what lengthens.
-    Without a time only the count ends a wait, so while rx-usecs is 0 no count is written, and it becomes 0 after it.
+    The driver gives up its own choice first and gets it back last. Of time and count the one that shortens the wait
+    comes first, and the other once that stands, as it may be refused. Without a time only the count ends a wait, so
+    while rx-usecs is 0 no count is written, and it becomes 0 after the count is as wanted.
     """
-
-    def rank(item: tuple[str, str]) -> int:
-        param, value = item
-        if param == ADAPTIVE:
-            return 0 if value == "off" else 4
-        if param == USECS and value == "0":
-            return 3
-        return 1 if _length(param, value) < _length(param, stands[param]) else 2
-
-    first_a_time = stands.get(USECS) == "0" != wanted.get(USECS, "0")
-    differs = [(p, v) for p, v in wanted.items() if p in stands and stands[p] != v]
-    return sorted((item for item in differs if not (first_a_time and item[0] == FRAMES)), key=rank)
+    differs = {param: value for param, value in wanted.items() if param in stands and stands[param] != value}
+    if USECS in differs and FRAMES in differs:
+        shortens = {p: _length(p, differs[p]) < _length(p, stands[p]) for p in (USECS, FRAMES)}
+        if stands[USECS] == "0":
+            del differs[FRAMES]
+        elif differs[USECS] == "0" or (shortens[FRAMES] and not shortens[USECS]):
+            del differs[USECS]
+        elif shortens[USECS] and not shortens[FRAMES]:
+            del differs[FRAMES]
+    last = ADAPTIVE in differs and differs[ADAPTIVE] == "on"
+    if last and len(differs) > 1:
+        del differs[ADAPTIVE]
+    return sorted(differs.items(), key=lambda item: item[0] != ADAPTIVE)
 
 
 def _length(param: str, value: str) -> float:
