@@ -191,6 +191,14 @@ def test_where_no_round_trip_time_is_known_the_packets_per_interrupt_show_it_and
         assert "which does not pay" in why(course)
 
 
+def test_a_step_that_slows_its_traffic_below_the_least_rate_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Plant.view
+    monkeypatch.setattr(Plant, "view", lambda self, *noise: without_rtt(seen(self, *noise)))
+    course = run(nic(traffic=ALONE), Coalescing(max_added_us=2000.0), 300)
+    assert course.values == ["3", "1000", "3"]
+    assert calm(course, 250)
+
+
 def test_bulk_that_becomes_request_and_response_gets_its_own_values_back() -> None:
     def turns(round_: int, plant: Plant) -> Plant:
         return replace(plant, traffic=ALONE if round_ >= 40 else BULK)

@@ -48,6 +48,8 @@ _LOOK_ONCE = 2
 """Rounds that are enough for drops, and for packets that are alone."""
 _QUIET = 3
 """Rounds below the least rate before a netdev's own values come back."""
+_SLOWED = 0.3
+"""Packets to each wait: so many and no more come where each is waited for before the next is sent."""
 _BEGIN = 1.25
 """Times the least rate before a netdev is begun with."""
 _PAYS = 1.1
@@ -175,11 +177,17 @@ class _Round:
         if one.packets_per_s < spec.min_packets_per_s:
             self.after = after = replace(after, quiet=after.quiet + 1)
             why = f"It receives {one.packets_per_s:,.0f} packets/s, under {spec.min_packets_per_s:,.0f}"
-            if after.quiet >= _QUIET or not after.originals:
-                self.after = replace(after, ceiling=None)
-                self._give_back(why)
-            else:
+            if after.originals and after.quiet < _QUIET:
                 self.why = f"{why}; with {_QUIET - after.quiet} more such rounds its own values come back."
+                return
+            waited_for = one.packets_per_s * way.timed(way.standing) / 1e6
+            if after.on_trial and after.before is not None and waited_for >= _SLOWED:
+                was = after.before.traffic
+                why = f"It received {was.packets_per_s:,.0f} packets/s before {way.say(way.standing)}. {why}"
+                self.after = replace(after, ceiling=Ceiling(0, why, was.packets_per_s, was.per_interrupt))
+            elif not after.originals and after.quiet >= _QUIET:
+                self.after = replace(after, ceiling=None)
+            self._give_back(why)
             return
         if not after.originals and one.packets_per_s < _BEGIN * spec.min_packets_per_s and after.quiet:
             self.why = (

@@ -207,10 +207,9 @@ class Hardware(_Way):
         if not self.restarts:
             return self.about(min(usecs or bound_us, bound_us), frames, 0, bound_us)
         if self._settable_frames:
-            fits = int(bound_us // max(1, usecs))
-            if fits >= 2 and usecs:
-                return self.about(usecs, min(fits, frames or fits), 0, bound_us)
-            return self.about(bound_us / 2, 2, 0, bound_us)
+            usecs = min(max(1, usecs), int(bound_us // 2) or 1)
+            fits = int(bound_us // usecs)
+            return self.about(usecs, min(fits, frames or fits), 0, bound_us)
         return self.about(bound_us / frames, frames, 0, bound_us) if frames else self.why
 
     def frames_for(self, goal: float) -> int | None:
