@@ -2,7 +2,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.lab.fleet import Backend, backend, join
+from tests.lab.fleet import Backend, agent_in, backend
 from tests.lab.machines import SMALL_VM, TRIO, TWO_SOCKET
 from tests.lab.provision import Kit, LabUnavailableError, provide
 from tests.lab.rig import Guest, boot
@@ -55,8 +55,5 @@ def trio(kit: Kit, host: Backend) -> Iterator[list[Guest]]:
 @pytest.fixture
 def agent(two_socket: Guest, host: Backend) -> Iterator[int]:
     """The number of the agent's process in the guest."""
-    pid = join(two_socket, host)
-    host.await_live(two_socket.machine.name)
-    yield pid
-    two_socket.run("kill", str(pid), check=False)
-    two_socket.run("sh", "-c", f"while [ -d /proc/{pid} ] && ! grep -q Z /proc/{pid}/stat; do sleep 0.1; done")
+    with agent_in(two_socket, host) as pid:
+        yield pid

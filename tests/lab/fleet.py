@@ -123,6 +123,18 @@ def join(guest: Guest, backend: Backend) -> int:
     return pid
 
 
+@contextlib.contextmanager
+def agent_in(guest: Guest, backend: Backend) -> Iterator[int]:
+    """A live agent in the guest, gone at the end. Gives its process's number."""
+    pid = join(guest, backend)
+    backend.await_live(guest.machine.name)
+    try:
+        yield pid
+    finally:
+        guest.run("kill", str(pid), check=False)
+        guest.run("sh", "-c", f"while [ -d /proc/{pid} ] && ! grep -q Z /proc/{pid}/stat; do sleep 0.1; done")
+
+
 def start_agent(guest: Guest, backend: Backend) -> int:
     """In the guest, with the machine's name. What it says goes to guest.share / "agent.log"."""
     (guest.share / "token").write_text(backend.token())

@@ -10,6 +10,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 PORT = 9000
@@ -68,7 +69,10 @@ def _accept(listener: socket.socket, ready: selectors.BaseSelector, counted: dic
     connection, _ = listener.accept()
 
     def work() -> None:
-        if not take(connection, counted):
+        goes_on = False
+        with suppress(ConnectionError):  # who is killed resets it
+            goes_on = take(connection, counted)
+        if not goes_on:
             ready.unregister(connection)
             connection.close()
 

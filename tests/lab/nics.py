@@ -1,0 +1,97 @@
+"""A NIC in a guest: what ethtool tells of it, what it received and how often it interrupted; and a policy for it."""
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.lab.fleet import Backend, await_said
+from tests.lab.machines import PEER
+from tests.lab.rig import Guest
+
+SINK_S = 900
+
+
+def ethtool(guest: Guest, netdev: str) -> str:
+    """All that -c and -g say; the same text where nothing changed."""
+    return guest.run("sh", "-c", f"ethtool -c {netdev}; ethtool -g {netdev}").stdout
+
+
+def told(guest: Guest, netdev: str, name: str) -> str:
+    """One of them, as it stands: rx-usecs; RX is the ring, after the most it could be."""
+    found: list[str] = re.findall(rf"^{name}:\s+(\S+)", ethtool(guest, netdev), re.MULTILINE)
+    return found[-1]
+
+
+def await_told(guest: Guest, netdev: str, name: str, value: str, *, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while (found := told(guest, netdev, name)) != value:
+        assert time.monotonic() < end, f"{name} of {netdev} is {found} and not {value}."
+        time.sleep(0.5)  # a NIC tells nobody when it is set
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of a netdev. interrupts: of its receiving vectors."""
+
+    seconds: float
+    packets: int
+    bytes: int
+    interrupts: int
+
+    def since(self, before: "Counts") -> "Counts":
+        """What was added."""
+        return Counts(
+            self.seconds - before.seconds,
+            self.packets - before.packets,
+            self.bytes - before.bytes,
+            self.interrupts - before.interrupts,
+        )
+
+    @property
+    def packets_per_interrupt(self) -> float:
+        return self.packets / max(self.interrupts, 1)
+
+
+def counts(guest: Guest, netdev: str) -> Counts:
+    """As they are now, by the guest's own clock."""
+    files = (f"/sys/class/net/{netdev}/statistics/{name}" for name in ("rx_packets", "rx_bytes"))
+    uptime, packets, received, *rows = guest.run("cat", "/proc/uptime", *files, "/proc/interrupts").stdout.splitlines()
+    receiving = re.compile(rf" {netdev}-(?:Tx)?[Rr]x-\d+$")
+    interrupts = sum(sum(map(int, re.findall(r" (\d+)(?= )", row))) for row in rows if receiving.search(row))
+    return Counts(float(uptime.split()[0]), int(packets), int(received), interrupts)
+
+
+@contextlib.contextmanager
+def sink(guest: Guest) -> Iterator[None]:
+    """Somebody who takes and answers what comes."""
+    pid = guest.start("python", "-m", "tests.lab.traffic", "serve", "--seconds", str(SINK_S), output="sink.log")
+    await_said(guest, "sink.log", "ready")
+    try:
+        yield
+    finally:
+        guest.run("kill", str(pid), check=False)
+
+
+@contextlib.contextmanager
+def load(guest: Guest, *arguments: str) -> Iterator[None]:
+    """Traffic from the guest's peer (arguments of tests.lab.traffic) that does not end by itself before SINK_S."""
+    bounds = ("--count", "100000000", "--seconds", str(SINK_S))
+    command = ("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", *arguments, *bounds)
+    pid = guest.start(*command, output=f"load-{arguments[0]}.log")
+    try:
+        yield
+    finally:
+        guest.run("kill", str(pid), check=False)
+
+
+@contextlib.contextmanager
+def enforced(host: Backend, name: str, spec: dict[str, object], **body: object) -> Iterator[int]:
+    """A policy in force; disabled at the end. Gives its number."""
+    made = host.ask("POST", "/api/policies", {"name": name, "mode": "enforce", "spec": spec, **body})
+    host.ask("POST", f"/api/policies/{made['id']}/enable")
+    try:
+        yield made["id"]
+    finally:
+        host.ask("POST", f"/api/policies/{made['id']}/disable")

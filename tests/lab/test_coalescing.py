@@ -1,0 +1,153 @@
+"""How long a NIC in a guest waits: what its driver makes of what is asked, and what its interrupts say of that."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.lab.fleet import Backend, agent_in
+from tests.lab.nics import await_told, enforced, ethtool, load, sink, told
+from tests.lab.rig import Guest
+from tests.lab.test_changes import apply, await_change
+from tests.lab.test_settings import restored
+
+RX_USECS = "netdev/eth0/coalesce/rx-usecs"
+IGB_OWN = "3"
+"""Its driver's default: not 3 µs but a pace of its own."""
+BOUND_US = 5000
+
+
+@pytest.fixture(scope="module")
+def node(two_socket: Guest, host: Backend) -> Iterator[int]:
+    """The node with an agent on it. At the end every value is as it was, and the journal has nothing left to do."""
+    before = ethtool(two_socket, "eth0")
+    with agent_in(two_socket, host):
+        yield host.await_live("two-socket")["id"]
+    assert restored(two_socket) == ["Nothing to put back: every setting is as before Coresteer."]
+    assert ethtool(two_socket, "eth0") == before
+
+
+@pytest.fixture(scope="module")
+def flooded(two_socket: Guest) -> Iterator[None]:
+    with sink(two_socket), load(two_socket, "flood", "--to", "10.1.0.1", "--rate", "4000"):
+        yield
+
+
+def coalescing(host: Backend, node_id: int, netdev: str) -> dict[str, Any]:
+    found: dict[str, Any] = host.ask("GET", f"/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
+    return found
+
+
+def preview(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
+    found: dict[str, Any] = host.ask(
+        "POST", f"/api/nodes/{node_id}/previews", {"wishes": [{"key": key, "value": value}]}
+    )
+    return found
+
+
+def failed(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
+    """The only result of a change that ends as failed."""
+    previewed = preview(host, node_id, key, value)
+    assert previewed["can_apply"], previewed
+    change = host.ask("POST", f"/api/nodes/{node_id}/changes", {"plan": previewed["plan"]})
+    ended = await_change(host, change["id"], {"failed", "rolled_back", "unconfirmed"})
+    assert ended["state"] == "failed", ended
+    [result] = ended["results"]
+    found: dict[str, Any] = result
+    return found
+
+
+def tried(host: Backend, node_id: int, netdev: str, name: str, asked: str, *, seconds: float = 15) -> dict[str, Any]:
+    """What the agent has learned of a value that the driver was asked for."""
+    end = time.monotonic() + seconds
+    while True:
+        everything = coalescing(host, node_id, netdev)["tried"]
+        found: list[dict[str, Any]] = [each for each in everything if (each["name"], each["asked"]) == (name, asked)]
+        if found and found[0]["verdict"] != "taken":
+            return found[0]
+        assert time.monotonic() < end, everything
+        time.sleep(0.5)
+
+
+def test_a_value_reaches_the_nic_and_goes_back(two_socket: Guest, host: Backend, node: int) -> None:
+    change = apply(host, node, RX_USECS, "100")
+    assert told(two_socket, "eth0", "rx-usecs") == "100"
+    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    await_change(host, change["id"], {"rolled_back"})
+    assert told(two_socket, "eth0", "rx-usecs") == IGB_OWN
+
+
+def test_what_a_driver_refuses_is_told_in_the_kernels_words_and_not_asked_again(
+    two_socket: Guest, host: Backend, node: int
+) -> None:
+    assert "Invalid argument" in failed(host, node, RX_USECS, "5")["sentence"]
+    assert told(two_socket, "eth0", "rx-usecs") == IGB_OWN
+    assert tried(host, node, "eth0", "coalesce/rx-usecs", "5")["verdict"] == "refused"
+    again = preview(host, node, RX_USECS, "5")
+    assert [refusal["code"] for refusal in again["refused"]] == ["learned"]
+    assert "Invalid argument" in again["refused"][0]["sentence"]
+
+
+def test_a_ring_that_the_driver_rounds_is_undone_and_the_next_one_is_told(
+    two_socket: Guest, host: Backend, node: int
+) -> None:
+    result = failed(host, node, "netdev/eth0/ring/rx", "500")
+    assert (result["found"], result["read_back"]) == ("256", "504"), result
+    assert told(two_socket, "eth0", "RX") == "256"
+    learned = tried(host, node, "eth0", "ring/rx", "500")
+    assert (learned["verdict"], learned["stood"]) == ("rounded", "504")
+    assert "ask for 504" in preview(host, node, "netdev/eth0/ring/rx", "500")["refused"][0]["sentence"]
+
+
+def test_a_driver_that_acknowledges_and_changes_nothing_is_found_out(trio: list[Guest], host: Backend) -> None:
+    with agent_in(trio[0], host):
+        node_id = host.await_live("trio-1")["id"]
+        failed(host, node_id, "netdev/eth0/coalesce/adaptive-rx", "on")
+        learned = tried(host, node_id, "eth0", "coalesce/adaptive-rx", "on")
+        assert (learned["verdict"], learned["stood"]) == ("ignored", "off")
+
+
+@pytest.mark.usefixtures("flooded")
+def test_the_policy_waits_as_long_as_it_may_then_interrupts_are_fewer_and_the_original_returns(
+    two_socket: Guest, host: Backend, node: int
+) -> None:
+    await_point(host, node, int(IGB_OWN))
+    spec = {"type": "coalescing", "max_added_us": BOUND_US, "packets_per_interrupt": 64, "min_packets_per_s": 500}
+    with enforced(host, "few interrupts", spec, damping={"dwell_s": 5}):
+        await_told(two_socket, "eth0", "rx-usecs", str(BOUND_US), seconds=90)
+        waiting = await_point(host, node, BOUND_US)
+    own = await_point(host, node, int(IGB_OWN))
+    assert waiting >= 1.5 * own  # twenty times, unless the host is so busy that packets gather by themselves
+    await_told(two_socket, "eth0", "rx-usecs", IGB_OWN)
+    await_seen(host, node, "coalesce/rx-usecs", IGB_OWN)
+
+
+@pytest.mark.usefixtures("flooded")
+def test_a_value_that_reads_back_and_does_not_hold_is_found_by_its_interrupts(host: Backend, node: int) -> None:
+    """igb keeps the lower 13 bits of it, so of 8192 nothing is left (kernel: igb_main.c, igb_write_itr)."""
+    change = apply(host, node, RX_USECS, "8192")
+    learned = tried(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=60)
+    assert (learned["verdict"], learned["stood"]) == ("no_effect", "8192"), learned
+    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    await_change(host, change["id"], {"rolled_back"})
+
+
+def await_seen(host: Backend, node_id: int, name: str, value: str, *, seconds: float = 15) -> None:
+    """Wait until the backend knows of a value of eth0."""
+    end = time.monotonic() + seconds
+    while (params := coalescing(host, node_id, "eth0")["params"])[name] != value:
+        assert time.monotonic() < end, params
+        time.sleep(0.2)
+
+
+def await_point(host: Backend, node_id: int, rx_usecs: int, *, seconds: float = 40) -> float:
+    """Packets per interrupt that were measured while rx-usecs stood at a value, over 5 s at least."""
+    end = time.monotonic() + seconds
+    while True:
+        points = coalescing(host, node_id, "eth0")["points"]
+        for point in points:
+            if point["rx_usecs"] == rx_usecs and point["seconds"] >= 5 and point["packets_per_interrupt"] is not None:
+                found: float = point["packets_per_interrupt"]
+                return found
+        assert time.monotonic() < end, points
+        time.sleep(0.5)
