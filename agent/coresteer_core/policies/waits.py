@@ -205,7 +205,7 @@ class Hardware(_Way):
         """A wait cut to a bound."""
         usecs, frames = self.timed(waiting), waiting.frames
         if not self.restarts:
-            return self.about(min(usecs or bound_us, bound_us), frames, 0, bound_us)
+            return self.about(min(max(1, usecs), bound_us), frames, 0, bound_us)
         if self._settable_frames:
             usecs = min(max(1, usecs), int(bound_us // 2) or 1)
             fits = int(bound_us // usecs)
