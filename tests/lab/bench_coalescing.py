@@ -39,7 +39,7 @@ RECEIVERS = (("eth0", "igb", "10.1.0.1"), ("eth1", "e1000e", "10.2.0.1"))
 RX_USECS = (0, 3, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 RATES = (2_000, 10_000)
 LINK_BITS_PER_S = 1_000_000_000
-POINT_S, ARM_S, SETTLING_S = 4.0, 15.0, 60.0
+POINT_S, ARM_S, SETTLING_S = 3.0, 8.0, 45.0
 STARTING_S = 3.0
 """Until a program that was started in the guest is at work."""
 BLOCKS = 4

@@ -10,7 +10,7 @@ from tests.lab.fleet import Backend, await_said
 from tests.lab.machines import PEER
 from tests.lab.rig import Guest
 
-SINK_S = 900
+SINK_S = 2400
 
 
 def ethtool(guest: Guest, netdev: str) -> str:
