@@ -23,6 +23,7 @@ from coresteer_core.effective import (
 )
 from coresteer_core.model import Inventory, Rates
 from coresteer_core.nic import (
+    ASKED_AGAIN_S,
     MAX_DRIVERS,
     MAX_NETDEVS,
     MAX_POINTS,
@@ -137,6 +138,7 @@ class NicBook:
             self._seq = fresh[-1].seq
             self._look(fresh, inventory)
         self._written.clear()
+        self._forget(time.time_ns() // 1_000_000)
         if self._news and now_s >= self._next_tell_s:
             self._next_tell_s = now_s + TELL_S
             self.save()
@@ -220,6 +222,19 @@ class NicBook:
             for name, value in trial.changed.items():
                 words = agreement.words[:MAX_WORDS]
                 self._note(watched.standing.driver, Tried(name, value, Verdict.NO_EFFECT, value, words, time_ms))
+
+    def _forget(self, now_ms: int) -> None:
+        """What a driver did not take so long ago that it may be asked again."""
+        for driver, values in self._tried.items():
+            fresh = {
+                key: tried
+                for key, tried in values.items()
+                if tried.verdict is Verdict.TAKEN or abs(now_ms - tried.time_ms) < ASKED_AGAIN_S * 1000
+            }
+            if len(fresh) < len(values):
+                self._tried[driver] = fresh
+                self._learned = None
+                self._news = True
 
     def _note(self, driver: str, tried: Tried) -> None:
         """The last word on a value; what was said last is kept."""

@@ -26,7 +26,7 @@ from coresteer_core.policies.base import (
     Proposal,
     Scope,
 )
-from coresteer_core.settings import SettingError, TaskAffinity, parse_setting
+from coresteer_core.settings import NetdevParam, QueueParam, SettingError, TaskAffinity, parse_setting
 
 _MOST_DOUBLINGS = 10
 """A setting that somebody keeps changing is put back about every eight hours in the end (30 s dwell time)."""
@@ -159,12 +159,13 @@ def returns(
 
     policies: all that are in force. What somebody else has changed since, or what stands as it was before, is not
     written but left out of the memory returned; each of the others leaves it by wrote() once it is put back, or by
-    forget() when it is gone.
+    forget() when it is gone. What was written last goes back first: some drivers take no rx-usecs while adaptive-rx
+    is on.
     """
     enforcing = {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
     memory = replace(memory, holdings=_held_by_same(view, memory))
     actions = []
-    for key, holding in memory.holdings.items():
+    for key, holding in reversed(memory.holdings.items()):
         if holding.policy_id in enforcing:
             continue
         if _stands(view, key, holding.value) is False:
@@ -211,7 +212,7 @@ class _Round:
                 continue  # not its own, or a view from before the write
             if _stands(self.view, key, holding.value) is not False:
                 continue
-            cause = " and ".join(_controllers(self.view, key)) or None
+            cause = _cause(self.view, key)
             found.append(Drift(key, holding.value, _current(self.view, key) or "", cause, policy.on_drift))
             if policy.on_drift is Ownership.YIELD:
                 del self.holdings[key]
@@ -400,6 +401,13 @@ def _stands(view: View, key: str, value: str) -> bool | None:
 def _controllers(view: View, key: str) -> list[str]:
     """Running programs that set the same as a key; irqbalance moves interrupts and nothing else."""
     return [name for name in view.inventory.controllers if name != "irqbalance" or key.startswith("irq/")]
+
+
+def _cause(view: View, key: str) -> str | None:
+    """Who may have changed a setting, as far as the node shows it: another controller, or the driver that was let."""
+    setting = parse_setting(key)
+    driver = setting.moved_by(view) if isinstance(setting, NetdevParam | QueueParam) else None
+    return driver or " and ".join(_controllers(view, key)) or None
 
 
 def _run(controllers: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ MAX_POINTS = 32
 """Points that are kept of one netdev."""
 MAX_WORDS = 500
 """Characters of what a driver said."""
+ASKED_AGAIN_S = 24 * 3600
+"""A driver that did not take a value may take it later: when it is another version, or when other values stand."""
 
 
 class Timer(StrEnum):

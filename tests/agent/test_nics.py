@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from array import array
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from coresteer_agent.nics import TELL_S, NicBook, NicsFile
 from coresteer_core.effective import Attempt
 from coresteer_core.model import Inventory, Netdev, NetdevCounts, Queue, Rates, TcpLatency
 from coresteer_core.nic import (
+    ASKED_AGAIN_S,
     MAX_DRIVERS,
     MAX_NETDEVS,
     MAX_POINTS,
@@ -28,6 +30,7 @@ from coresteer_core.settings import Channels, NetdevParam
 
 TAKEN = Tried("coalesce/rx-usecs", "54", Verdict.TAKEN, "54", "", 1)
 STEP_S = 5.0
+BEGIN_MS = time.time_ns() // 1_000_000
 
 
 def little_endian(kind: str, numbers: list[int]) -> bytes:
@@ -64,7 +67,9 @@ class World:
         columns = (little_endian("I", [40]), little_endian("H", [0]), little_endian("I", [interrupts]))
         counts = [NetdevCounts(name, 100 * packets, packets, packets, packets // 2, 2, 0, 0, 0)] if netdevs else None
         tcp = TcpLatency(4, 200, 300, 400)
-        return Rates(self.seq, self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None, None, None)
+        return Rates(
+            self.seq, BEGIN_MS + 1000 * self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None, None, None
+        )
 
     def tried(self) -> list[tuple[str, str, Verdict]]:
         return [(t.name, t.asked, t.verdict) for record in self.book.learned.drivers for t in record.tried]
@@ -76,7 +81,18 @@ def test_a_point_adds_up_what_was_counted_while_its_values_stood() -> None:
         world.step(machine(500))
     (point,) = world.book.learned.points
     assert point == Point(
-        "eth0", 500, None, False, 10.0, 200_000, 20_000_000, 19_000, 20, 2000.0, 10.0, last_ms=world.seq
+        "eth0",
+        500,
+        None,
+        False,
+        10.0,
+        200_000,
+        20_000_000,
+        19_000,
+        20,
+        2000.0,
+        10.0,
+        last_ms=BEGIN_MS + 1000 * world.seq,
     )
 
 
@@ -189,6 +205,27 @@ def test_the_last_word_on_a_value_counts() -> None:
     ]
     (record,) = world.book.learned.drivers
     assert (record.driver, record.kernel, len(record.tried[1].words)) == ("igb", "6.12", MAX_WORDS)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "age_s", "stays"),
+    [
+        (Verdict.REFUSED, ASKED_AGAIN_S - 60, True),
+        (Verdict.REFUSED, ASKED_AGAIN_S + 60, False),
+        (Verdict.ROUNDED, ASKED_AGAIN_S + 60, False),
+        (Verdict.NO_EFFECT, ASKED_AGAIN_S + 60, False),
+        (Verdict.TAKEN, ASKED_AGAIN_S + 60, True),
+        (Verdict.REFUSED, -ASKED_AGAIN_S - 60, False),
+    ],
+)
+def test_a_driver_may_be_asked_again_after_a_day_for_what_it_did_not_take(
+    verdict: Verdict, age_s: int, stays: bool
+) -> None:
+    tried = replace(TAKEN, verdict=verdict, time_ms=time.time_ns() // 1_000_000 - age_s * 1000)
+    world = World(Learned([DriverRecord("igb", "6.12", [tried])]))
+    world.step(machine(54))
+    assert world.book.learned.tried("igb", tried.name) == ([tried] if stays else [])
+    assert all(record.tried == ([tried] if stays else []) for kept in world.kept for record in kept.drivers)
 
 
 def test_writes_that_are_not_of_a_nics_parameters_teach_nothing() -> None:

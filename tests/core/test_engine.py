@@ -11,7 +11,7 @@ from tests.core.policy_machines import CAPTURED, Machine, captured, machines, ma
 from coresteer_core import engine
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
-from coresteer_core.model import Inventory, Irq, NetTask, View
+from coresteer_core.model import Inventory, Irq, Netdev, NetTask, Queue, View
 from coresteer_core.plan import Action, Plan, inverse
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Conclusion, Damping, Decision, HeldBack, Mode, Ownership, Proposal, Scope
@@ -383,6 +383,41 @@ def test_what_a_policy_set_goes_back_when_it_no_longer_enforces(left: list[Polic
     assert set(memory.holdings) == {IRQ, OTHER}, "the process was moved on by somebody else and is left to them"
     memory = wrote(memory, "a", actions[0][1], 1000.0)
     assert returns(now, [*left, policy("b")], memory) == ([], memory)
+
+
+def test_what_was_written_last_goes_back_first() -> None:
+    memory = EngineMemory()
+    for key in (OTHER, IRQ, OTHER):
+        memory = wrote(memory, "a", Action(key, "0", "2", "test"), 900.0)
+    actions, _ = returns(view(irq41="2", irq42="2"), [], memory)
+    assert [action.key for _, action in actions] == [OTHER, IRQ]
+
+
+@pytest.mark.parametrize(
+    ("key", "stands", "cause"),
+    [
+        ("coalesce/rx-usecs", {"coalesce/rx-usecs": "33", "coalesce/adaptive-rx": "on"}, "adaptive-rx"),
+        ("coalesce/tx-frames", {"coalesce/tx-frames": "33", "coalesce/adaptive-tx": "on"}, "adaptive-tx"),
+        ("rx-0/coalesce/rx-usecs", {"coalesce/rx-usecs": "50", "coalesce/adaptive-rx": "on"}, "adaptive-rx"),
+        ("coalesce/rx-usecs", {"coalesce/rx-usecs": "33", "coalesce/adaptive-rx": "off"}, None),
+        ("coalesce/rx-usecs", {"coalesce/rx-usecs": "33", "coalesce/adaptive-tx": "on"}, None),
+        ("coalesce/adaptive-rx", {"coalesce/adaptive-rx": "on"}, None),
+        ("ring/rx", {"ring/rx": "33", "coalesce/adaptive-rx": "on"}, None),
+    ],
+)
+def test_what_a_driver_that_adapts_changes_by_itself_is_not_somebody_elses_doing(
+    wants: Wants, key: str, stands: dict[str, str], cause: str | None
+) -> None:
+    queue = Queue("rx-0", params={"coalesce/rx-usecs": "33"})
+    netdev = Netdev(
+        "eth0", "mlx5_core", None, None, None, True, virtual=False, management=False, queues=[queue], params=stands
+    )  # fmt: skip
+    now = replace(view(), inventory=Inventory([netdev], []))
+    was = "off" if "adaptive" in key else "64"
+    memory = EngineMemory({f"netdev/eth0/{key}": held(was)})
+    (conclusion,), _ = step(now, [policy("a")], memory)
+    assert [drift.cause for drift in conclusion.drifts] == [cause]
+    assert f"changed by {cause or 'somebody else'}." in conclusion.sentence
 
 
 def test_a_later_process_with_the_number_of_an_earlier_one_is_not_given_its_affinity(wants: Wants) -> None:

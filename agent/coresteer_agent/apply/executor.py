@@ -3,7 +3,6 @@
 (collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing.)
 """
 
-import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.kinds import knob, seen
+from coresteer_agent.apply.of_netdev import NOT_THIS_VALUE
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.effective import Attempt
 from coresteer_core.guard import Refusal, refusals
@@ -21,8 +21,6 @@ from coresteer_core.protocol import Outcome, Result
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
 _LONG = 80
-_AGAINST_THE_VALUE = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP)
-"""What a driver says of a value; other errors are of the moment or of who asks."""
 
 
 class Executor:
@@ -195,7 +193,7 @@ class Executor:
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = knob(self._root, setting).explain(error)
             after = self._read(setting)
-            if isinstance(error, OSError) and error.errno in _AGAINST_THE_VALUE:
+            if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
                 self._attempted(Attempt(setting, wanted, found, None, why))
             return _result(
                 setting,

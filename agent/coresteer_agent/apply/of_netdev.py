@@ -16,7 +16,8 @@ _NOT_THE_AGENT = {
     errno.EACCES: "The agent may not set it; it has to run as root.",
     errno.EROFS: "/sys is read-only for the agent; a systemd unit or a container does that.",
 }
-_NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP, ENOTSUPP)
+NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP, ENOTSUPP)
+"""What a driver says of a value; other errors are of the moment or of who asks."""
 
 
 def owners(root: Path, setting: Rps | Xps | RssTable | Channels | NetdevParam | QueueParam) -> list[str]:
@@ -31,7 +32,7 @@ def explain(error: OSError | ReadOnlyModeError, root: Path) -> tuple[Outcome, st
         return Outcome.REFUSED, "The kernel made it read-only."
     if error.errno in _NOT_THE_AGENT:
         return Outcome.REFUSED, _NOT_THE_AGENT[error.errno]
-    if error.errno in _NOT_THIS_VALUE:
+    if error.errno in NOT_THIS_VALUE:
         words = os.strerror(errno.EOPNOTSUPP) if error.errno == ENOTSUPP else error.strerror
         return Outcome.REFUSED, f"The kernel or the network device's driver refuses it: {words}."
     return Outcome.FAILED, f"The kernel said: {error.strerror}."

@@ -9,13 +9,14 @@ import re
 from msgspec import Struct
 
 from coresteer_core.model import Netdev, View
-from coresteer_core.nic import Verdict
+from coresteer_core.nic import ASKED_AGAIN_S, Verdict
 from coresteer_core.settings.base import SettingError, no_netdev
 
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 _U64 = 1 << 64
 _MAX_WAIT_US = 10_000
 _MAX_FRAMES = 65_535
+_AGAIN = f"It can be asked again {ASKED_AGAIN_S // 3600} hours later."
 _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 
 
@@ -133,11 +134,13 @@ class _OfParam(Struct, frozen=True):
             if tried.asked != value:
                 continue
             if tried.verdict is Verdict.REFUSED:
-                found.append(f"{netdev.driver} refused {word} {asked} before. Its words: {tried.words.rstrip('.')}.")
+                found.append(
+                    f"{netdev.driver} refused {word} {asked} before. Its words: {tried.words.rstrip('.')}. {_AGAIN}"
+                )
             elif tried.verdict is Verdict.ROUNDED and tried.stood is not None:
                 found.append(f"{netdev.driver} made {word} {tried.stood} of {value}; ask for {tried.stood}.")
             elif tried.verdict is Verdict.IGNORED:
-                found.append(f"{netdev.driver} took {word} {asked} before and changed nothing.")
+                found.append(f"{netdev.driver} took {word} {asked} before and changed nothing. {_AGAIN}")
         return found
 
     @property
@@ -153,6 +156,17 @@ class _OfParam(Struct, frozen=True):
     def current(self, view: View) -> str | None:
         """The value that a view shows, None where it is not known."""
         return self.beside(view).get(self.param)
+
+    def moved_by(self, view: View) -> str | None:
+        """The switch that is on and lets the driver change it as the load goes; None where there is none."""
+        group, _, name = self.param.rpartition("/")
+        way, _, what = name.partition("-")
+        netdev = view.inventory.netdev(self.netdev)
+        if netdev is None or group != "coalesce" or what not in ("usecs", "frames"):
+            return None
+        return (
+            f"adaptive-{way}" if (netdev.params | self.beside(view)).get(f"coalesce/adaptive-{way}") == "on" else None
+        )
 
     def describe(self, view: View | None = None) -> str:
         """Its name in a sentence."""

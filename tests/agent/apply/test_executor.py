@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from coresteer_agent.apply import irq_affinity, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.of_netdev import ENOTSUPP
 from coresteer_core.effective import Attempt
 from coresteer_core.model import Inventory, Topology, View
 from coresteer_core.nic import Verdict
@@ -312,6 +313,7 @@ def test_a_path_with_dots_is_never_opened(root: Path, path: str) -> None:
         (None, "5", [(Verdict.ROUNDED, "5")]),
         (None, "0-7", [(Verdict.IGNORED, "0-7")]),
         (errno.EINVAL, "0-7", [(Verdict.REFUSED, None)]),
+        (ENOTSUPP, "0-7", [(Verdict.REFUSED, None)]),
         (errno.EPERM, "0-7", []),
         (errno.EIO, "0-7", []),
     ],
