@@ -35,6 +35,7 @@ _COALESCE = {
 }
 """The attributes. The fields of struct ethtool_coalesce have the same order from one less on."""
 
+_U32 = struct.Struct("=I")
 _PERQUEUE = 0x4B
 _GCOALESCE, _SCOALESCE = 0x0E, 0x0F
 _PER_QUEUE = struct.Struct("=II128I")
@@ -59,7 +60,7 @@ def params(netdev: str) -> Params:
 def set_param(netdev: str, name: str, value: str) -> None:
     """Set one; the kernel adds the others of its kind as they stand."""
     command, kinds = (_RINGS_SET, _RINGS) if name in _RINGS else (_COALESCE_SET, _COALESCE)
-    content = bytes([value == "on"]) if PARAMS[name].is_switch else _u32(value)
+    content = bytes([value == "on"]) if PARAMS[name].is_switch else _U32.pack(_number(value))
     exchange(command, netdev, attribute(kinds[name], content), timeout_s=WRITE_TIMEOUT_S)
 
 
@@ -87,7 +88,7 @@ def set_queue_param(netdev: str, queue: int, name: str, value: str) -> None:
     stands = _per_queue(netdev, _GCOALESCE, [queue], bytes(_QUEUE_COALESCE.size))
     fields = list(_QUEUE_COALESCE.unpack(stands))
     fields[0] = _SCOALESCE
-    fields[_COALESCE[name] - 1] = int(value == "on") if PARAMS[name].is_switch else int(value)
+    fields[_COALESCE[name] - 1] = int(value == "on") if PARAMS[name].is_switch else _number(value)
     _per_queue(netdev, _SCOALESCE, [queue], _QUEUE_COALESCE.pack(*fields))
 
 
@@ -115,7 +116,7 @@ def _say(name: str, value: int) -> str:
     return str(value) if not PARAMS[name].is_switch else "on" if value else "off"
 
 
-def _u32(value: str) -> bytes:
+def _number(value: str) -> int:
     if int(value) >= 1 << 32:
         raise OSError(errno.ERANGE, "the kernel takes no number of more than 32 bits")
-    return struct.pack("=I", int(value))
+    return int(value)

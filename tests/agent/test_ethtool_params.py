@@ -210,6 +210,8 @@ def test_one_param_of_a_queue_is_written_with_the_others_as_they_stand(
     assert queues[3] == coalesce(15, rx_usecs=50, rx_frames=64, rate_low=9)
     ethtool_params.set_queue_param("eth0", 3, "coalesce/adaptive-rx", "on")
     assert queues[3] == coalesce(15, rx_usecs=50, rx_frames=64, rate_low=9, adaptive_rx=1)
+    with pytest.raises(OSError, match="more than 32 bits"):
+        ethtool_params.set_queue_param("eth0", 3, "coalesce/rx-usecs", str(1 << 32))
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
