@@ -67,6 +67,8 @@ def _paces(view: View, netdevs: list[Netdev]) -> dict[int, float]:
         seen = traffic.interrupts_per_s
         if was is not None:
             seen = predict_received(before, traffic, was, packets=_PACKETS).interrupts_per_s
+        if not seen:
+            continue  # the model says that what was measured could not be
         pace = predict_received(after, traffic, wait, packets=_PACKETS).interrupts_per_s / seen
         paces |= dict.fromkeys(receive_irqs(view.inventory, before), pace)
     return paces

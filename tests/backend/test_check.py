@@ -1,9 +1,11 @@
 """What an agent tells of its netdevs is bounded before it is kept and decided on."""
 
 import pytest
+from msgspec.structs import replace
 
-from coresteer.telemetry.check import check_inventory
+from coresteer.telemetry.check import check_inventory, check_learned
 from coresteer_core.model import Inventory, Netdev, Queue
+from coresteer_core.nic import Learned, Point
 
 
 def inventory(params: dict[str, str], queue: dict[str, str], params_max: dict[str, str]) -> Inventory:
@@ -38,3 +40,16 @@ def test_what_is_no_param_or_no_value_is_named(name: str, value: str, says: str,
     assert wrong is not None
     assert says in wrong
     assert len(wrong) < 200
+
+
+def test_a_link_of_no_speed_is_not_told_as_0() -> None:
+    told = inventory({}, {}, {})
+    netdev = replace(told.netdevs[0], speed_bits_per_s=0)
+    assert "eth0 with a speed of 0 bit/s" in (check_inventory(replace(told, netdevs=[netdev])) or "")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, float("nan"), -1.0, float("inf")])
+def test_a_point_that_took_no_time_says_nothing_by_the_second(seconds: float) -> None:
+    point = Point("eth0", 54, None, False, seconds, 2**52, 0, 0, 0)
+    assert "a number that no NIC can have counted" in (check_learned(Learned([], [point])) or "")
+    assert check_learned(Learned([], [replace(point, seconds=5.0)])) is None

@@ -122,14 +122,16 @@ def test_a_throttle_interrupts_once_in_its_time_under_bulk() -> None:
     assert found.packets_per_interrupt == pytest.approx(8.1, rel=NOISE)
 
 
-def test_without_a_time_only_the_count_interrupts() -> None:
-    found = predict(Arrivals(100_000, 64, None), Wait(Timer.ABSOLUTE, 0, 8), SWIFT)
+@pytest.mark.parametrize("timer", list(Timer))
+def test_without_a_time_only_the_count_interrupts(timer: Timer) -> None:
+    found = predict(Arrivals(100_000, 64, None), Wait(timer, 0, 8), SWIFT)
     assert found.packets_per_interrupt == 8
     assert found.interrupts_per_s == pytest.approx(12_500, rel=NOISE)
 
 
-def test_a_count_that_no_ring_holds_never_interrupts_and_loses_all_the_rest() -> None:
-    found = predict(Arrivals(100_000, 64, None), Wait(Timer.ABSOLUTE, 0, 8), Host(ring=4))
+@pytest.mark.parametrize("timer", list(Timer))
+def test_a_count_that_no_ring_holds_never_interrupts_and_loses_all_the_rest(timer: Timer) -> None:
+    found = predict(Arrivals(100_000, 64, None), Wait(timer, 0, 8), Host(ring=4))
     assert found.interrupts_per_s == 0
     assert found.dropped_share == pytest.approx(0.996)
 

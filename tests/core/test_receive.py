@@ -118,6 +118,11 @@ def test_what_says_nothing_of_a_netdevs_interrupts_leaves_them(view: View, value
     assert after.inventory != view.inventory
 
 
+def test_where_the_model_has_no_interrupts_at_all_what_was_measured_stays() -> None:
+    before = node(rx_usecs="0", rx_frames="60000")
+    assert overlay(before, {"netdev/eth0/coalesce/rx-usecs": "500"}).load == before.load
+
+
 def test_a_queue_has_values_of_its_own() -> None:
     after = overlay(node(rx_usecs="10"), {"netdev/eth0/rx-1/coalesce/rx-usecs": "500"})
     assert [queue.params for queue in after.inventory.netdevs[0].queues] == [{}, {"coalesce/rx-usecs": "500"}]

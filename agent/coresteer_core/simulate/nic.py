@@ -147,9 +147,9 @@ class _Seen(Struct):
 
 def _run(times_us: list[float], wait: Wait, host: Host) -> _Seen:
     """The queue until all that arrived was told of; what waits for ever has waited until the last arrival."""
-    restarts, throttles = wait.timer is Timer.RESTARTING, wait.timer is Timer.THROTTLE
     frames = wait.rx_frames or 0
     usecs = math.inf if frames > 1 and not wait.rx_usecs else wait.rx_usecs
+    restarts, throttles = wait.timer is Timer.RESTARTING, wait.timer is Timer.THROTTLE and usecs < math.inf
     ring, entry_us, packet_us = host.ring, host.entry_us, host.packet_us
     full_us = (ring - 0.5) * packet_us
     added: list[float] = []

@@ -99,7 +99,7 @@ def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | No
     ]
     points = sorted((p for p in known.learned.points if p.netdev == netdev.name), key=lambda p: -p.last_ms)
     share = 1.0 if seen is None else seen.share
-    measured_points = [measured(netdev, timer, point, share) for point in points if point.seconds > 0]
+    measured_points = [measured(netdev, timer, point, share) for point in points]
     rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
     cannot_wait = why_not = _cannot_wait(netdev, tried)
     if cannot_wait is None and traffic is None:

@@ -46,6 +46,7 @@ MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
 _MAX_INT = 2**53
 _MAX_MOMENT_MS = 2**47  # the year 6429; a node's clock may have been wrong when it noted something
+_LEAST_POINT_S = 1e-3
 _BAD_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
 _KEEP_BAD = bytes(set(range(256)) - set(_BAD_SHARE))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -201,6 +202,8 @@ def _bad_scaling(inventory: Inventory) -> str | None:
             for channels in (netdev.channels, netdev.channels_max):
                 if channels is not None:
                     Channels(netdev.name).canonical(channels)
+            if netdev.speed_bits_per_s == 0:
+                return f"{netdev.name[:40]} with a speed of 0 bit/s; what is not known is left out."
             if netdev.rss is not None:
                 RssTable(netdev.name).canonical(netdev.rss)
             for params in (netdev.params, netdev.params_max, *(queue.params for queue in netdev.queues)):
@@ -239,8 +242,12 @@ def _bad_point(point: Point) -> str | None:
     values = [value for value in (point.rx_usecs, point.rx_frames) if value is not None]
     sums = (point.rx_packets, point.rx_bytes, point.interrupts, point.dropped)
     figures = (point.seconds, point.rtt_us_s, point.rtt_s)
-    if all(0 <= value < 2**32 for value in values) and all(0 <= number < _MAX_INT for number in (*sums, *figures)):
-        return None  # NaN is none of these
+    if (
+        all(0 <= value < 2**32 for value in values)
+        and all(0 <= number < _MAX_INT for number in (*sums, *figures))  # NaN is none of these
+        and point.seconds >= _LEAST_POINT_S
+    ):
+        return None
     return f"a point of {point.netdev[:40]} holds a number that no NIC can have counted."
 
 
