@@ -3,7 +3,6 @@
 A write is believed when it is read back, and effective only when the measured interrupt rate agrees with it.
 """
 
-from collections.abc import Mapping
 from itertools import chain
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec import Struct
 from coresteer_core.load import numbers
 from coresteer_core.model import Inventory, Netdev, NetdevCounts, Rates
 from coresteer_core.nic import Timer, Verdict, sets_own_pace, timer_of
+from coresteer_core.receive import number
 from coresteer_core.settings import Setting
 
 ENOUGH_PER_S = 1000.0
@@ -58,29 +58,24 @@ def standing_of(netdev: Netdev) -> Standing | None:
     for holder in (params, *(queue.params for queue in receiving)):
         if any(holder.get(name, value) != value for name, value in values.items()):
             return None
-        if _number(holder, "gro_flush_timeout") and _number(holder, "napi_defer_hard_irqs"):
+        if number(holder, "gro_flush_timeout") and number(holder, "napi_defer_hard_irqs"):
             return None
-    rx_usecs = _number(params, "coalesce/rx-usecs")
+    rx_usecs = number(params, "coalesce/rx-usecs")
     interrupts = {queue.irq for queue in receiving}
     return Standing(
         driver=netdev.driver,
         values=values,
         rx_usecs=rx_usecs,
-        rx_frames=_number(params, "coalesce/rx-frames"),
+        rx_frames=number(params, "coalesce/rx-frames"),
         adaptive=params.get("coalesce/adaptive-rx") == "on",
-        tx_usecs=_number(params, "coalesce/tx-usecs"),
-        tx_frames=_number(params, "coalesce/tx-frames"),
+        tx_usecs=number(params, "coalesce/tx-usecs"),
+        tx_frames=number(params, "coalesce/tx-frames"),
         adaptive_tx=params.get("coalesce/adaptive-tx") == "on",
         timer=timer_of(netdev.driver, params)[0],
         own_pace=rx_usecs is not None and sets_own_pace(netdev.driver, rx_usecs),
         queues=len(receiving),
         shared=any(queue.irq in interrupts for queue in netdev.queues if queue.name.startswith("tx-")),
     )
-
-
-def _number(params: Mapping[str, str], name: str) -> int | None:
-    value = params.get(name, "")
-    return int(value) if value.isdecimal() and value.isascii() else None
 
 
 class Measured(Struct, frozen=True):

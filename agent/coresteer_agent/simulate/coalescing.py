@@ -4,8 +4,7 @@ import errno
 import math
 import os
 
-from coresteer_core.model import Netdev
-from coresteer_core.nic import Timer, sets_own_pace, timer_of
+from coresteer_core.nic import Timer, sets_own_pace
 from coresteer_core.simulate.nic import Wait
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
@@ -63,16 +62,6 @@ def made_of(driver: str | None, param: str, value: str, was: str) -> str:
     if driver == "igb" and param == "coalesce/rx-usecs" and not sets_own_pace(driver, int(value)):
         return str(-(-int(value) // _IGB_STEP_US) * _IGB_STEP_US)
     return was if driver == "ena" and param == "coalesce/adaptive-rx" else value
-
-
-def wait_of(netdev: Netdev) -> Wait | None:
-    """What each of its receiving queues waits for; None where it sets its own pace."""
-    usecs = int(netdev.params["coalesce/rx-usecs"])
-    if netdev.params.get("coalesce/adaptive-rx") == "on" or sets_own_pace(netdev.driver, usecs):
-        return None
-    timer, _ = timer_of(netdev.driver, netdev.params)
-    frames = netdev.params.get("coalesce/rx-frames")
-    return Wait(timer or Timer.ABSOLUTE, usecs, None if frames is None else int(frames))
 
 
 def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.nics import NicBook
-from coresteer_agent.simulate.coalescing import made_of, wait_of
+from coresteer_agent.simulate.coalescing import made_of
 from coresteer_agent.simulate.load import (
     VARIANTS,
     Interval,
@@ -26,6 +26,7 @@ from coresteer_core.model import Inventory, Netdev, NetTask, Rates, Task, View
 from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import PROTOCOL, Hello
+from coresteer_core.receive import wait_of
 from coresteer_core.settings import NetdevParam
 from coresteer_core.simulate.nic import Wait
 
@@ -116,7 +117,7 @@ class SimulatedNode:
         self._made = made
         self._stream = stream
         self._placement = _placement_of(self.inventory)
-        self._wait = wait_of(self.inventory.netdevs[0]) if self.inventory.netdevs else None
+        self._wait = self._first_nic_waits()
         self._learned: Learned | None = None
         self._nics = NicBook(_KERNEL, self._learn, counted=lambda rates, _: made.interrupts(machine, rates))
         self._max_unacked = max(60, int(_REPLAY_S / made.duration_s))
@@ -248,8 +249,13 @@ class SimulatedNode:
             for n in self.inventory.netdevs
         ]
         self.inventory = replace(self.inventory, netdevs=netdevs)
-        self._wait = wait_of(netdevs[0])
+        self._wait = self._first_nic_waits()
         return stands
+
+    def _first_nic_waits(self) -> Wait | None:
+        """What each receiving queue of the first NIC waits for; None where that one sets its own pace."""
+        nic = self.inventory.netdevs[0]
+        return wait_of(nic.driver, nic.params)
 
     def _netdev(self, name: str) -> Netdev:
         return next(netdev for netdev in self.inventory.netdevs if netdev.name == name)
