@@ -156,7 +156,7 @@ def test_what_was_learned_of_nics_is_kept_and_told_again(
 ) -> None:
     (root / "proc/sys/kernel").mkdir(parents=True)
     (root / "proc/sys/kernel/osrelease").write_text("6.12\n")
-    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1)
+    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", time.time_ns() // 1_000_000)
     learned = Learned([DriverRecord("igb", "6.12", [tried])], [Point("eth0", 504, None, False, 5.0, 1, 1, 1, 0)])
     NicsFile(tmp_path / "state/agent/nics.json").write(learned)
     for _ in range(2):
