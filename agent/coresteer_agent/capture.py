@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.identity import make_hello
+from coresteer_agent.version import VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -98,10 +98,7 @@ def capture(root: Path, folder: Path) -> Captured:
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(
-            _MANIFEST.format(
-                version=version("coresteer-agent"), netlink=queues.NETLINK_PATH, ethtool=scaling.SCALING_PATH
-            )
-            + SECRETS
+            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=scaling.SCALING_PATH) + SECRETS
         )
         if unread:
             manifest.write("\nThe kernel did not tell:\n")

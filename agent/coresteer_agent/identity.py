@@ -2,11 +2,11 @@
 
 import os
 import uuid
-from importlib.metadata import version
 from pathlib import Path
 
 from coresteer_agent.apply.journal import read_boot_id
 from coresteer_agent.collect.files import read_text
+from coresteer_agent.version import VERSION
 from coresteer_core.protocol import PROTOCOL, Hello
 
 
@@ -27,7 +27,7 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
     """The first message of a connection; a new random stream for this process."""
     return Hello(
         protocol=PROTOCOL,
-        agent_version=version("coresteer-agent"),
+        agent_version=VERSION,
         hostname=_text(root, "proc/sys/kernel/hostname") or os.uname().nodename,
         kernel=_text(root, "proc/sys/kernel/osrelease"),
         machine_id=_text(root, "etc/machine-id"),
