@@ -11,13 +11,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from websockets.exceptions import InvalidStatus, WebSocketException
-from websockets.frames import Close as CloseFrame
-from websockets.uri import parse_uri
 
 from coresteer_agent.enrol import EnrolError, NodeKey
 from coresteer_agent.replay import ReplayBuffer
 from coresteer_agent.websocket import Alarm, ClosedError, WebSocket, connect
+from coresteer_agent.websocket_protocol import Close as CloseFrame
+from coresteer_agent.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
 from coresteer_core.nic import Learned

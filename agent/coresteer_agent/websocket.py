@@ -10,11 +10,7 @@ import socket
 import time
 from contextlib import suppress
 
-from websockets.client import ClientProtocol
-from websockets.frames import Close, Frame, Opcode
-from websockets.protocol import State
-from websockets.uri import WebSocketURI
-
+from coresteer_agent.websocket_protocol import ClientProtocol, Close, Frame, Opcode, State, WebSocketURI
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 _CHUNK = 16 * 1024

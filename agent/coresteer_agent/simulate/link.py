@@ -7,12 +7,7 @@ up the scheduler that serves all nodes. Its cost is the same: 18 µs a sample of
 import asyncio
 from collections.abc import Callable
 
-from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidStatus
-from websockets.frames import Frame, Opcode
-from websockets.protocol import State
-from websockets.uri import WebSocketURI
-
+from coresteer_agent.websocket_protocol import ClientProtocol, Frame, InvalidStatus, Opcode, State, WebSocketURI
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 

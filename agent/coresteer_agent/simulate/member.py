@@ -8,12 +8,12 @@ import time
 
 from msgspec import Struct
 from msgspec.structs import replace
-from websockets.uri import WebSocketURI
 
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.websocket_protocol import WebSocketURI
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     Ack,
