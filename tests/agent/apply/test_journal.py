@@ -192,7 +192,7 @@ records = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.data(), records)
 def test_a_tail_torn_at_any_byte_loses_no_original_that_was_on_disk(
     tmp_path: Path, data: st.DataObject, written: list[Writing | Restored]

@@ -111,14 +111,12 @@ def test_an_error_of_the_kernel_is_told_with_its_number() -> None:
 
 
 @given(st.binary(max_size=600))
-@settings(deadline=None)
 def test_no_answer_however_broken_gives_anything_but_sockets_or_an_os_error(data: bytes) -> None:
     with suppress(OSError):
         Answer({}).take(memoryview(data))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
-@settings(deadline=None)
 def test_a_message_damaged_anywhere_does_no_harm(at: int, damage: bytes) -> None:
     whole = bytearray(message(1, 1, 2, extra=CGROUP) + message(2, 3, 4, extra=CGROUP))
     whole[at : at + len(damage)] = damage
@@ -554,7 +552,7 @@ def test_a_typedef_and_a_members_place_are_found_among_the_kernels_types(tmp_pat
 
 
 @given(st.binary(max_size=200))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_type_information_holds_it_is_found_or_refused(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "btf"
     file.write_bytes(types(data, strings=STRINGS))

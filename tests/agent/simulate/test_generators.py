@@ -50,7 +50,6 @@ def test_machines_are_laid_out_as_such_servers_are(
     assert len([cache for cache in topology.caches if cache.level == 3]) == last_level_caches
 
 
-@settings(deadline=None)
 @given(
     cpus=st.integers(2, 256), irqs=st.integers(2, 600), kind=st.integers(0, 11), ailment=st.sampled_from(list(Ailment))
 )
@@ -70,7 +69,7 @@ def test_a_machine_has_exactly_the_interrupts_asked_for_and_every_queue_knows_it
         assert (row.movable is False) == (row.locked_reason is not None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     cpus=st.sampled_from([2, 3, 8, 20, 72, 256]),
     level=st.integers(0, LEVELS - 1),
