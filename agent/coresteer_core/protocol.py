@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Inventory, NetTask, Rates, Task, Topology
@@ -146,6 +147,14 @@ class LearnedMessage(Struct, frozen=True, tag="learned"):
     learned: Learned
 
 
+class ClassesMessage(Struct, frozen=True, tag="classes"):
+    """How far the service classes of one policy get what they were promised; every second while it is in force, kept."""
+
+    time_ms: int
+    policy_id: str
+    classes: list[ClassFigures]
+
+
 class DecisionMessage(Struct, frozen=True, tag="decision"):
     """What a policy's round came to. Sent when it differs from what was told of the policy last.
 
@@ -252,6 +261,7 @@ ToBackend: TypeAlias = (
     | TasksMessage
     | FlowsMessage
     | LearnedMessage
+    | ClassesMessage
     | DecisionMessage
     | ChangeMessage
     | Clock
