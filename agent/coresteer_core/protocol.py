@@ -148,7 +148,7 @@ class LearnedMessage(Struct, frozen=True, tag="learned"):
 
 
 class ClassesMessage(Struct, frozen=True, tag="classes"):
-    """How far the service classes of one policy get what they were promised; every second while it is in force, kept."""
+    """How far the service classes of one policy get what they were promised; every second while it is in force."""
 
     time_ms: int
     policy_id: str
