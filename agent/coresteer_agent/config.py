@@ -44,6 +44,12 @@ class Config(Struct, frozen=True):
         """Where the policies in force and what they hold are kept."""
         return self.state_dir / "agent/policies.json"
 
+    @property
+    def gate_path(self) -> Path:
+        """The gate's socket: where every account can reach it if this is the machine's own agent, else in state_dir."""
+        own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")
+        return Path("/run/coresteer/gate.sock") if own else self.state_dir / "agent/gate.sock"
+
 
 def default_state_dir() -> Path:
     """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from coresteer_core.attainment import Promise
 from coresteer_core.model import View
 from coresteer_core.policies.base import Decision, Scope
 
@@ -40,6 +41,12 @@ class ServiceClass(Struct, frozen=True):
     deadline_ms: Annotated[float, Meta(gt=0, le=600_000)] | None = None
     match: Match = Match()
     histogram: Annotated[str, Meta(max_length=512)] | None = None
+
+    @property
+    def promise(self) -> Promise:
+        """What its attainment is measured against."""
+        deadline_us = None if self.deadline_ms is None else round(self.deadline_ms * 1000)
+        return Promise(self.name, self.target_percent, deadline_us)
 
 
 class ServiceClasses(Struct, frozen=True, tag="service-class"):
