@@ -1,0 +1,196 @@
+"""Echo server of one service class: it forks a child for each request, as in the percentile scheduler's experiment.
+
+    python -IS echo_server.py CONFIG          (JSON, see main; stdin: ends when it is closed)
+
+It is run by its path and imports little, because a fork costs time for each page that the process has: 0.25 ms with
+its exit here. The acceptor is a real-time task where it may be, so that a request counts as arrived at once, whatever
+runs; its children are not. The acceptor asks at the gate for a child before it forks it, on a connection of its own:
+so N grows on arrival and nothing is connected for each request. The child waits for the gate's answer.
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from time import monotonic, monotonic_ns
+from zlib import crc32
+
+REQUEST_BYTES = 64
+WAIT_BYTES = 8
+"""The answer: nanoseconds from accept until a CPU worked on the request, its checksum, the request."""
+ANSWER_BYTES = WAIT_BYTES + 4 + REQUEST_BYTES
+WORK = bytes(range(256)) * 64
+WORK_ROUNDS = 64
+"""The work of a request: the CRC-32 of 1 MiB, 0.3 ms here."""
+CHILD_LIFE_S = 60
+_AWAY_S = 0.1
+"""How long a gate that was not there is left alone."""
+_REAP_MS = 50
+
+
+class GatePool:
+    """Connections to the gate, each for one child at a time."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._enter = b"enter " + name.encode()
+        self._free: list[socket.socket] = []
+        self._away_until = 0.0
+
+    def enter(self) -> socket.socket | None:
+        """Ask for a child. Returns where the answer will come, None without a gate: then it goes straight on."""
+        if monotonic() < self._away_until:
+            return None
+        connection = None
+        try:
+            if self._free:
+                connection = self._free.pop()
+            else:
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection.connect(self._path)
+            connection.send(self._enter)
+        except OSError:
+            for gone in (connection, *self._free):
+                if gone is not None:
+                    gone.close()
+            self._free.clear()
+            self._away_until = monotonic() + _AWAY_S
+            return None
+        return connection
+
+    def give_back(self, connection: socket.socket, *, left: bool) -> None:
+        """A child has ended. left: it told the gate; otherwise the end of the connection does."""
+        if left:
+            self._free.append(connection)
+        else:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # close alone is not seen while other children have it open
+            connection.close()
+
+
+def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int) -> None:
+    """What a child does."""
+    if gate is not None:
+        with suppress(OSError):
+            gate.recv(64)  # go, no, or the end of the gate: straight on in any case
+    waited_ns = monotonic_ns() - arrived_ns
+    request = connection.recv(REQUEST_BYTES, socket.MSG_WAITALL)
+    checksum = crc32(request)
+    for _ in range(WORK_ROUNDS):
+        checksum = crc32(WORK, checksum)
+    connection.sendall(waited_ns.to_bytes(WAIT_BYTES) + checksum.to_bytes(4) + request)
+    if gate is not None:
+        with suppress(OSError):
+            gate.send(b"leave ok")
+
+
+class Server:
+    """The acceptor."""
+
+    def __init__(self, listener: int, counts: int, offset: int, nice: int, gate: GatePool | None) -> None:
+        """listener: a listening socket; counts: a file; both descriptors.
+
+        At offset of it are the requests that arrived, ended, and ended well, as little-endian 64-bit numbers.
+        """
+        self._listener = socket.socket(fileno=listener)
+        self._counts = counts
+        self._offset = offset
+        self._nice = nice
+        self._gate = gate
+        self._children: dict[int, socket.socket | None] = {}
+        self._arrived = self._ended = self._completed = 0
+
+    def run(self) -> None:
+        """Until stdin is closed."""
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        poll.register(0, select.POLLHUP)
+        while True:
+            events = poll.poll(_REAP_MS if self._children else None)
+            if any(fd == 0 for fd, _ in events):
+                break
+            if events:
+                self._accept()
+            self._reap(os.WNOHANG)
+        for child in self._children:
+            os.kill(child, signal.SIGKILL)
+        self._reap(0)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        arrived_ns = monotonic_ns()
+        self._arrived += 1
+        gate = self._gate.enter() if self._gate else None
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.alarm(CHILD_LIFE_S)
+                answer(connection, gate, arrived_ns)
+                status = 0
+            finally:
+                os._exit(status)
+        if self._nice:
+            os.setpriority(os.PRIO_PROCESS, child, self._nice)
+        connection.close()
+        self._children[child] = gate
+        self._tell()
+
+    def _reap(self, flags: int) -> None:
+        while self._children:
+            child, status = os.waitpid(-1, flags)
+            if child == 0:
+                break
+            gate = self._children.pop(child)
+            if gate is not None and self._gate is not None:
+                self._gate.give_back(gate, left=status == 0)
+            self._ended += 1
+            self._completed += status == 0
+        self._tell()
+
+    def _tell(self) -> None:
+        counts = (self._arrived, self._ended, self._completed)
+        os.pwrite(self._counts, b"".join(count.to_bytes(8, "little") for count in counts), self._offset)
+
+
+def main() -> None:
+    """Take the place on the machine, say so, serve, and give the place back.
+
+    CONFIG: cpu; cgroup to live in, or null, and home, the one to go back to; listener, counts, offset, nice: see
+    Server; gate: a path or null; name: of the class. Writes 1 to standard output when it is ready and a real-time task,
+    0 when that is not permitted.
+    """
+    config = json.loads(sys.argv[1])
+    gate = GatePool(config["gate"], config["name"]) if config["gate"] else None
+    os.sched_setaffinity(0, {config["cpu"]})
+    if config["cgroup"]:
+        move_to(config["cgroup"])
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        realtime = b"1"
+    except PermissionError:
+        realtime = b"0"
+    server = Server(config["listener"], config["counts"], config["offset"], config["nice"], gate)
+    gc.freeze()
+    gc.disable()
+    os.write(1, realtime)
+    server.run()
+    if config["cgroup"]:  # by itself, for who made the cgroups may have been killed
+        move_to(config["home"])
+        for folder in (config["cgroup"], os.path.dirname(config["cgroup"])):  # noqa: PTH120 - as in move_to
+            with suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106 - as in move_to
+
+
+def move_to(cgroup: str) -> None:
+    """Move this process there. Raises OSError."""
+    with open(cgroup + "/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib would make each fork dearer
+        procs.write("0")
+
+
+if __name__ == "__main__":
+    main()
