@@ -35,6 +35,7 @@ from coresteer_core.change_events import (
     SeenByBackend,
     Tick,
 )
+from coresteer_core.effective import Attempt
 from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
@@ -56,7 +57,8 @@ log = logging.getLogger("coresteer.changes")
 class ChangeKeeper:
     """The changes of one node. Raises JournalError when the journal cannot be used.
 
-    observe_reason: why nothing may be changed here, None when it may. report: sends to the backend.
+    observe_reason: why nothing may be changed here, None when it may. report: sends to the backend. attempted: as the
+    executor's.
     """
 
     def __init__(
@@ -66,12 +68,14 @@ class ChangeKeeper:
         observe_reason: str | None,
         view_source: Callable[[], View],
         report: Callable[[ChangeMessage], None],
+        *,
+        attempted: Callable[[Attempt], None] = lambda _: None,
     ) -> None:
         self._report = report
         self._state = Changes(observe_reason=observe_reason)
         self._complaint = ""
         self._journal = Journal(journal_path, root) if observe_reason is None else None
-        self._executor = Executor(root, self._journal, view_source) if self._journal is not None else None
+        self._executor = Executor(root, self._journal, view_source, attempted) if self._journal is not None else None
         if self._journal is not None:
             self.feed(Restarted(self._journal.changes()))
 

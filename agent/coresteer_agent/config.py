@@ -50,6 +50,11 @@ class Config(Struct, frozen=True):
         own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")
         return Path("/run/coresteer/gate.sock") if own else self.state_dir / "agent/gate.sock"
 
+    @property
+    def nics_path(self) -> Path:
+        """Where what was learned of the NICs is kept."""
+        return self.state_dir / "agent/nics.json"
+
 
 def default_state_dir() -> Path:
     """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""

@@ -1,6 +1,5 @@
 """How an agent gets its own key for a one-time token, and where it keeps it."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -8,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.config import Config, is_loopback
+from coresteer_agent.kept_file import replace_file
 
 _TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 
@@ -67,7 +67,7 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
     node = nodes[0]
     key = NodeKey(backend, node.node_id, node.name, node.key)
     try:
-        _keep(path, key)
+        replace_file(path, msgspec.json.encode(key))
     except OSError as error:
         raise EnrolError(
             f"This node was enrolled, but its key cannot be kept in {path}: {error.strerror}. "
@@ -108,18 +108,6 @@ def _said(body: bytes) -> str:
     except msgspec.MsgspecError:
         return ""
     return problem.detail or problem.title
-
-
-def _keep(path: Path, key: NodeKey) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, msgspec.json.encode(key))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    new.replace(path)
 
 
 def enrol_with_file(config: Config) -> NodeKey:

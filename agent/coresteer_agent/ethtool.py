@@ -14,14 +14,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, attributes
+from coresteer_agent.collect.netlink import ask, attribute
 
-_GENERIC_HEADER = struct.Struct("=BBH")
 _U32 = struct.Struct("=I")
-_CONTROL = 0x10
-_GET_FAMILY = 3
-_FAMILY_ID = 1
-_FAMILY_NAME = 2
 _NESTED = 0x8000
 _HEADER = 1
 _HEADER_NAME = 2
@@ -32,7 +27,7 @@ _MAXIMA = {"rx": 2, "tx": 3, "combined": 5}
 _COUNTS = {"rx": 6, "tx": 7, "combined": 9}
 _RSS_FUNCTION, _RSS_TABLE, _RSS_KEY = 3, 4, 5
 _FUNCTIONS = {1: "toeplitz", 2: "xor", 4: "crc32"}
-_WRITE_TIMEOUT_S = 20.0
+WRITE_TIMEOUT_S = 20.0
 """A driver may restart its device for a write."""
 
 _SIOCETHTOOL = 0x8946
@@ -63,7 +58,7 @@ class Channels(Struct, frozen=True):
 def rss(netdev: str) -> Rss | None:
     """The netdev's RSS; None where it has none."""
     try:
-        answer = _exchange(_RSS_GET, netdev)
+        answer = exchange(_RSS_GET, netdev)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:  # which a kernel without the message says too
             raise
@@ -76,14 +71,14 @@ def rss(netdev: str) -> Rss | None:
 def set_rss(netdev: str, table: list[int]) -> None:
     """Make a table of the size that rss() shows stand, the driver's own where it is empty; function and key stay."""
     # a symmetric hash ends where it is not asked for again
-    input_xfrm = _RXFH.unpack_from(_ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
-    _ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
+    input_xfrm = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
+    ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
 
 
 def channels(netdev: str) -> Channels | None:
     """The netdev's channels; None where its driver has nothing to tell."""
     try:
-        answer = _exchange(_CHANNELS_GET, netdev)
+        answer = exchange(_CHANNELS_GET, netdev)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
@@ -93,8 +88,8 @@ def channels(netdev: str) -> Channels | None:
 
 def set_channels(netdev: str, counts: Mapping[str, int]) -> None:
     """Set the number of channels of each kind named; a driver may restart the netdev for it."""
-    wanted = b"".join(_attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
-    _exchange(_CHANNELS_SET, netdev, wanted, timeout_s=_WRITE_TIMEOUT_S)
+    wanted = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
+    exchange(_CHANNELS_SET, netdev, wanted, timeout_s=WRITE_TIMEOUT_S)
 
 
 def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict[str, int]:
@@ -102,30 +97,17 @@ def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict
     return {kind: count for kind, count in found.items() if count}
 
 
-def _exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
-    netlink = Netlink(NETLINK_GENERIC)
-    try:
-        asked = _GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + _attribute(_FAMILY_NAME, b"ethtool\0")
-        told = dict(attributes(memoryview(netlink.exchange(_CONTROL, asked)), _GENERIC_HEADER.size))
-        family = int(struct.unpack("=H", told[_FAMILY_ID])[0])
-        header = _attribute(_HEADER | _NESTED, _attribute(_HEADER_NAME, netdev.encode() + b"\0"))
-        request = _GENERIC_HEADER.pack(command, 1, 0) + header + payload
-        answer = netlink.exchange(family, request, timeout_s=timeout_s)
-        return dict(attributes(memoryview(answer), _GENERIC_HEADER.size))
-    finally:
-        netlink.close()
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    length = 4 + len(value)
-    return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
+def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
+    """The attributes of the answer to a message about a netdev."""
+    header = attribute(_HEADER | _NESTED, attribute(_HEADER_NAME, netdev.encode() + b"\0"))
+    return ask("ethtool", command, header + payload, timeout_s=timeout_s)
 
 
 def _rss_by_ioctl(netdev: str) -> Rss | None:
     try:
-        _, _, entries, key_bytes, *_ = _RXFH.unpack_from(_ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
+        _, _, entries, key_bytes, *_ = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
         asked = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)
-        answer = _ioctl(netdev, asked)
+        answer = ioctl(netdev, asked)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
             raise
@@ -136,8 +118,8 @@ def _rss_by_ioctl(netdev: str) -> Rss | None:
     return Rss(answer[end:], list(table), _FUNCTIONS.get(function, "")) if table else None
 
 
-def _ioctl(netdev: str, command: bytes) -> bytes:
-    """The command as the kernel left it."""
+def ioctl(netdev: str, command: bytes) -> bytes:
+    """A netdev's answer to a command: the command as the kernel left it."""
     data = array("B", command)
     request = struct.pack("16sP16x", netdev.encode(), data.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:

@@ -20,6 +20,7 @@ from coresteer_agent.replay import ReplayBuffer
 from coresteer_agent.websocket import Alarm, ClosedError, WebSocket, connect
 from coresteer_core.change_events import BackendBack, BackendLost
 from coresteer_core.model import Inventory, Rates, Topology
+from coresteer_core.nic import Learned
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL,
@@ -34,6 +35,7 @@ from coresteer_core.protocol import (
     FlowsMessage,
     Hello,
     InventoryMessage,
+    LearnedMessage,
     Ping,
     Policies,
     ProtocolError,
@@ -120,8 +122,8 @@ class Link:
         self._lock = threading.Lock()
         self._alarm = Alarm()
         self._replay = ReplayBuffer(max_count, max_bytes)
-        self._latest: dict[type[TopologyMessage | InventoryMessage], bytes] = {}
-        self._unsent: list[type[TopologyMessage | InventoryMessage]] = []
+        self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
+        self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
         self._flows: bytes | None = None
         self._decisions = ReplayBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
@@ -153,9 +155,16 @@ class Link:
                 )
         self._alarm.ring()
 
-    def send_state(self, state: Topology | Inventory) -> None:
+    def send_state(self, state: Topology | Inventory | Learned) -> None:
         """Tell what the node is now, and again after each reconnect; only the latest counts."""
-        message = TopologyMessage(state) if isinstance(state, Topology) else InventoryMessage(state)
+        message: TopologyMessage | InventoryMessage | LearnedMessage
+        match state:
+            case Topology():
+                message = TopologyMessage(state)
+            case Inventory():
+                message = InventoryMessage(state)
+            case Learned():
+                message = LearnedMessage(state)
         frame = encode(message)
         if len(frame) > MAX_FRAME_BYTES:
             log.error("This node's %s does not fit into a message.", type(state).__name__.lower())

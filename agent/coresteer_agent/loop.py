@@ -27,11 +27,13 @@ from coresteer_agent.config import Config
 from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import make_hello, netdev_with, observe_reason
 from coresteer_agent.link import Heard, Link
+from coresteer_agent.nics import NicBook, NicsFile
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.policies_file import PoliciesFile
 from coresteer_core.change_events import BackendBack, BackendLost, Stopping
 from coresteer_core.load import load_of
 from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
+from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import FlowsMessage, Policies, TasksMessage
 from coresteer_core.rates import Sample, derive
@@ -81,7 +83,12 @@ class Agent:
         self._flows = FlowReader(self._root)
         self._net_tasks: list[NetTask] = []
         self._flows_told = False
-        self._changes = ChangeKeeper(self._root, config.journal_path, reason, self._view, self._link.send_now)
+        self._nics_file = NicsFile(config.nics_path)
+        self._nics = NicBook(hello.kernel, self._learned, learned=self._nics_file.read())
+        attempted = self._nics.attempted
+        self._changes = ChangeKeeper(
+            self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
+        )
         file = PoliciesFile(config.policies_path, self._root)
         self._policies = PolicyKeeper(
             self._changes,
@@ -100,6 +107,7 @@ class Agent:
         """Until stop() is called. However it ends, what is not confirmed is rolled back."""
         self._link.send_state(self._topology)
         self._link.send_state(self._inventory)
+        self._link.send_state(self._nics.learned)
         self._look()
         self._sample()
         self._link.start()
@@ -109,6 +117,7 @@ class Agent:
             log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
             try:
                 self._changes.feed(Stopping())
+                self._nics.save()
             finally:
                 self._changes.close()
                 self._link.stop()
@@ -137,6 +146,7 @@ class Agent:
                 self._guarded("tasks", self._tell_tasks)
             if deciding.is_due(time.monotonic()):
                 self._guarded("flows", self._tell_flows)
+                self._guarded("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
                 self._after(self._guarded("decisions", self._decide) or frozenset())
 
     def _wait(self, until: float) -> Heard | Stop | None:
@@ -193,6 +203,10 @@ class Agent:
             self._flows_told = bool(self._net_tasks)
             self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks, self._flows.exact))
 
+    def _learned(self, learned: Learned) -> None:
+        self._nics_file.write(learned)
+        self._link.send_state(learned)
+
     def _decide(self) -> frozenset[str]:
         if self._policies.idle:
             return frozenset()
@@ -241,7 +255,7 @@ class Agent:
         """The node as it is at this moment, for the guard."""
         if not self._topology_holds():
             self._guarded("topology", self._read_topology)
-        return View(self._topology, self._inventory, tasks=self._net_tasks)
+        return View(self._topology, self._inventory, tasks=self._net_tasks, learned=self._nics.learned)
 
     def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
         """The value, None when it cannot be had; said once each time it begins to fail.

@@ -1,7 +1,6 @@
 """The file that lets a node's policies and what they hold outlive the agent: state_dir/agent/policies.json."""
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ from coresteer_agent.apply.journal import read_boot_id
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.tasks import parse_task_stat
+from coresteer_agent.kept_file import replace_file
 from coresteer_agent.policies import Kept
 from coresteer_core.engine import EngineMemory
 
@@ -46,20 +46,8 @@ class PoliciesFile:
 
     def write(self, kept: Kept) -> None:
         """Replace the file at once; on return it is on disk."""
-        new = self._path.with_suffix(".new")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(msgspec.json.encode(_File(self._boot_id, kept)))
-                file.flush()
-                os.fsync(fd)
-            new.replace(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self._path, msgspec.json.encode(_File(self._boot_id, kept)))
             self._complaint = ""
         except OSError as error:
             if self._complaint != str(error):

@@ -1,5 +1,9 @@
-"""What a plan will probably do to the CPUs' load, as ranges, from what the node did in its last minute."""
+"""What a plan will probably do to the node, from what it did in its last minute.
 
+Load of CPUs as ranges; interrupts and latency of a netdev that waits differently as the model of its NIC has them.
+"""
+
+import math
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,14 +11,19 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
+from coresteer_core.load import load_of
+from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Load, Netdev, Rates, View, decode_irq_id
+from coresteer_core.nic import added_bound_us, product_bound_us, timer_of
 from coresteer_core.plan import Plan
-from coresteer_core.settings import IrqAffinity, parse_setting
+from coresteer_core.receive import Received, predict_received, received, wait_of
+from coresteer_core.settings import IrqAffinity, NetdevParam, QueueParam, parse_setting
+from coresteer_core.simulate.nic import Wait
 
 MIN_BASE_S = 5.0
 """Less observed time than this says nothing about the next minute."""
 _SATURATED_PERCENT = 98.0
 """A CPU this busy has work waiting, which takes the place of what moves away."""
+_TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
 
 
 class _Base(Struct):
@@ -32,7 +41,15 @@ class _Shift(Struct):
     most: float = 0.0
 
 
-def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
+def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+    """Sentences: what becomes of CPUs whose interrupts move, and of netdevs that wait longer or shorter.
+
+    view: the node before; its load is not looked at, but rates are.
+    """
+    return _moved(plan, rates) + _waiting(plan, view, rates)
+
+
+def _moved(plan: Plan, rates: Sequence[Rates]) -> list[str]:
     """Sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
 
     Only interrupts have one: what a task or a queue takes along is not in Rates.
@@ -79,6 +96,63 @@ def expected(plan: Plan, rates: Sequence[Rates]) -> list[str]:
             f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with it."
         )
     return sentences + open_ended
+
+
+def _waiting(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+    """A sentence for each netdev, or queue with values of its own, whose NIC is to wait differently."""
+    changes: dict[tuple[str, str | None], dict[str, str]] = defaultdict(dict)
+    for action in plan.actions:
+        setting = parse_setting(action.key)
+        if isinstance(setting, NetdevParam | QueueParam) and setting.param in _TIMING:
+            whose = setting.queue_name if isinstance(setting, QueueParam) else None
+            changes[setting.netdev, whose][setting.param] = action.becomes
+    load = load_of(rates) if changes else Load()
+    found: list[str] = []
+    for (name, queue_name), changed in changes.items():
+        netdev = view.inventory.netdev(name)
+        queue = next((q for q in netdev.queues if q.name == queue_name), None) if netdev is not None else None
+        if netdev is None or (queue is None and queue_name is not None):
+            continue
+        before = netdev.params | (queue.params if queue is not None else {})
+        measured = load.seconds >= MIN_BASE_S and (queue is None or queue.irq is not None)
+        traffic = received(view.inventory, load, netdev, queue.irq if queue is not None else None) if measured else None
+        label = name if queue_name is None else f"{name} {queue_name}"
+        found.append(f"{label}: {_wait_sentence(netdev, before, before | changed, traffic)}")
+    return found
+
+
+def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str], traffic: Received | None) -> str:
+    wait = wait_of(netdev.driver, after)
+    if wait is None:
+        return "the driver will change how long it waits as the load goes; what comes of that is not predicted."
+    parts = [] if traffic is None else [_prediction(netdev, wait_of(netdev.driver, before), wait, traffic)]
+    timer, why = timer_of(netdev.driver, after)
+    bound = added_bound_us(timer, wait.rx_usecs, wait.rx_frames)
+    product = product_bound_us(wait.rx_usecs, wait.rx_frames)
+    authors = (
+        f" (the authors' product bound, rx-usecs × rx-frames, is {product:,.0f} µs)" if product is not None else ""
+    )
+    if math.isfinite(bound):
+        parts.append(f"a packet waits {bound:,.0f} µs at most{authors}.")
+    else:
+        parts.append(f"a packet may wait for ever{authors}.")
+    return " ".join([*parts, *([why] if timer is None else [])])
+
+
+def _prediction(netdev: Netdev, was: Wait | None, wait: Wait, traffic: Received) -> str:
+    old, new = None if was is None else predict_received(netdev, traffic, was), predict_received(netdev, traffic, wait)
+    if old is not None:
+        before = [f"{figure:,.0f} → " for figure in (old.interrupts_per_s, old.added_mean_us, old.added_worst_us)]
+    elif traffic.interrupts_per_s is not None:
+        before = [f"{traffic.interrupts_per_s:,.0f} (measured) → ", "", ""]
+    else:
+        before = ["", "", ""]
+    dropped = f"; {new.dropped_share:.1%} of the packets are dropped" if new.dropped_share else ""
+    return (
+        f"for its {traffic.packets_per_s:,.0f} packets/s of {traffic.frame_bytes:,.0f} B the model says "
+        f"{before[0]}{new.interrupts_per_s:,.0f} interrupts/s, added latency {before[1]}{new.added_mean_us:,.0f} µs "
+        f"in the mean and {before[2]}{new.added_worst_us:,.0f} µs at worst{dropped};"
+    )
 
 
 def _interrupt(key: str) -> IrqAffinity | None:

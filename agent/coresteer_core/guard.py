@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import Netdev, View
+from coresteer_core.nic import Timer, timer_of
 from coresteer_core.settings import Channels, IrqAffinity, NetdevParam, QueueParam, Setting, parse_setting
 from coresteer_core.settings.base import say_cpus
 
@@ -156,28 +157,29 @@ def _waits(view: View, wanted: list[tuple[NetdevParam | QueueParam, str]]) -> li
     for setting, value in wanted:
         after.setdefault(setting.whose, {})[setting.param] = value
     for setting, _ in wanted:
+        netdev, way = _netdev_of(view, setting), setting.way
+        if netdev is None or way is None:
+            continue
         stands = setting.beside(view) | after[setting.whose]
-        way = setting.way
-        for code, sentence in _waiting(stands, way) if way is not None else []:
+        timer, _ = timer_of(netdev.driver, netdev.params | stands)
+        for code, sentence in _waiting(timer, stands, way):
             told = f"{setting.whose}: {sentence}"
             found.setdefault((code, told), Warned(code, setting.key, told))
     return list(found.values())
 
 
-def _waiting(params: dict[str, str], way: str) -> list[tuple[str, str]]:
+def _waiting(timer: Timer | None, params: dict[str, str], way: str) -> list[tuple[str, str]]:
     """Codes of Warned with a sentence. way: ``rx`` or ``tx``."""
     found = []
     usecs, frames = (int(params.get(f"coalesce/{way}-{unit}", 0)) for unit in ("usecs", "frames"))
-    if usecs > _LONG_WAIT_US:
+    product = usecs * frames if timer in (None, Timer.RESTARTING) else 0
+    if product > max(usecs, _LONG_WAIT_US):
+        why = f"({way}-usecs {usecs} × {way}-frames {frames})"
+        anew = f"may wait {_ms(product)} for its interrupt, as the timer begins anew with each packet {why}."
+        unsure = f"may wait {_ms(product)} for its interrupt if the timer begins anew with each packet {why}, "
+        found.append(("latency", f"a packet {anew if timer is not None else f'{unsure}which is not known.'}"))
+    elif usecs > _LONG_WAIT_US:
         found.append(("latency", f"a packet may wait {_ms(usecs)} for its interrupt ({way}-usecs)."))
-    elif usecs * frames > _LONG_WAIT_US:
-        found.append(
-            (
-                "latency",
-                f"a packet may wait {_ms(usecs * frames)} for its interrupt where the timer begins anew with each "
-                f"packet ({way}-usecs {usecs} × {way}-frames {frames}), else {usecs} µs.",
-            )
-        )
     elif usecs == 0 and frames > 1 and f"coalesce/{way}-usecs" in params:
         sentence = f"with {way}-usecs 0 a packet may wait for its interrupt until {frames} have come, however long."
         found.append(("latency", sentence))

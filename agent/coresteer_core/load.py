@@ -60,7 +60,7 @@ def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
         if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None:
             continue
         seconds += each.duration_s
-        columns = (_numbers(each.irq_ids, "I"), _numbers(each.irq_cpus, "H"), _numbers(each.irq_counts, "I"))
+        columns = (numbers(each.irq_ids, "I"), numbers(each.irq_cpus, "H"), numbers(each.irq_counts, "I"))
         for irq, cpu, count in zip(*columns, strict=False):
             if irq < FIRST_LABEL_ID:
                 counts[irq, cpu] = counts.get((irq, cpu), 0) + count
@@ -86,8 +86,9 @@ def _netdevs(rates: Sequence[Rates]) -> list[NetdevLoad]:
     ]
 
 
-def _numbers(column: bytes, kind: str) -> Sequence[int]:
-    numbers = array(kind, column)
+def numbers(column: bytes, kind: str) -> Sequence[int]:
+    """The numbers of a little-endian column. kind: as array has it, ``H`` or ``I``."""
+    found = array(kind, column)
     if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+        found.byteswap()
+    return found

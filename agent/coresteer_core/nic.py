@@ -134,7 +134,7 @@ _THROTTLES = {
     "ena": "ena gives rx-usecs as the delay with which an interrupt is unmasked again after it was served",
     "tg3": "tg3 writes rx-usecs into the receive coalescing ticks, which count from the last status block update",
 }
-"""Why rx-usecs of these drivers counts from the last interrupt (their sources; for tg3 Broadcom's programmer's guide)."""
+"""Why rx-usecs of these counts from the last interrupt: by their sources, of tg3 by Broadcom's programmer's guide."""
 
 _CQE_MODES = {
     "mlx5_core": (Timer.RESTARTING, "completion", Timer.THROTTLE, "interrupt"),

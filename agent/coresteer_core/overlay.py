@@ -1,31 +1,83 @@
-"""A node as it would be with other affinities: what later policies of a round see, and a replay."""
+"""A node as it would be with other settings: what later policies of a round see, and a replay."""
 
 from msgspec.structs import replace
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import Irq, IrqLoad, Landing, Load, NetTask, View
+from coresteer_core.model import Irq, IrqLoad, Landing, Load, Netdev, NetTask, View
+from coresteer_core.receive import predict_received, receive_irqs, received, wait_of
+from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
+
+_PACKETS = 300
+"""Looked at for a ratio of interrupts: a replay asks for one at each of its views."""
 
 
 def overlay(view: View, settings: dict[str, str]) -> View:
-    """A view as it would be with other affinities: interrupts and processes, the load they make, where flows land.
+    """A view as it would be with other affinities of interrupts and processes and other params of netdevs.
 
     An interrupt or a process stays where it was seen if it may, else it is on the first CPU that it may be on. An
     interrupt takes its part of the softirq time along; a process of several threads takes one CPU's share at most from
-    the CPU on which it was seen, as where the others run is not recorded.
+    the CPU on which it was seen, as where the others run is not recorded. A netdev that waits longer or shorter
+    interrupts as much less or more often as the model of its NIC has it; the CPUs' shares stay.
     """
     if not settings:
         return view
-    shift = _Shift(view)
+    netdevs = _netdevs(view, settings)
+    shift = _Shift(view, _paces(view, netdevs))
     irqs = [shift.irq(irq, settings.get(f"irq/{irq.irq}/affinity")) for irq in view.inventory.irqs]
     tasks = [shift.task(task, settings.get(f"task/{task.pid}/affinity")) for task in view.tasks]
-    return replace(view, inventory=replace(view.inventory, irqs=irqs), tasks=tasks, load=shift.load())
+    return replace(view, inventory=replace(view.inventory, irqs=irqs, netdevs=netdevs), tasks=tasks, load=shift.load())
+
+
+def _netdevs(view: View, settings: dict[str, str]) -> list[Netdev]:
+    """The netdevs with params as they would stand, their queues' too; those without a change as they are."""
+    changed: dict[tuple[str, str | None], dict[str, str]] = {}
+    for key, value in settings.items():
+        if key.startswith("netdev/") and isinstance(setting := parse_setting(key), NetdevParam | QueueParam):
+            queue = setting.queue_name if isinstance(setting, QueueParam) else None
+            changed.setdefault((setting.netdev, queue), {})[setting.param] = value
+    names = {name for name, _ in changed}
+    return [
+        netdev
+        if netdev.name not in names
+        else replace(
+            netdev,
+            params=netdev.params | changed.get((netdev.name, None), {}),
+            queues=[
+                replace(queue, params=queue.params | more)
+                if (more := changed.get((netdev.name, queue.name)))
+                else queue
+                for queue in netdev.queues
+            ],
+        )
+        for netdev in view.inventory.netdevs
+    ]
+
+
+def _paces(view: View, netdevs: list[Netdev]) -> dict[int, float]:
+    """How many times as often as seen interrupts of netdevs arrive that wait differently now, by IRQ.
+
+    Before, where the driver set its own pace, what was measured stands; with its own pace now, nothing is known.
+    """
+    paces: dict[int, float] = {}
+    for before, after in zip(view.inventory.netdevs, netdevs, strict=True):
+        was, wait = wait_of(before.driver, before.params), wait_of(after.driver, after.params)
+        traffic = received(view.inventory, view.load, before) if wait is not None and wait != was else None
+        if wait is None or traffic is None or not traffic.interrupts_per_s:
+            continue
+        seen = traffic.interrupts_per_s
+        if was is not None:
+            seen = predict_received(before, traffic, was, packets=_PACKETS).interrupts_per_s
+        pace = predict_received(after, traffic, wait, packets=_PACKETS).interrupts_per_s / seen
+        paces |= dict.fromkeys(receive_irqs(view.inventory, before), pace)
+    return paces
 
 
 class _Shift:
     """Load on its way to other CPUs."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, paces: dict[int, float]) -> None:
         self._load = view.load
+        self._paces = paces
         self._online = view.topology.online()
         self._busy = list(view.load.busy)
         self._softirq = list(view.load.softirq)
@@ -73,7 +125,8 @@ class _Shift:
 
     def load(self) -> Load:
         """The load where it went; the shares of a CPU within 0 and 1."""
-        cells = [IrqLoad(irq, cpu, per_s) for (irq, cpu), per_s in sorted(self._cells.items())]
+        paces = self._paces
+        cells = [IrqLoad(irq, cpu, per_s * paces.get(irq, 1.0)) for (irq, cpu), per_s in sorted(self._cells.items())]
         return replace(self._load, busy=_bounded(self._busy), softirq=_bounded(self._softirq), irqs=cells)
 
     def _landing(self, landing: Landing) -> Landing:

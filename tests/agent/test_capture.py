@@ -86,6 +86,7 @@ def test_a_real_machines_topology_is_the_same_in_its_capture(machine: str, tmp_p
 
 def test_a_capture_of_a_capture_is_equal(tree: LargeTree) -> None:
     write(tree.root, NETLINK_PATH, '{"2":{"rx-0":{"irq":41,"source":"netlink","napi_id":5}}}')
+    write(tree.root, SCALING_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"},"queues":{"rx-0":{}}}}')
     first = captured(tree.root)
     second = captured(first, "again")
     assert entries(second) == entries(first)
@@ -210,6 +211,7 @@ def test_whatever_the_agent_opens_of_a_machine_is_in_its_capture(tree: LargeTree
 
 
 KINDS = """
+ethtool.json
 netlink-queues.json
 proc/N/comm
 proc/N/stat
@@ -225,8 +227,10 @@ proc/softirqs
 proc/stat
 proc/sys/kernel/osrelease
 sys/devices/pciN:Na/N:N:N.N/net/ethN/flags
+sys/devices/pciN:Na/N:N:N.N/net/ethN/gro_flush_timeout
 sys/devices/pciN:Na/N:N:N.N/net/ethN/ifindex
 sys/devices/pciN:Na/N:N:N.N/net/ethN/mtu
+sys/devices/pciN:Na/N:N:N.N/net/ethN/napi_defer_hard_irqs
 sys/devices/pciN:Na/N:N:N.N/net/ethN/queues/rx-N/rps_cpus
 sys/devices/pciN:Na/N:N:N.N/net/ethN/queues/tx-N/xps_cpus
 sys/devices/pciN:Na/N:N:N.N/net/ethN/speed
@@ -251,6 +255,7 @@ sys/kernel/debug/irq/irqs/N
 def test_a_new_kind_of_file_in_a_capture_is_looked_at_for_secrets_first(tree: LargeTree) -> None:
     """Whoever makes a collector read something new adds it here, and to capture._without_secrets if need be."""
     write(tree.root, NETLINK_PATH, '{"2":{}}')
+    write(tree.root, SCALING_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"}}}')
     write(tree.root, "sys/kernel/debug/irq/irqs/41", "dstate:\n")
     texts = [path for path, (_, text) in entries(captured(tree.root)).items() if isinstance(text, bytes) and text]
     kinds = {re.sub(r"\d+", "N", re.sub(r"0000:\w\w:00.0", "0:0:0.0", path)) for path in texts}
@@ -385,7 +390,8 @@ def test_a_mistake_in_a_collector_does_not_keep_the_rest_out(
     assert len([message for message in caplog.messages if message.startswith("What the agent would read")]) == 2
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "\xff", '{"eth0":{"channels":4}}', '{"eth0":[]}'])
+@pytest.mark.parametrize("text", ["[]", "{", "\xff", '{"eth0":{"channels":4}}', '{"eth0":[]}',
+     '{"eth0":{"params":{"coalesce/rx-usecs":"-3"}}}', '{"eth0":{"params_max":{"ring/rx":512}}}'])  # fmt: skip
 def test_an_ethtool_file_that_makes_no_sense_is_named_and_the_rest_is_read(
     text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -397,7 +403,17 @@ def test_an_ethtool_file_that_makes_no_sense_is_named_and_the_rest_is_read(
 
 def test_what_ethtool_said_is_read_from_a_capture(tree: LargeTree) -> None:
     name = InventoryReader(tree.root).read().netdevs[0].name
-    told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1"}}}}'
+    told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1",'
+    told += '"params":{"coalesce/rx-usecs":"8","ring/rx":"1024"},"params_max":{"ring/rx":"8192"},'
+    told += '"queues":{"rx-1":{"coalesce/rx-usecs":"16"}}}}'
     (tree.root / SCALING_PATH).write_text(told)
+    served = '{"2":{"rx-1":{"irq":63,"source":"netlink","napi_id":8193,"params":{"gro_flush_timeout":"20000"}}}}'
+    (tree.root / NETLINK_PATH).write_text(served)
     netdev = InventoryReader(tree.root).read().netdevs[0]
     assert (netdev.channels, netdev.channels_max, netdev.rss) == ("combined 4", "combined 8", "0,1")
+    of_kernel = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
+    assert netdev.params == {"coalesce/rx-usecs": "8", "ring/rx": "1024", **of_kernel}
+    assert netdev.params_max == {"ring/rx": "8192"}
+    own = {queue.name: queue.params for queue in netdev.queues if queue.params}
+    assert own == {"rx-1": {"coalesce/rx-usecs": "16", "gro_flush_timeout": "20000"}}
+    assert InventoryReader(captured(tree.root)).read() == InventoryReader(tree.root).read()

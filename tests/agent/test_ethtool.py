@@ -14,6 +14,6 @@ def test_an_rss_table_is_written_without_ending_a_symmetric_hash(monkeypatch: py
         asked.append(command)
         return command[:17] + b"\x01" + command[18:]
 
-    monkeypatch.setattr(ethtool, "_ioctl", answer)
+    monkeypatch.setattr(ethtool, "ioctl", answer)
     ethtool.set_rss("eth0", [2, 3])
     assert struct.unpack("=IIIIBB6x2I", asked[-1]) == (0x47, 0, 2, 0, 0, 1, 2, 3)

@@ -23,10 +23,12 @@ from coresteer_agent.enrol import NodeKey
 from coresteer_agent.identity import observe_reason
 from coresteer_agent.link import Link
 from coresteer_agent.loop import Agent, Schedule
+from coresteer_agent.nics import NicsFile
 from coresteer_core import engine
 from coresteer_core.change_events import ApplyRequested
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.model import NetTask, View
+from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
 from coresteer_core.plan import Action, Plan
 from coresteer_core.policies.base import Decision, Mode, Proposal
 from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
@@ -39,6 +41,7 @@ from coresteer_core.protocol import (
     EndedBy,
     FlowsMessage,
     InventoryMessage,
+    LearnedMessage,
     Policies,
     RatesMessage,
     Rollback,
@@ -146,6 +149,24 @@ def test_an_agent_tells_what_the_node_is_and_then_samples_in_order(backend: Back
     assert isinstance(inventory, InventoryMessage)
     assert [irq.irq for irq in inventory.inventory.irqs] == [41, 42]
     assert connection.seqs(5) == [1, 2, 3, 4, 5]
+
+
+def test_what_was_learned_of_nics_is_kept_and_told_again(
+    backend: Backend, start: Start, root: Path, tmp_path: Path
+) -> None:
+    (root / "proc/sys/kernel").mkdir(parents=True)
+    (root / "proc/sys/kernel/osrelease").write_text("6.12\n")
+    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1)
+    learned = Learned([DriverRecord("igb", "6.12", [tried])], [Point("eth0", 504, None, False, 5.0, 1, 1, 1, 0)])
+    NicsFile(tmp_path / "state/agent/nics.json").write(learned)
+    for _ in range(2):
+        process = start()
+        connection = backend.next_connection()
+        connection.hello()
+        connection.welcome()
+        assert next(m for m in iter(connection.hear, None) if isinstance(m, LearnedMessage)).learned == learned
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def test_an_interrupt_is_moved_kept_and_rolled_back(backend: Backend, start: Start, root: Path) -> None:

@@ -22,6 +22,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/heatmap?share=busy&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
+    ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
     ("GET", "/api/changes", None, "viewer", 200),
     ("GET", CHANGE, None, "viewer", 404),
     ("POST", f"{NODE}/previews", {"wishes": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),
@@ -97,7 +98,8 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(NODE, "/api/nodes/{node_id}")
             .replace(CHANGE, "/api/changes/{change_id}")
             .replace(POLICY, "/api/policies/{policy_id}")
-            .replace(ROLLOUT, "/api/rollouts/{rollout_id}"),
+            .replace(ROLLOUT, "/api/rollouts/{rollout_id}")
+            .replace("/netdevs/eth0/", "/netdevs/{netdev}/"),
         )
         for method, path, *_ in CALLS
     }

@@ -81,14 +81,6 @@ def test_what_another_driver_refused_is_not_this_ones() -> None:
         ({}, {"coalesce/rx-usecs": "1000"}, []),
         ({}, {"coalesce/rx-usecs": "1500"}, ["eth0: a packet may wait 1.5 ms for its interrupt (rx-usecs)."]),
         ({}, {"coalesce/tx-usecs": "5000"}, ["eth0: a packet may wait 5 ms for its interrupt (tx-usecs)."]),
-        (
-            {"coalesce/rx-frames": "64"},
-            {"coalesce/rx-usecs": "50"},
-            [
-                "eth0: a packet may wait 3.2 ms for its interrupt where the timer begins anew with each packet "
-                "(rx-usecs 50 × rx-frames 64), else 50 µs."
-            ],
-        ),
         ({"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "50", "coalesce/rx-frames": "4"}, []),
         (
             {"coalesce/rx-frames": "64"},
@@ -113,6 +105,39 @@ def test_how_long_packets_may_wait_and_what_restarts_is_said_once_with_figures(
     sentences = [warning.sentence for warning in warnings(view(DEFAULTS | stands), pairs, allow_isolated=False)]
     assert len(sentences) == len(told), sentences
     assert all(sentence.startswith(start) for sentence, start in zip(sentences, told, strict=True)), sentences
+
+
+@pytest.mark.parametrize(
+    ("driver", "cqe_mode", "told"),
+    [
+        ("igb", None, []),
+        ("mlx5_core", "off", []),
+        (
+            "mlx5_core",
+            "on",
+            [
+                "eth0: a packet may wait 3.2 ms for its interrupt, as the timer begins anew with each packet "
+                "(rx-usecs 50 × rx-frames 64)."
+            ],
+        ),
+        (
+            "acme",
+            None,
+            [
+                "eth0: a packet may wait 3.2 ms for its interrupt if the timer begins anew with each packet "
+                "(rx-usecs 50 × rx-frames 64), which is not known."
+            ],
+        ),
+    ],
+)
+def test_a_timer_that_each_packet_begins_anew_makes_the_wait_a_product(
+    driver: str, cqe_mode: str | None, told: list[str]
+) -> None:
+    node = view(DEFAULTS | ({} if cqe_mode is None else {"coalesce/cqe-mode-rx": cqe_mode}))
+    netdevs = [replace(netdev, driver=driver) for netdev in node.inventory.netdevs]
+    node = replace(node, inventory=replace(node.inventory, netdevs=netdevs))
+    pairs = [(RX_USECS, "50"), ("netdev/eth0/coalesce/rx-frames", "64")]
+    assert [warning.sentence for warning in warnings(node, pairs, allow_isolated=False)] == told
 
 
 def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:

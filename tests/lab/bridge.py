@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.lab.provision import Kit, LabUnavailableError
 
 _CLONE_NEWNET = 0x4000_0000
-_TUNSETIFF = 0x4004_54CA
+_TUNSETIFF, _TUNSETQUEUE = 0x4004_54CA, 0x4004_54D9
+_IFF_ATTACH_QUEUE = 0x0200
 _IFF_TAP, _IFF_NO_PI, _IFF_MULTI_QUEUE, _IFF_VNET_HDR = 0x0002, 0x1000, 0x0100, 0x4000
 
 
@@ -41,6 +42,13 @@ def bridge(kit: Kit, queues: list[int]) -> Iterator[list[list[int]]]:
         for descriptor in [fd for fds in opened for fd in fds]:
             os.close(descriptor)
         ip("netns", "delete", namespace)
+
+
+def attach(queues: list[int]) -> None:
+    """Queues of a tap as they were made, after a QEMU that detached some of them ended: the next one insists on it."""
+    for queue in queues:
+        with contextlib.suppress(OSError):  # it is attached, or the only one
+            fcntl.ioctl(queue, _TUNSETQUEUE, struct.pack("16sH22x", b"", _IFF_ATTACH_QUEUE))
 
 
 def _ip(kit: Kit, *arguments: str) -> None:

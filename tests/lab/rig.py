@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import qemu
-from tests.lab.bridge import bridge
+from tests.lab.bridge import attach, bridge
 from tests.lab.machines import Machine
 from tests.lab.provision import Kit, say
 
@@ -139,6 +139,7 @@ class _Start:
         (folder / "share").mkdir()
         (folder / "share/machine.json").write_text(json.dumps(self._description()))
         port = self.backend_port
+        attach(self.taps)
         command = qemu.command(
             self.kit,
             self.machine,

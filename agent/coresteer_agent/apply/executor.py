@@ -3,6 +3,7 @@
 (collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing.)
 """
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.kinds import knob, seen
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_core.effective import Attempt
 from coresteer_core.guard import Refusal, refusals
 from coresteer_core.model import View
 from coresteer_core.plan import Action
@@ -19,15 +21,27 @@ from coresteer_core.protocol import Outcome, Result
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
 _LONG = 80
+_AGAINST_THE_VALUE = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP)
+"""What a driver says of a value; other errors are of the moment or of who asks."""
 
 
 class Executor:
-    """Carries out actions below a root directory. view_source: the node as it is now, asked before each write."""
+    """Carries out actions below a root directory.
 
-    def __init__(self, root: Path, journal: Journal, view_source: Callable[[], View]) -> None:
+    view_source: the node as it is now, asked before each write. attempted: is told what became of each write.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        journal: Journal,
+        view_source: Callable[[], View],
+        attempted: Callable[[Attempt], None] = lambda _: None,
+    ) -> None:
         self._root = root
         self._journal = journal
         self._view = view_source
+        self._attempted = attempted
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
         """Known? supported? guard, read, journal, write only if different, read back. Never raises for an action."""
@@ -181,6 +195,8 @@ class Executor:
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = knob(self._root, setting).explain(error)
             after = self._read(setting)
+            if isinstance(error, OSError) and error.errno in _AGAINST_THE_VALUE:
+                self._attempted(Attempt(setting, wanted, found, None, why))
             return _result(
                 setting,
                 outcome,
@@ -191,7 +207,9 @@ class Executor:
         after = self._read(setting)
         if isinstance(after, Result):
             return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
-        if not self._is(setting, after, wanted):
+        stands = self._is(setting, after, wanted)
+        self._attempted(Attempt(setting, wanted, found, wanted if stands else after))
+        if not stands:
             sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)

@@ -3,11 +3,29 @@
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from coresteer_agent.apply import channels, irq_affinity, queue_cpus, rss_table, task_affinity
+from coresteer_agent.apply import (
+    channels,
+    irq_affinity,
+    netdev_params,
+    queue_cpus,
+    queue_params,
+    rss_table,
+    task_affinity,
+)
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.model import View
 from coresteer_core.protocol import Outcome
-from coresteer_core.settings import Channels, IrqAffinity, Rps, RssTable, Setting, TaskAffinity, Xps
+from coresteer_core.settings import (
+    Channels,
+    IrqAffinity,
+    NetdevParam,
+    QueueParam,
+    Rps,
+    RssTable,
+    Setting,
+    TaskAffinity,
+    Xps,
+)
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -70,10 +88,18 @@ class Knob(Generic[S]):
         return self._kind.explain(error, self._root)
 
 
-AnyKnob: TypeAlias = Knob[IrqAffinity] | Knob[TaskAffinity] | Knob[Rps | Xps] | Knob[RssTable] | Knob[Channels]
+AnyKnob: TypeAlias = (
+    Knob[IrqAffinity]
+    | Knob[TaskAffinity]
+    | Knob[Rps | Xps]
+    | Knob[RssTable]
+    | Knob[Channels]
+    | Knob[NetdevParam]
+    | Knob[QueueParam]
+)
 
 
-def knob(root: Path, setting: Setting) -> AnyKnob:
+def knob(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return a kind
     """The knob of a setting."""
     match setting:
         case IrqAffinity():
@@ -86,6 +112,10 @@ def knob(root: Path, setting: Setting) -> AnyKnob:
             return Knob(root, rss_table, setting)
         case Channels():
             return Knob(root, channels, setting)
+        case NetdevParam():
+            return Knob(root, netdev_params, setting)
+        case QueueParam():
+            return Knob(root, queue_params, setting)
 
 
 def seen(root: Path, setting: Setting, view: View) -> View:

@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from coresteer_agent.collect import interrupts, irq, netdev, queues, scaling
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.model import FIRST_LABEL_ID, Inventory, Irq, Netdev, Queue, Rates
-from coresteer_core.settings import Channels, IrqAffinity, Rps, RssTable, Setting, Xps
+from coresteer_core.settings import Channels, IrqAffinity, NetdevParam, QueueParam, Rps, RssTable, Setting, Xps
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class InventoryReader:
         self.connection_netdev: str | None = None
         self._calls = 0
         self._rescan = True
+        self._written: set[str] = set()
         self._inventory: Inventory | None = None
         self._composed_for: str | None = None
         self._units: deque[Callable[[], bool]] = deque()
@@ -71,7 +74,7 @@ class InventoryReader:
         self._rescan = True
 
     def reread(self, settings: Iterable[Setting]) -> None:
-        """Read what some settings are now."""
+        """Read what some settings are now; params of a netdev or queue, all at once, at the next read()."""
         for setting in settings:
             if self._reread_setting(setting):
                 self._inventory = None
@@ -87,6 +90,8 @@ class InventoryReader:
                 return self._reread_steering(setting.netdev, setting.queue_name)
             case RssTable() | Channels():
                 self._rescan = True  # queues and interrupts may be others now
+            case NetdevParam() | QueueParam():
+                self._written.add(setting.netdev)
         return False
 
     def read(self, rates: Rates | None = None) -> Inventory:
@@ -103,6 +108,10 @@ class InventoryReader:
             for number in strayed:
                 if number in self._affinities and self._reread_irq(number):
                     self._inventory = None
+            for name in self._written & self._maps.keys():
+                if self._reread_params(name):
+                    self._inventory = None
+        self._written.clear()
         self._calls += 1
         if self._inventory is None or self._composed_for != self.connection_netdev:
             self._composed_for = self.connection_netdev
@@ -182,6 +191,21 @@ class InventoryReader:
                     self._steering[name, queue] = before[name, queue]
                 else:
                     self._reread_steering(name, queue)
+
+    def _reread_params(self, name: str) -> bool:
+        """Values of one netdev and its queues; the other queues too, for what is written of a netdev is theirs."""
+        before = self._netdev(self._devices[name])
+        self._reread_device(name)
+        self._scaling |= self._guarded(scaling.read_scaling, self._root, [name]) or {}
+        ifindex = self._guarded(queues.read_ifindex, self._root, name)
+        told = (self._guarded(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
+        mapped = self._maps[name]
+        served = {
+            queue: replace(found, params=told[queue].params if queue in told else {})
+            for queue, found in mapped.queues.items()
+        }
+        self._maps[name] = replace(mapped, queues=served)
+        return self._netdev(self._devices[name]) != before
 
     def _reread_irq(self, number: int) -> bool:
         fresh = self._guarded(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
@@ -263,10 +287,13 @@ class InventoryReader:
                     napi_id=found.napi_id,
                     rps=self._steering.get((device.name, queue)) if queue.startswith("rx-") else None,
                     xps=self._steering.get((device.name, queue)) if queue.startswith("tx-") else None,
+                    params=spread.queues.get(queue, {}) | found.params,
                 )
                 for queue, found in self._maps[device.name].queues.items()
             ],
             channels=spread.channels,
             channels_max=spread.channels_max,
             rss=spread.rss,
+            params=spread.params | device.polling,
+            params_max=spread.params_max,
         )

@@ -3,6 +3,7 @@
 Kernel: net/core/net-procfs.c dev_seq_printf_stats(), Documentation/ABI/testing/sysfs-class-net.
 """
 
+import re
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,12 +11,14 @@ from msgspec import Struct
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text, real_path
 from coresteer_core.rates import NetdevTotals
+from coresteer_core.settings.params import IN_SYSFS
 
 PATH = "proc/net/dev"
 ROUTE_PATH = "proc/net/route"
 CLASS = "sys/class/net"
 
 _COLUMNS = 16
+_DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 
 
 def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
@@ -70,7 +73,10 @@ def read_default_routes(root: Path) -> frozenset[str]:
 
 
 class Device(Struct, frozen=True):
-    """A netdev without its queues. bus_names: its device and the devices that one sits on, innermost first."""
+    """A netdev without its queues. bus_names: its device and the devices that one sits on, innermost first.
+
+    polling: when the kernel polls it, by name of coresteer_core.settings.params.
+    """
 
     name: str
     driver: str | None
@@ -79,6 +85,7 @@ class Device(Struct, frozen=True):
     numa_node: int | None
     up: bool | None
     bus_names: list[str]
+    polling: dict[str, str] = {}
 
 
 def netdev_names(root: Path) -> list[str]:
@@ -114,6 +121,11 @@ def read_device(root: Path, name: str) -> Device:
         numa_node=numa_node,
         up=up,
         bus_names=buses,
+        polling={
+            file: text
+            for file in sorted(IN_SYSFS)
+            if (text := read_text(root, f"{folder}/{file}")) is not None and _DECIMAL.match(text)
+        },
     )
 
 

@@ -1,10 +1,12 @@
-"""Netlink dumps by hand (kernel: Documentation/userspace-api/netlink/intro.rst); a library costs 10 MiB more."""
+"""Netlink by hand (kernel: Documentation/userspace-api/netlink/intro.rst); a library costs 10 MiB more."""
 
 import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
+from functools import cache
 
 NETLINK_ROUTE = 0
 NETLINK_SOCK_DIAG = 4
@@ -23,6 +25,12 @@ _EXT_ACK = 11
 _HAS_ATTRIBUTES = 0x200
 _MESSAGE = 1
 _NESTED = 0x3FFF
+GENERIC_HEADER = struct.Struct("=BBH")
+"""struct genlmsghdr: the command, the version, two bytes that are kept free."""
+_CONTROL = 0x10
+_GET_FAMILY = 3
+_FAMILY_ID = 1
+_FAMILY_NAME = 2
 _BUFFER_BYTES = 128 * 1024
 _TIMEOUT_S = 1.0
 
@@ -97,6 +105,27 @@ class Netlink:
         self._socket.close()
 
 
+def ask(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> dict[int, memoryview]:
+    """The attributes of the one answer to a request of a generic netlink family. Raises OSError as exchange() does."""
+    netlink = Netlink(NETLINK_GENERIC)
+    try:
+        answer = netlink.exchange(_family(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
+        return dict(attributes(memoryview(answer), GENERIC_HEADER.size))
+    finally:
+        netlink.close()
+
+
+@cache  # the kernel keeps a family's number
+def _family(name: str) -> int:
+    netlink = Netlink(NETLINK_GENERIC)
+    try:
+        asked = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")
+        told = dict(attributes(memoryview(netlink.exchange(_CONTROL, asked)), GENERIC_HEADER.size))
+        return int(struct.unpack("=H", told[_FAMILY_ID])[0])
+    finally:
+        netlink.close()
+
+
 def check(payload: memoryview) -> None:
     """Raises OSError where the payload of a message DONE or ERROR tells of one."""
     if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
@@ -112,3 +141,14 @@ def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryvie
             return
         yield kind & _NESTED, payload[start + 4 : start + length]
         start += (length + 3) & ~3
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """An attribute as the kernel takes it."""
+    length = 4 + len(value)
+    return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
+
+
+def number(value: memoryview) -> int:
+    """An unsigned number of any size that netlink has (NLA_U8 to NLA_U64, NLA_UINT)."""
+    return int.from_bytes(value, sys.byteorder)

@@ -13,12 +13,13 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, numbered, read_bytes, read_int, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import CLASS, Device
-from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, attributes
+from coresteer_agent.collect.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, number
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +35,17 @@ _ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
 
 U32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
 Source = Literal["netlink", "msi_irqs", "name"]
+ParamValue = Annotated[str, Meta(pattern=r"^(on|off|[0-9]{1,20})\Z")]
+"""A value of coresteer_core.settings.params."""
 
 
 class QueueIrq(Struct, frozen=True):
-    """How a queue is served, and which source told it."""
+    """How a queue is served, and which source told it. params: when the kernel polls it, by name."""
 
     irq: U32 | None
     source: Source | None
     napi_id: U32 | None = None
+    params: dict[str, ParamValue] = {}
 
 
 class DeviceIrqs(Struct, frozen=True):
@@ -122,7 +126,7 @@ def map_device(
         for queue in (queues if alone else []) if found == ["*"] else found:
             if queue in served and served[queue].irq is None:
                 source: Source = "msi_irqs" if irq in msi_irqs else "name"
-                served[queue] = QueueIrq(irq, source, served[queue].napi_id)
+                served[queue] = replace(served[queue], irq=irq, source=source)
     return DeviceIrqs(served, frozenset(own))
 
 
@@ -143,7 +147,6 @@ def read_ifindex(root: Path, netdev: str) -> int | None:
 
 # Netlink
 
-_GENERIC_HEADER = struct.Struct("=BBH")
 _CONTROL = 0x10
 _GET_FAMILY = 3
 _FAMILY_ID = 1
@@ -151,6 +154,8 @@ _FAMILY_NAME = 2
 _QUEUE_GET = 10
 _NAPI_GET = 11
 _KINDS = {0: "rx", 1: "tx"}
+NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
+"""Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
 
 
 def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
@@ -178,33 +183,33 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
     family = _family(netlink)
     if family is None:
         return {}
-    irq_of = {}
-    for napi in _dump(netlink, family, _NAPI_GET):
-        if 2 in napi and 3 in napi:  # NETDEV_A_NAPI_ID, NETDEV_A_NAPI_IRQ
-            irq_of[napi[2]] = napi[3]
+    napis = {napi[2]: napi for napi in _dump(netlink, family, _NAPI_GET) if 2 in napi}  # NETDEV_A_NAPI_ID
     found: dict[int, dict[str, QueueIrq]] = {}
     for queue in _dump(netlink, family, _QUEUE_GET):
         # NETDEV_A_QUEUE_ID, _IFINDEX, _TYPE, _NAPI_ID
-        number, ifindex, kind, napi_id = queue.get(1), queue.get(2), _KINDS.get(queue.get(3, -1)), queue.get(4)
-        if number is None or ifindex is None or kind is None or napi_id is None:
+        of_kind, ifindex, kind, napi_id = queue.get(1), queue.get(2), _KINDS.get(queue.get(3, -1)), queue.get(4)
+        if of_kind is None or ifindex is None or kind is None or napi_id is None:
             continue
-        irq = irq_of.get(napi_id)
-        found.setdefault(ifindex, {})[f"{kind}-{number}"] = QueueIrq(irq, None if irq is None else "netlink", napi_id)
+        napi = napis.get(napi_id, {})
+        irq = napi.get(3)  # NETDEV_A_NAPI_IRQ
+        params = {name: str(napi[each]) for name, each in NAPI_PARAMS.items() if each in napi} if kind == "rx" else {}
+        served = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
+        found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = served
     return found
 
 
 def _family(netlink: Netlink) -> int | None:
     found = None
-    for message in netlink.dump(_CONTROL, _GENERIC_HEADER.pack(_GET_FAMILY, 1, 0)):
-        values = dict(attributes(message, _GENERIC_HEADER.size))
+    for message in netlink.dump(_CONTROL, GENERIC_HEADER.pack(_GET_FAMILY, 1, 0)):
+        values = dict(attributes(message, GENERIC_HEADER.size))
         if bytes(values.get(_FAMILY_NAME, b"")) == b"netdev\0" and _FAMILY_ID in values:
             found = int(struct.unpack("=H", values[_FAMILY_ID])[0])
     return found  # only now, because a dump has to be read to its end
 
 
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
-    """The u32 attributes of every answer."""
+    """The numbers among the attributes of every answer."""
     return [
-        {kind: struct.unpack("=I", value)[0] for kind, value in attributes(m, _GENERIC_HEADER.size) if len(value) == 4}
-        for m in netlink.dump(family, _GENERIC_HEADER.pack(command, 1, 0))
+        {kind: number(value) for kind, value in attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
+        for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))
     ]

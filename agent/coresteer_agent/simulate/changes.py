@@ -32,7 +32,7 @@ from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
-from coresteer_core.settings import IrqAffinity, SettingError, TaskAffinity, parse_setting
+from coresteer_core.settings import IrqAffinity, NetdevParam, SettingError, TaskAffinity, parse_setting
 
 
 class SimulatedChanges:
@@ -98,13 +98,13 @@ class SimulatedChanges:
                 case RunPlan(change_id, plan):
                     said += self._feed(PlanRan(change_id, self._run(plan)), now)
                 case RunReturn(change_id, plan):
-                    done = [self._write(action, plan) for action in plan.actions]
+                    done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(PlanRan(change_id, done), now)
                 case LookAgain(change_id, plan):
                     found = [self._stands(action) for action in plan.actions]
                     said += self._feed(LookedAgain(change_id, found), now)
                 case RunInverse(change_id, plan):
-                    done = [self._write(action, plan) for action in plan.actions]
+                    done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(InverseRan(change_id, done), now)
                 case Note():
                     pass  # a simulated node is gone with its process, there is nothing to restore
@@ -118,8 +118,13 @@ class SimulatedChanges:
                 break
         return results
 
-    def _write(self, action: Action, plan: Plan) -> Result:
-        """As the executor does it: known, guarded, still as the plan found it, written, read back."""
+    def _write(  # noqa: PLR0911 - one return a stage of the door
+        self, action: Action, plan: Plan, *, undo: bool = False
+    ) -> Result:
+        """As the executor does it: known, guarded, still as the plan found it, written, read back.
+
+        undo: whatever stands there now goes back, and the guard is not asked.
+        """
         try:
             setting = parse_setting(action.key)
             wanted = setting.canonical(action.becomes)
@@ -127,24 +132,37 @@ class SimulatedChanges:
             return Result(action.key, Outcome.REFUSED, str(error))
         view = self._view()
         found = setting.current(view)
-        if found is None or not isinstance(setting, IrqAffinity | TaskAffinity):
+        if found is None or not isinstance(setting, IrqAffinity | TaskAffinity | NetdevParam):
             sentence = setting.absent(view) or f"On a simulated node {setting.describe(view)} cannot be changed."
             return Result(action.key, Outcome.UNSUPPORTED, sentence)
         name = setting.describe(view)
-        if against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated):
+        if not undo and (against := refusals(view, [(action.key, wanted)], allow_isolated=plan.allow_isolated)):
             return Result(action.key, Outcome.REFUSED, against[0].sentence, found)
         if found == wanted:
-            return Result(action.key, Outcome.UNCHANGED, f"{name} was already on CPU {wanted}.", found, found)
-        if found != action.was:
-            sentence = f"{name} is on CPU {found}, no longer on CPU {action.was}; look at the preview again."
+            return Result(action.key, Outcome.UNCHANGED, f"{name} is on {wanted} already.", found, found)
+        if not undo and found != action.was:
+            sentence = f"{name} is on {found}, no longer on {action.was}; look at the preview again."
             return Result(action.key, Outcome.REFUSED, sentence, found)
-        if isinstance(setting, IrqAffinity):
-            read_back = self._node.deliver(setting.irq, wanted)
-        else:
-            read_back = self._node.affinities[setting.pid] = wanted
-        return Result(
-            action.key, Outcome.APPLIED, f"{name} went from CPU {found} to CPU {read_back}.", found, read_back
-        )
+        try:
+            read_back = self._set(setting, wanted)
+        except OSError as error:
+            sentence = f"{name} cannot go to {wanted}. The kernel said: {error.strerror}."
+            return Result(action.key, Outcome.FAILED, sentence, found, found)
+        if read_back != wanted:
+            sentence = f"{name} was set to {wanted}, but the kernel made it {read_back}."
+            return Result(action.key, Outcome.FAILED, sentence, found, read_back)
+        return Result(action.key, Outcome.APPLIED, f"{name} went from {found} to {read_back}.", found, read_back)
+
+    def _set(self, setting: IrqAffinity | TaskAffinity | NetdevParam, wanted: str) -> str:
+        """Write it; what reads back. Raises OSError."""
+        match setting:
+            case IrqAffinity():
+                return self._node.deliver(setting.irq, wanted)
+            case TaskAffinity():
+                self._node.affinities[setting.pid] = wanted
+                return wanted
+            case NetdevParam():
+                return self._node.ask(setting, wanted)
 
     def _stands(self, action: Action) -> Result:
         found = parse_setting(action.key).current(self._view())
@@ -152,4 +170,6 @@ class SimulatedChanges:
         return Result(action.key, outcome, f"{action.key} is {found}.", found, found)
 
     def _view(self) -> View:
-        return View(self._node.machine.topology, self._node.inventory, tasks=self._node.net_tasks())
+        return View(
+            self._node.machine.topology, self._node.inventory, tasks=self._node.net_tasks(), learned=self._node.learned
+        )

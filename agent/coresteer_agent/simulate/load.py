@@ -5,9 +5,11 @@ from array import array
 
 from msgspec import Struct
 
+from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.machine import Ailment, Machine
 from coresteer_agent.simulate.seeded import seeded
 from coresteer_core.model import SHARES_PER_UNIT, NetdevCounts, Task, TcpLatency, encode_irq_id
+from coresteer_core.simulate.nic import Wait
 
 LEVELS = 32
 """Steps of load from idle to full. Intervals are made once for each level and used again."""
@@ -17,7 +19,6 @@ VARIANTS = 8
 _SOFTIRQ_S_PER_PACKET = 1.6e-6
 _IRQ_S_PER_INTERRUPT = 1.5e-6
 _SYSTEM_S_PER_PACKET = 0.4e-6
-_MAX_INTERRUPTS_PER_S = 12_000  # where interrupt moderation holds one queue
 _FULL = 0.96  # of a CPU's time that interrupts and softirqs can take
 BYTES_PER_PACKET = 700
 ANSWERS_PER_PACKET = 0.8
@@ -64,9 +65,18 @@ def level_at(time_s: float, temper: Temper, ailment: Ailment) -> int:
 
 
 def make_interval(
-    machine: Machine, placement: tuple[int, ...], level: int, variant: int, duration_s: float
+    machine: Machine,
+    placement: tuple[int, ...],
+    level: int,
+    variant: int,
+    duration_s: float,
+    *,
+    wait: Wait | None = None,
 ) -> Interval:
-    """One interval. placement: the CPU that each of inventory.irqs is delivered to, in their order."""
+    """One interval. placement: the CPU that each of inventory.irqs is delivered to, in their order.
+
+    wait: of the queues of the first NIC; None where it sets its own pace.
+    """
     noise = seeded("interval", machine.seed, level, variant)
     load = level / (LEVELS - 1)
     cpus = len(machine.topology.cpus)
@@ -79,7 +89,7 @@ def make_interval(
     offered = [0.0] * cpus
     for row, weight in zip(queue_rows, weights, strict=True):
         packets = peak * load * weight * noise.uniform(0.9, 1.1)
-        interrupts[row] = packets / (1 + packets / _MAX_INTERRUPTS_PER_S)
+        interrupts[row] = interrupts_per_s(wait, packets)
         offered[placement[row]] += packets
     for row, irq in enumerate(irqs):
         if irq.netdev is None:
@@ -153,7 +163,7 @@ def make_interval(
         irq_cpus=at,
         irq_counts=counted,
         netdevs=netdevs,
-        tcp=_latency(load, worst, noise.uniform(0.9, 1.1)),
+        tcp=_latency(load, worst, noise.uniform(0.9, 1.1), 0 if wait is None else wait.rx_usecs / 2),
         tcp_out_segments=int(received * ANSWERS_PER_PACKET),
         tcp_retransmits=int(lost * duration_s * 0.05 + received * 1e-6),
     )
@@ -229,9 +239,9 @@ def _cells(
     )
 
 
-def _latency(load: float, worst: float, noise: float) -> TcpLatency:
-    """Round trips wait in the busiest CPU's queue: 1 / (1 - use), as in an M/M/1 queue."""
-    median = 180 * (1 + 0.6 * load) * noise
+def _latency(load: float, worst: float, noise: float, waited_us: float) -> TcpLatency:
+    """Round trips wait in the NIC, and in the busiest CPU's queue: 1 / (1 - use), as in an M/M/1 queue."""
+    median = 180 * (1 + 0.6 * load) * noise + waited_us
     waiting = 1 / (1 - min(worst, 0.97))
     return TcpLatency(
         5 + int(200 * load), int(median), int(median * (1.5 + 0.3 * waiting)), int(median * (2 + waiting))

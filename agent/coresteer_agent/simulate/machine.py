@@ -7,6 +7,7 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.simulate.coalescing import PARAMS, PARAMS_MAX
 from coresteer_agent.simulate.layout import make_topology
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.model import Inventory, Irq, Netdev, NumaNode, Queue, Topology
@@ -156,6 +157,8 @@ def _nic(
             for way in ("rx", "tx")
             for queue, number in enumerate(mine)
         ],
+        params=PARAMS[nic.driver],
+        params_max=PARAMS_MAX[nic.driver],
     )
     return netdev, rows
 

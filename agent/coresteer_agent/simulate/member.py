@@ -22,6 +22,7 @@ from coresteer_core.protocol import (
     Close,
     FlowsMessage,
     InventoryMessage,
+    LearnedMessage,
     Ping,
     Policies,
     ProtocolError,
@@ -100,12 +101,17 @@ class Member:
     def sample(self, now_s: float) -> None:
         """One interval ending at a Unix time: kept, and sent when connected."""
         said = self._changes.measured(self.node.sample(now_s), time.monotonic())
-        if now_s >= self._next_step_s and not self._policies.idle:
+        learned = None
+        if now_s >= self._next_step_s:
             self._next_step_s = now_s + STEP_S
-            self._policies.step(self.node.view(time.monotonic()))
-            said += self._changes.said()
+            learned = self.node.learn(time.monotonic())
+            if not self._policies.idle:
+                self._policies.step(self.node.view(time.monotonic()))
+                said += self._changes.said()
         if not self.connected:
             return
+        if learned is not None:
+            self._say(LearnedMessage(learned))
         if self.node.link_flapped(now_s):
             self._say(InventoryMessage(self.node.inventory))
         self._send_pending()
@@ -177,6 +183,7 @@ class Member:
                 self._acknowledged(message.acked_seq, now)
                 self._say(TopologyMessage(self.node.machine.topology))
                 self._say(InventoryMessage(self.node.inventory))
+                self._say(LearnedMessage(self.node.learned))
                 self.connected = True
                 self._sent_seq = message.acked_seq
                 self._send_pending()

@@ -5,6 +5,8 @@ from collections import deque
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.nics import NicBook
+from coresteer_agent.simulate.coalescing import made_of, wait_of
 from coresteer_agent.simulate.load import (
     VARIANTS,
     Interval,
@@ -18,15 +20,20 @@ from coresteer_agent.simulate.load import (
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
 from coresteer_agent.simulate.talkers import net_tasks
 from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.effective import Attempt, Interrupts, receive_interrupts
 from coresteer_core.load import load_of
-from coresteer_core.model import Inventory, NetTask, Rates, Task, View
+from coresteer_core.model import Inventory, Netdev, NetTask, Rates, Task, View
+from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import PROTOCOL, Hello
+from coresteer_core.settings import NetdevParam
+from coresteer_core.simulate.nic import Wait
 
 _REPLAY_S = 300
 _AGENT_RSS_BYTES = 26 * 1024 * 1024
 _AGENT_CPU_S = 0.006
 _CACHED_INTERVALS = 20_000
+_KERNEL = "6.12.0-simulated"
 
 
 class Made:
@@ -34,18 +41,32 @@ class Made:
 
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
-        self._intervals: dict[tuple[str, str, tuple[int, ...], int, int], Interval] = {}
+        self._intervals: dict[tuple[str, str, tuple[int, ...], Wait | None, int, int], Interval] = {}
+        self._interrupts: dict[tuple[str, bytes | None, bytes | None], Interrupts] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
         self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
 
-    def interval(self, machine: Machine, placement: tuple[int, ...], level: int, variant: int) -> Interval:
+    def interval(
+        self, machine: Machine, placement: tuple[int, ...], wait: Wait | None, level: int, variant: int
+    ) -> Interval:
         """Made at the first use. Starts over when there are too many, as after many moved interrupts."""
-        key = (machine.seed, machine.ailment, placement, level, variant)
+        key = (machine.seed, machine.ailment, placement, wait, level, variant)
         if (interval := self._intervals.get(key)) is None:
             if len(self._intervals) >= _CACHED_INTERVALS:
                 self._intervals.clear()
-            interval = self._intervals[key] = make_interval(machine, placement, level, variant, self.duration_s)
+            interval = self._intervals[key] = make_interval(
+                machine, placement, level, variant, self.duration_s, wait=wait
+            )
         return interval
+
+    def interrupts(self, machine: Machine, rates: Rates) -> Interrupts:
+        """Those of receiving queues, counted once for an interval that nodes share."""
+        key = (machine.seed, rates.irq_ids, rates.irq_counts)
+        if (found := self._interrupts.get(key)) is None:
+            if len(self._interrupts) >= _CACHED_INTERVALS:
+                self._interrupts.clear()
+            found = self._interrupts[key] = receive_interrupts(rates, machine.inventory)
+        return found
 
     def tasks(self, machine: Machine, level: int) -> list[Task]:
         """Made at the first use."""
@@ -95,6 +116,9 @@ class SimulatedNode:
         self._made = made
         self._stream = stream
         self._placement = _placement_of(self.inventory)
+        self._wait = wait_of(self.inventory.netdevs[0]) if self.inventory.netdevs else None
+        self._learned: Learned | None = None
+        self._nics = NicBook(_KERNEL, self._learn, counted=lambda rates, _: made.interrupts(machine, rates))
         self._max_unacked = max(60, int(_REPLAY_S / made.duration_s))
         self._first_s: float | None = None
 
@@ -104,7 +128,7 @@ class SimulatedNode:
             protocol=PROTOCOL,
             agent_version="0.1.0",
             hostname=self.name,
-            kernel="6.12.0-simulated",
+            kernel=_KERNEL,
             machine_id=f"{self._index:032x}",
             boot_id=self._stream,
             stream=self._stream,
@@ -122,7 +146,7 @@ class SimulatedNode:
         self.seq += 1
         self._level = level = level_at(now_s, self._temper, self.machine.ailment)
         variant = (self.seq * 5 + self._index) % VARIANTS
-        interval = self._made.interval(self.machine, self._placement, level, variant)
+        interval = self._made.interval(self.machine, self._placement, self._wait, level, variant)
         netdevs = interval.netdevs
         if self.machine.ailment is Ailment.DYING_NIC:
             sick = dying(netdevs[0], now_s - self._first_s, self._made.duration_s)
@@ -173,7 +197,21 @@ class SimulatedNode:
     def view(self, time_s: float) -> View:
         """What policies see of it. time_s: monotonic."""
         load = load_of(self._recent)
-        return View(self.machine.topology, self.inventory, load, self.net_tasks(), time_s)
+        return View(self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned)
+
+    @property
+    def learned(self) -> Learned:
+        """What it has learned of its NICs."""
+        return self._nics.learned
+
+    def learn(self, now_s: float) -> Learned | None:
+        """Looks at the last interval; returns what is to be told, if anything. now_s: monotonic."""
+        self._nics.step(list(self._recent)[-1:], self.inventory, now_s)
+        learned, self._learned = self._learned, None
+        return learned
+
+    def _learn(self, learned: Learned) -> None:
+        self._learned = learned
 
     def acknowledged(self, seq: int) -> list[Unacked]:
         """Forgets and returns the samples up to seq."""
@@ -195,6 +233,26 @@ class SimulatedNode:
         self.inventory = replace(self.inventory, irqs=rows)
         self._placement = _placement_of(self.inventory)
         return cpus
+
+    def ask(self, setting: NetdevParam, value: str) -> str:
+        """Asks a NIC's driver for a value and returns what reads back. Raises OSError where it refuses."""
+        was = self._netdev(setting.netdev).params[setting.param]
+        try:
+            stands = made_of(self._netdev(setting.netdev).driver, setting.param, value, was)
+        except OSError as error:
+            self._nics.attempted(Attempt(setting, value, was, None, f"The kernel said: {error.strerror}."))
+            raise
+        self._nics.attempted(Attempt(setting, value, was, stands))
+        netdevs = [
+            replace(n, params={**n.params, setting.param: stands}) if n.name == setting.netdev else n
+            for n in self.inventory.netdevs
+        ]
+        self.inventory = replace(self.inventory, netdevs=netdevs)
+        self._wait = wait_of(netdevs[0])
+        return stands
+
+    def _netdev(self, name: str) -> Netdev:
+        return next(netdev for netdev in self.inventory.netdevs if netdev.name == name)
 
 
 def _placement_of(inventory: Inventory) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ back to back. A queue that one sender fills in trains has fewer interrupts than 
 import math
 from functools import lru_cache
 from itertools import accumulate
-from random import Random
 
 from msgspec import Struct
 
@@ -61,8 +60,8 @@ class Predicted(Struct, frozen=True):
 
 
 _SEED = 4
-_BATCHES = 4
-"""So many interrupts at least, where a queue waits for more packets than are asked for."""
+_INTERRUPTS = 4
+"""So many at least, where a queue waits for more packets than are asked for."""
 _MOST_PACKETS = 16_384
 _LEAST_PER_S = 1e-3
 """Traffic of less: each packet is alone."""
@@ -83,15 +82,17 @@ def predict(arrivals: Arrivals, wait: Wait, host: Host = TYPICAL_HOST, *, packet
     restarts the timer nor counts. Packets that come while the host polls have no added latency.
     """
     gap_us, least_us = _gaps(arrivals)
-    together = min(wait.rx_frames or math.inf, wait.rx_usecs / gap_us or math.inf, host.ring)
-    count = min(_MOST_PACKETS, max(packets, math.ceil(_BATCHES * together)))
+    between = wait.rx_usecs / gap_us
+    if wait.timer is Timer.RESTARTING and between >= 1:
+        between += host.ring
+    count = min(_MOST_PACKETS, max(packets, math.ceil(_INTERRUPTS * min(wait.rx_frames or math.inf, between))))
     seen = _run(_arrival_times(gap_us, least_us, count), wait, host)
     added = sorted(seen.added)
     if seen.interrupts > 1:
         interrupts_per_s = (seen.interrupts - 1) * 1e6 / (seen.last_us - seen.first_us)
         packets_per_interrupt = seen.before_last / (seen.interrupts - 1)
     else:
-        interrupts_per_s = seen.interrupts * 1e6 / (gap_us * count)
+        interrupts_per_s = seen.interrupts * 1e6 / max(gap_us * count, seen.last_us)
         packets_per_interrupt = float(len(added))
     return Predicted(
         interrupts_per_s=interrupts_per_s,
@@ -114,15 +115,23 @@ def _gaps(arrivals: Arrivals) -> tuple[float, float]:
 
 @lru_cache(maxsize=8)
 def _arrival_times(mean_us: float, least_us: float, count: int) -> list[float]:
-    """When packets come, then _END_US: what is over the smallest gap is exponential.
+    """When packets come, then _END_US: what is over the smallest gap is exponential."""
+    over_us = mean_us - least_us
+    return [*accumulate(least_us + over_us * each for each in _exponential(count)), _END_US]
 
-    Their mean is exact: the gaps are the quantiles of the distribution in an order drawn from a seed, so that a surface
-    is smooth with few packets.
+
+@lru_cache(maxsize=16)
+def _exponential(count: int) -> list[float]:
+    """Numbers of mean 1: the quantiles of the distribution in an order as if drawn, so that few are as good as many.
+
+    The order is that of a linear congruential generator's numbers (Knuth's for MMIX).
     """
+    drawn = accumulate(
+        range(count), lambda x, _: (x * 6364136223846793005 + 1442695040888963407) % 2**64, initial=_SEED
+    )
     spread = [-math.log1p(-(i + 0.5) / count) for i in range(count)]
-    Random(_SEED).shuffle(spread)
-    scale = (mean_us - least_us) * count / sum(spread)
-    return [*accumulate(least_us + scale * each for each in spread), _END_US]
+    scale = count / sum(spread)
+    return [each * scale for _, each in sorted(zip(drawn, spread, strict=False))]
 
 
 class _Seen(Struct):
@@ -173,7 +182,7 @@ def _run(times_us: list[float], wait: Wait, host: Host) -> _Seen:
                 due = max(waiting[0], last_us + usecs)
             elif restarts or len(waiting) == 1:
                 due = now + usecs
-        else:
+        elif now < _END_US:
             dropped += 1
     if not interrupts:
         added = [times_us[-2] - since for since in waiting if since < _END_US]

@@ -20,13 +20,12 @@ class QueueParams(BaseModel):
 class Traffic(BaseModel):
     """What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
 
-    queues: over how many of its receive queues it comes; packets_per_s_a_queue: of the busiest. gap_us: how long a
-    frame takes on the wire, None with an unknown link speed.
+    packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
+    speed.
     """
 
     packets_per_s: float
     packets_per_s_a_queue: float
-    queues: int
     frame_bytes: float
     gap_us: float | None
     measured_s: float | None
@@ -92,7 +91,7 @@ class Coalescing(BaseModel):
 
     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-    why_not: why there is no surface.
+    can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
     """
 
     netdev: str
@@ -110,4 +109,5 @@ class Coalescing(BaseModel):
     points: list[MeasuredPoint]
     rank_correlation: float | None
     bounds: list[PolicyBound]
+    can_wait: bool
     why_not: str | None

@@ -1,13 +1,14 @@
 """What a netdev waits for before it interrupts: what is set, what was learned, and what other values would do."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.coalescing.schemas import Coalescing, PolicyBound, QueueParams, Standing, Traffic
-from coresteer.coalescing.surface import Model, number, rank_correlation, receive_rates, traffic_of
+from coresteer.coalescing.surface import measured, rank_correlation, supposed, surface
 from coresteer.errors import NotFound
 from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import Registry
@@ -18,8 +19,14 @@ from coresteer_core.model import Inventory, Load, Netdev
 from coresteer_core.nic import Learned, Tried, Verdict, sets_own_pace, timer_of
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.coalescing import Coalescing as Spec
+from coresteer_core.receive import Received, number, predict_received, received, wait_of
+from coresteer_core.simulate.nic import packet_gap_us
 
-SOFTWARE = ("gro_flush_timeout", "napi_defer_hard_irqs")
+_USECS = "coalesce/rx-usecs"
+_UNSUPPORTED = re.compile("not supported|unsupported", re.IGNORECASE)
+"""What kernels say where no value would be taken (EOPNOTSUPP, and ethtool's message)."""
+_ENOUGH_ANSWERS = 3
+"""Without such words, so many values that came to nothing say that none will do."""
 _SURFACE_POINTS = 6
 """So many of the newest measured points have a line of the surface to themselves."""
 
@@ -81,28 +88,30 @@ def _is_in(netdev: Netdev, scope: Scope) -> bool:
 def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | None) -> Coalescing:
     netdev = known.netdev
     timer, timer_why = timer_of(netdev.driver, netdev.params)
-    rates = receive_rates(known.inventory, netdev, known.load)
-    traffic = traffic_of(netdev, known.load, rates, packets_per_s=packets_per_s, frame_bytes=frame_bytes)
+    seen = received(known.inventory, known.load, netdev)
+    usual = float(netdev.mtu or 1500)
+    traffic = supposed(seen, packets_per_s=packets_per_s, frame_bytes=frame_bytes, usual_frame_bytes=usual)
     tried = [
         one
         for record in known.learned.drivers
         if (record.driver, record.kernel) == (netdev.driver, known.kernel)
         for one in record.tried
     ]
-    model = Model(netdev, timer)
     points = sorted((p for p in known.learned.points if p.netdev == netdev.name), key=lambda p: -p.last_ms)
-    measured = [model.measured(point, traffic) for point in points if point.seconds > 0]
-    rx_usecs, rx_frames = number(netdev.params, "coalesce/rx-usecs"), number(netdev.params, "coalesce/rx-frames")
-    adaptive = netdev.params.get("coalesce/adaptive-rx") == "on"
-    why_not = _why_not(netdev, tried, traffic)
-    standing = [(rx_usecs, rx_frames), *((p.rx_usecs, p.rx_frames) for p in points[:_SURFACE_POINTS])]
-    surface = None
+    share = 1.0 if seen is None else seen.share
+    measured_points = [measured(netdev, timer, point, share) for point in points if point.seconds > 0]
+    rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
+    cannot_wait = why_not = _cannot_wait(netdev, tried)
+    if cannot_wait is None and traffic is None:
+        why_not = f"{netdev.name} receives nothing now; suppose some traffic to see what other values would do."
+    drawn = None
     if why_not is None and traffic is not None:
-        usecs, frames = zip(*standing, strict=True)
-        surface = model.surface(traffic, *([v for v in values if v is not None] for values in (usecs, frames)))
-    predicted = None
-    if surface is not None and traffic is not None and rx_usecs is not None and not adaptive:
-        predicted = model.of_traffic(traffic, rx_usecs, rx_frames)
+        standing = [(rx_usecs, rx_frames), *((p.rx_usecs, p.rx_frames) for p in points[:_SURFACE_POINTS])]
+        usecs, frames = ([value for value in values if value is not None] for values in zip(*standing, strict=True))
+        drawn = surface(netdev, timer, traffic, usecs, frames)
+    wait, predicted = wait_of(netdev.driver, netdev.params), None
+    if wait is not None and drawn is not None and traffic is not None:
+        predicted = predict_received(netdev, traffic, wait)
     return Coalescing(
         netdev=netdev.name,
         driver=netdev.driver,
@@ -113,41 +122,54 @@ def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | No
         timer=timer,
         timer_why=timer_why,
         tried=tried,
-        traffic=traffic,
+        traffic=None if traffic is None else _told(traffic, netdev, known.load, is_supposed=packets_per_s is not None),
         current=Standing(
             rx_usecs=rx_usecs,
             rx_frames=rx_frames,
-            adaptive=adaptive,
+            adaptive=netdev.params.get("coalesce/adaptive-rx") == "on",
             own_pace=rx_usecs is not None and sets_own_pace(netdev.driver, rx_usecs),
-            interrupts_per_s=None if rates is None else sum(rates),
+            interrupts_per_s=None if seen is None else seen.interrupts_per_s,
             predicted=predicted,
         ),
-        surface=surface,
-        points=measured,
-        rank_correlation=rank_correlation(measured),
+        surface=drawn,
+        points=measured_points,
+        rank_correlation=rank_correlation(measured_points),
         bounds=known.bounds,
+        can_wait=cannot_wait is None,
         why_not=why_not,
     )
 
 
-def _why_not(netdev: Netdev, tried: list[Tried], traffic: Traffic | None) -> str | None:
-    """Why other values of rx-usecs are not worth a picture, and what can be done instead."""
+def _told(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool) -> Traffic:
+    speed = netdev.speed_bits_per_s
+    return Traffic(
+        packets_per_s=traffic.packets_per_s,
+        packets_per_s_a_queue=traffic.packets_per_s * traffic.share,
+        frame_bytes=traffic.frame_bytes,
+        gap_us=packet_gap_us(traffic.frame_bytes, speed) if speed else None,
+        measured_s=None if is_supposed else load.seconds,
+    )
+
+
+def _cannot_wait(netdev: Netdev, tried: list[Tried]) -> str | None:
+    """Why the NIC cannot be told to wait, and what can be done instead; None where it can, for all that is known."""
     who = netdev.driver or "The driver"
-    answers = [one for one in tried if one.name == "coalesce/rx-usecs"]
-    if "coalesce/rx-usecs" not in netdev.params:
+    if _USECS not in netdev.params:
         return f"{who} has no rx-usecs: this NIC cannot be told to wait. {_instead(netdev)}"
-    if answers and all(one.verdict in (Verdict.REFUSED, Verdict.IGNORED, Verdict.NO_EFFECT) for one in answers):
-        last = max(answers, key=lambda one: one.time_ms)
-        became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "took without effect")
-        words = f" ({last.words.rstrip('.')})" if last.words else ""
-        return f"{who} {became} every rx-usecs it was asked for, {last.asked} the last time{words}. {_instead(netdev)}"
-    if traffic is None:
-        return f"{netdev.name} receives nothing now; suppose some traffic to see what other values would do."
-    return None
+    answers = sorted((one for one in tried if one.name == _USECS), key=lambda one: one.time_ms)
+    if not answers or any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in answers):
+        return None
+    last = answers[-1]
+    # a value may be refused because it is that value; not so where there is no support at all
+    if len(answers) < _ENOUGH_ANSWERS and not any(_UNSUPPORTED.search(one.words) for one in answers):
+        return None
+    became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "took without effect")
+    words = f" ({last.words.rstrip('.')})" if last.words else ""
+    return f"{who} {became} every rx-usecs it was asked for, {last.asked} the last time{words}. {_instead(netdev)}"
 
 
 def _instead(netdev: Netdev) -> str:
-    if any(name in netdev.params for name in SOFTWARE):
+    if any(name in netdev.params for name in ("gro_flush_timeout", "napi_defer_hard_irqs")):
         return (
             "The kernel can wait in its place: with napi_defer_hard_irqs above 0 it leaves the interrupt off after "
             "polling and looks again after gro_flush_timeout."

@@ -1,172 +1,116 @@
-"""What the model says of a netdev's traffic: now, for other values, and for what was measured. Pure but for a cache."""
+"""What the model says of a netdev's traffic: for other values, and for what was measured. Pure."""
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
-from coresteer.coalescing.schemas import MeasuredPoint, Surface, Traffic
+from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.model import Inventory, Load, Netdev
+from coresteer_core.model import Netdev
 from coresteer_core.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
-from coresteer_core.simulate.nic import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, packet_gap_us, predict
+from coresteer_core.receive import Received, predict_received
+from coresteer_core.simulate.nic import Predicted, Wait
 
-USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)
-FRAMES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 42, 64, 128)
-_LEAST_SHARE = 0.05
-"""A queue with less than this share of the busiest one's interrupts is not in use."""
-_USUAL_FRAME_BYTES = 1500.0
+_USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)
+_FRAMES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 42, 64, 128)
+_PACKETS = 600
+"""Looked at for each pair of values: 200 pairs take some tens of milliseconds."""
 _LEAST_POINTS = 3
 """Two points are always in some order."""
 
 
-def number(params: dict[str, str], name: str) -> int | None:
-    """A parameter's value; None where the device has none."""
-    value = params.get(name, "")
-    return int(value) if value.isdecimal() else None
+def predicted(
+    netdev: Netdev, timer: Timer | None, traffic: Received, rx_usecs: int, rx_frames: int | None
+) -> Predicted | None:
+    """What the model says of a pair of values; None where rx_usecs is no time but a mode of the driver.
 
-
-def receive_rates(inventory: Inventory, netdev: Netdev, load: Load) -> list[float] | None:
-    """Interrupts per second of each interrupt of the netdev's receive queues; None where not known."""
-    irqs = {queue.irq for queue in netdev.queues if queue.name.startswith("rx-") and queue.irq is not None}
-    irqs |= {irq.irq for irq in inventory.irqs if irq.netdev == netdev.name and _receives(irq.queues)}
-    if not irqs or not load.irqs:
-        return None
-    rates = dict.fromkeys(irqs, 0.0)
-    for each in load.irqs:
-        if each.irq in rates:
-            rates[each.irq] += each.per_s
-    return list(rates.values())
-
-
-def _receives(queues: Sequence[str]) -> bool:
-    return any(queue.startswith("rx-") for queue in queues)
-
-
-def traffic_of(
-    netdev: Netdev, load: Load, rates: Sequence[float] | None, *, packets_per_s: float | None, frame_bytes: float | None
-) -> Traffic | None:
-    """What it receives, measured or supposed; None where neither tells. rates: see receive_rates.
-
-    Packets are divided among queues as their interrupts are; supposed ones come over one queue while none is in use.
+    Of an unknown timer the one that waits longest is taken, as in receive.wait_of.
     """
-    counted = next((one for one in load.netdevs if one.name == netdev.name), None)
-    measured = counted.rx_packets_per_s if counted is not None else 0.0
-    packets = measured if packets_per_s is None else packets_per_s
-    if packets <= 0:
+    if sets_own_pace(netdev.driver, rx_usecs):
         return None
-    if frame_bytes is None:
-        frame_bytes = counted.rx_bytes_per_s / measured if counted is not None and measured > 0 else _USUAL_FRAME_BYTES
-    most = max(rates or [0.0])
-    used = [rate for rate in rates or [] if most > 0 and rate >= _LEAST_SHARE * most]
-    speed = netdev.speed_bits_per_s
-    return Traffic(
-        packets_per_s=packets,
-        packets_per_s_a_queue=packets * (most / sum(used) if used else 1.0),
-        queues=len(used) or 1,
-        frame_bytes=frame_bytes,
-        gap_us=packet_gap_us(frame_bytes, speed) if speed else None,
-        measured_s=load.seconds if packets_per_s is None else None,
+    return predict_received(netdev, traffic, Wait(timer or Timer.RESTARTING, rx_usecs, rx_frames), packets=_PACKETS)
+
+
+def surface(
+    netdev: Netdev, timer: Timer | None, traffic: Received, usecs: Sequence[int], frames: Sequence[int]
+) -> Surface:
+    """Over the usual values and those that stand or stood: usecs, frames."""
+    columns = sorted({*(value for value in _USECS if not sets_own_pace(netdev.driver, value)), *usecs})
+    rows = sorted({*_FRAMES, *frames}) if "coalesce/rx-frames" in netdev.params else []
+    lines: Sequence[int | None] = rows or [None]
+    return Surface(
+        rx_usecs=columns,
+        rx_frames=rows,
+        predicted=[[predicted(netdev, timer, traffic, column, row) for column in columns] for row in lines],
+        bound_us=[[_finite(added_bound_us(timer, column, row)) for column in columns] for row in lines],
+        product_us=[[product_bound_us(column, row) for column in columns] for row in lines],
     )
 
 
-class Model:
-    """A netdev's receive side as the model has it. Of an unknown timer the one that waits longest is taken: restarting,
-    which fires no earlier than absolute, nor that than throttle."""
-
-    def __init__(self, netdev: Netdev, timer: Timer | None) -> None:
-        self._driver = netdev.driver
-        self._timer = timer
-        self._speed = netdev.speed_bits_per_s
-        self._host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
-        self._counts_frames = "coalesce/rx-frames" in netdev.params
-
-    def predicted(
-        self, packets_per_s: float, a_queue: float, frame_bytes: float, rx_usecs: int, rx_frames: int | None
-    ) -> Predicted | None:
-        """Of traffic of which so much comes over the busiest queue; interrupts of all of them together.
-
-        None where rx_usecs is no time but tells the driver to set its own pace.
-        """
-        if sets_own_pace(self._driver, rx_usecs):
-            return None
-        # steady traffic is never quite steady: figures of two digits let the picture hold still and be kept
-        arrivals = Arrivals(_two_digits(a_queue), round(frame_bytes, -1), self._speed)
-        found = _kept(arrivals, Wait(self._timer or Timer.RESTARTING, rx_usecs, rx_frames), self._host)
-        return replace(found, interrupts_per_s=found.interrupts_per_s * packets_per_s / a_queue)
-
-    def of_traffic(self, traffic: Traffic, rx_usecs: int, rx_frames: int | None) -> Predicted | None:
-        """The same for traffic as it is told."""
-        a_queue, frame_bytes = traffic.packets_per_s_a_queue, traffic.frame_bytes
-        return self.predicted(traffic.packets_per_s, a_queue, frame_bytes, rx_usecs, rx_frames)
-
-    def surface(self, traffic: Traffic, usecs: Sequence[int], frames: Sequence[int]) -> Surface:
-        """Over the usual values and those that stand or stood: usecs, frames."""
-        columns = sorted({*(value for value in USECS if not sets_own_pace(self._driver, value)), *usecs})
-        rows = sorted({*FRAMES, *frames}) if self._counts_frames else []
-        lines: Sequence[int | None] = rows or [None]
-        return Surface(
-            rx_usecs=columns,
-            rx_frames=rows,
-            predicted=[[self.of_traffic(traffic, column, row) for column in columns] for row in lines],
-            bound_us=[[self._bound_us(column, row) for column in columns] for row in lines],
-            product_us=[[product_bound_us(column, row) for column in columns] for row in lines],
-        )
-
-    def _bound_us(self, rx_usecs: int, rx_frames: int | None) -> float | None:
-        bound = added_bound_us(self._timer, rx_usecs, rx_frames)
-        return bound if math.isfinite(bound) else None
-
-    def measured(self, point: Point, traffic: Traffic | None) -> MeasuredPoint:
-        """A point with what the model says of its traffic, divided among queues as it is now."""
-        packets_per_s, frame_bytes = point.rx_packets / point.seconds, 0.0
-        said: float | None = None
-        if point.rx_packets > 0:
-            frame_bytes = point.rx_bytes / point.rx_packets
-            share = 1.0 if traffic is None else traffic.packets_per_s_a_queue / traffic.packets_per_s
-            if point.rx_usecs is not None and not point.adaptive:
-                a_queue = packets_per_s * share
-                found = self.predicted(packets_per_s, a_queue, frame_bytes, point.rx_usecs, point.rx_frames)
-                said = None if found is None else found.interrupts_per_s
-        return MeasuredPoint(
-            rx_usecs=point.rx_usecs,
-            rx_frames=point.rx_frames,
-            adaptive=point.adaptive,
-            seconds=point.seconds,
-            packets_per_s=packets_per_s,
-            frame_bytes=frame_bytes,
-            interrupts_per_s=point.interrupts / point.seconds,
-            packets_per_interrupt=point.rx_packets / point.interrupts if point.interrupts else None,
-            dropped_per_s=point.dropped / point.seconds,
-            rtt_p50_us=point.rtt_us_s / point.rtt_s if point.rtt_s > 0 else None,
-            last_at=at_ms(point.last_ms),
-            predicted_interrupts_per_s=said,
-        )
+def _finite(bound_us: float) -> float | None:
+    return bound_us if math.isfinite(bound_us) else None
 
 
-@lru_cache(maxsize=8192)
-def _kept(arrivals: Arrivals, wait: Wait, host: Host) -> Predicted:
-    return predict(arrivals, wait, host, packets=600)
+def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) -> MeasuredPoint:
+    """A point with what the model says of its traffic. share: of the packets, on the busiest queue now."""
+    seen = Received(
+        packets_per_s=point.rx_packets / point.seconds,
+        frame_bytes=point.rx_bytes / point.rx_packets if point.rx_packets else 0.0,
+        share=share,
+        interrupts_per_s=point.interrupts / point.seconds,
+    )
+    said = None
+    if point.rx_usecs is not None and not point.adaptive and point.rx_packets:
+        said = predicted(netdev, timer, seen, point.rx_usecs, point.rx_frames)
+    return MeasuredPoint(
+        rx_usecs=point.rx_usecs,
+        rx_frames=point.rx_frames,
+        adaptive=point.adaptive,
+        seconds=point.seconds,
+        packets_per_s=seen.packets_per_s,
+        frame_bytes=seen.frame_bytes,
+        interrupts_per_s=point.interrupts / point.seconds,
+        packets_per_interrupt=point.rx_packets / point.interrupts if point.interrupts else None,
+        dropped_per_s=point.dropped / point.seconds,
+        rtt_p50_us=point.rtt_us_s / point.rtt_s if point.rtt_s > 0 else None,
+        last_at=at_ms(point.last_ms),
+        predicted_interrupts_per_s=None if said is None else said.interrupts_per_s,
+    )
 
 
-def _two_digits(value: float) -> float:
-    return float(f"{value:.1e}")
+def supposed(
+    traffic: Received | None, *, packets_per_s: float | None, frame_bytes: float | None, usual_frame_bytes: float
+) -> Received | None:
+    """What is measured with what somebody supposes in its place; all over one queue where none is measured."""
+    if packets_per_s is None and traffic is None:
+        return None
+    base = traffic or Received(packets_per_s or 0.0, usual_frame_bytes, 1.0, None)
+    return replace(
+        base,
+        packets_per_s=base.packets_per_s if packets_per_s is None else packets_per_s,
+        frame_bytes=base.frame_bytes if frame_bytes is None else frame_bytes,
+    )
 
 
 def rank_correlation(points: Sequence[MeasuredPoint]) -> float | None:
     """Spearman's, of what was measured and what the model says; None with too few points or all of them alike."""
-    pairs = [(p.interrupts_per_s, p.predicted_interrupts_per_s) for p in points if p.predicted_interrupts_per_s]
+    pairs = [
+        (point.interrupts_per_s, point.predicted_interrupts_per_s)
+        for point in points
+        if point.predicted_interrupts_per_s is not None
+    ]
     if len(pairs) < _LEAST_POINTS:
         return None
-    ranks = [_ranks([pair[side] or 0.0 for pair in pairs]) for side in (0, 1)]
-    if any(np.ptp(side) == 0 for side in ranks):
+    seen, said = _ranks([pair[0] for pair in pairs]), _ranks([pair[1] for pair in pairs])
+    if np.ptp(seen) == 0 or np.ptp(said) == 0:
         return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    return float(np.corrcoef(seen, said)[0, 1])
 
 
-def _ranks(values: Sequence[float]) -> "np.typing.NDArray[np.float64]":
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
     """Places in order; those that are alike share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)

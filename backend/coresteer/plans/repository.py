@@ -16,8 +16,9 @@ OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
 
 
 async def node(session: AsyncSession, node_id: int) -> NodeRow | None:
-    """The node with its topology and inventory."""
-    query = select(NodeRow).options(undefer(NodeRow.topology), undefer(NodeRow.inventory)).where(NodeRow.id == node_id)
+    """The node with its topology, its inventory and what was learned of its NICs."""
+    told = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
+    query = select(NodeRow).options(*(undefer(column) for column in told)).where(NodeRow.id == node_id)
     return (await session.scalars(query)).one_or_none()
 
 

@@ -64,8 +64,9 @@ async def preview_for(
 ) -> PreviewAnswer:
     """What would happen. rates: the node's last minute; tasks: its processes that talk over the network."""
     node = await _node(session, node_id)
+    view = check.view_of(node, tasks)
     found = preview(
-        check.view_of(node, tasks),
+        view,
         [Wish(wish.key, wish.value) for wish in request.wishes],
         reason=f"Asked for by {identity.username}.",
         allow_isolated=request.allow_isolated,
@@ -78,7 +79,7 @@ async def preview_for(
         others=await repository.open_on(session, [node_id]),
     )
     # tens of milliseconds for 256 CPUs and 600 interrupts, which others need not wait for
-    effect = [] if found.refused else await asyncio.to_thread(expected, found.plan, rates)
+    effect = [] if found.refused else await asyncio.to_thread(expected, found.plan, view, rates)
     return PreviewAnswer(
         plan=found.plan,
         sentence=found.sentence,

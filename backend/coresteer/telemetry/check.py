@@ -29,7 +29,8 @@ from coresteer_core.nic import Learned, Point
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
 from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
-from coresteer_core.settings import Channels, RssTable, SettingError, parse_setting
+from coresteer_core.settings import Channels, NetdevParam, RssTable, SettingError, parse_setting
+from coresteer_core.settings.params import PARAMS
 
 MAX_CELLS = 262_144
 MAX_NETDEVS = 4096
@@ -202,6 +203,11 @@ def _bad_scaling(inventory: Inventory) -> str | None:
                     Channels(netdev.name).canonical(channels)
             if netdev.rss is not None:
                 RssTable(netdev.name).canonical(netdev.rss)
+            for params in (netdev.params, netdev.params_max, *(queue.params for queue in netdev.queues)):
+                for name, value in params.items():
+                    if name not in PARAMS:
+                        return f"{name[:40]!r} is not a setting of a network device."
+                    NetdevParam(netdev.name, name).canonical(value)
         except SettingError as error:
             return str(error)
     return None

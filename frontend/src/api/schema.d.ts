@@ -1104,7 +1104,7 @@ export interface components {
          *
          *     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
          *     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-         *     why_not: why there is no surface.
+         *     can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
          */
         Coalescing: {
             /** Netdev */
@@ -1153,6 +1153,8 @@ export interface components {
             rank_correlation: number | null;
             /** Bounds */
             bounds: components["schemas"]["PolicyBound"][];
+            /** Can Wait */
+            can_wait: boolean;
             /** Why Not */
             why_not: string | null;
         };
@@ -2456,16 +2458,14 @@ export interface components {
          * Traffic
          * @description What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
          *
-         *     queues: over how many of its receive queues it comes; packets_per_s_a_queue: of the busiest. gap_us: how long a
-         *     frame takes on the wire, None with an unknown link speed.
+         *     packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
+         *     speed.
          */
         Traffic: {
             /** Packets Per S */
             packets_per_s: number;
             /** Packets Per S A Queue */
             packets_per_s_a_queue: number;
-            /** Queues */
-            queues: number;
             /** Frame Bytes */
             frame_bytes: number;
             /** Gap Us */

@@ -12,6 +12,7 @@ import { decisionsQuery } from "../policies/queries";
 import type { Decision } from "../policies/types";
 import { Charts } from "./Charts";
 import { Cores } from "./Cores";
+import { TradeOff } from "./coalescing/TradeOff";
 import { decisionMarks } from "./decisions";
 import { AgentCost, Facts } from "./Facts";
 import { Figures } from "./Figures";
@@ -186,6 +187,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
           <NetworkTasks view={view} />
           <NodePolicies view={view} />
           <Matrix view={view} />
+          <TradeOff view={view} />
           <Charts view={view} pastPoints={pastPoints} />
           <AgentCost view={view} />
         </div>

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from coresteer_agent.apply import irq_affinity, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_core.effective import Attempt
 from coresteer_core.model import Inventory, Topology, View
+from coresteer_core.nic import Verdict
 from coresteer_core.plan import Action
 from coresteer_core.protocol import Outcome
 
@@ -301,3 +303,35 @@ def test_a_path_with_dots_is_never_opened(root: Path, path: str) -> None:
     with pytest.raises(FileNotFoundError):
         rooted.write_text(root, path, "1")
     assert (root.parent / "secret").read_text() == "0-7\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "stands", "expected"),
+    [
+        (None, "2-3", [(Verdict.TAKEN, "2-3")]),
+        (None, "5", [(Verdict.ROUNDED, "5")]),
+        (None, "0-7", [(Verdict.IGNORED, "0-7")]),
+        (errno.EINVAL, "0-7", [(Verdict.REFUSED, None)]),
+        (errno.EPERM, "0-7", []),
+        (errno.EIO, "0-7", []),
+    ],
+)
+def test_what_became_of_a_write_is_told_unless_the_value_was_not_at_fault(  # noqa: PLR0917 - fixtures
+    root: Path,
+    journal: Journal,
+    view: View,
+    monkeypatch: pytest.MonkeyPatch,
+    error: int | None,
+    stands: str,
+    expected: list[tuple[Verdict, str | None]],
+) -> None:
+    def write(*_: object) -> None:
+        if error is not None:
+            raise OSError(error, "no")
+        (root / "proc/irq/41/smp_affinity_list").write_text(f"{stands}\n")
+
+    told: list[Attempt] = []
+    monkeypatch.setattr(irq_affinity, "write", write)
+    Executor(root, journal, lambda: view, told.append).apply(action("2-3"), change_id="c")
+    assert [(t.verdict, t.stood) for t in told] == expected
+    assert all((t.asked, t.found) == ("2-3", "0-7") and bool(t.words) is (t.stood is None) for t in told)

@@ -1,5 +1,6 @@
 import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
+import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { landsOn, type Netdev } from "../irqs";
 import classes from "../node.module.css";
 import { type NodeView, useFrames } from "../view";
@@ -26,6 +27,8 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
         ]}
       />
       <Rates view={view} name={name} />
+      <h3>Interrupt coalescing</h3>
+      <ParamsEditor view={view} netdev={netdev} />
       <h3>Queues</h3>
       <Queues view={view} netdev={netdev} />
     </PanelFrame>

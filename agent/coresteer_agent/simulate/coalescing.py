@@ -1,0 +1,96 @@
+"""What simulated NICs wait for before they interrupt, and what their drivers make of what is asked of them."""
+
+import errno
+import math
+import os
+
+from coresteer_core.model import Netdev
+from coresteer_core.nic import Timer, sets_own_pace, timer_of
+from coresteer_core.simulate.nic import Wait
+
+_POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
+PARAMS = {
+    "igb": {
+        "coalesce/rx-usecs": "3",
+        "coalesce/tx-usecs": "0",
+        "ring/rx": "256",
+        "ring/tx": "256",
+        **_POLLING,
+    },
+    "mlx5_core": {
+        "coalesce/rx-usecs": "8",
+        "coalesce/rx-frames": "128",
+        "coalesce/adaptive-rx": "on",
+        "coalesce/cqe-mode-rx": "on",
+        "coalesce/tx-usecs": "16",
+        "coalesce/tx-frames": "32",
+        "coalesce/adaptive-tx": "on",
+        "coalesce/cqe-mode-tx": "off",
+        "ring/rx": "1024",
+        "ring/tx": "1024",
+        **_POLLING,
+    },
+    "ena": {
+        "coalesce/rx-usecs": "20",
+        "coalesce/adaptive-rx": "off",
+        "coalesce/tx-usecs": "64",
+        "ring/rx": "1024",
+        "ring/tx": "1024",
+        **_POLLING,
+    },
+}
+"""Settings of a NIC that nobody has changed, by driver."""
+PARAMS_MAX = {
+    "igb": {"ring/rx": "4096", "ring/tx": "4096"},
+    "mlx5_core": {"ring/rx": "8192", "ring/tx": "8192"},
+    "ena": {"ring/rx": "16384", "ring/tx": "1024"},
+}
+
+_OWN_MAX_PER_S = 12_000.0
+"""Interrupts of a queue whose NIC sets its own pace, at full load."""
+_MLX5_MAX_US = 4095
+_IGB_STEP_US = 8
+
+
+def made_of(driver: str | None, param: str, value: str, was: str) -> str:
+    """What a driver makes of a value; was: what it had before. Raises OSError where it refuses.
+
+    As real ones do: mlx5_core refuses long waits, igb counts in steps, ena acknowledges adaptive-rx and leaves it off
+    (as virtio_net does).
+    """
+    if driver == "mlx5_core" and param == "coalesce/rx-usecs" and int(value) > _MLX5_MAX_US:
+        raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
+    if driver == "igb" and param == "coalesce/rx-usecs" and not sets_own_pace(driver, int(value)):
+        return str(-(-int(value) // _IGB_STEP_US) * _IGB_STEP_US)
+    return was if driver == "ena" and param == "coalesce/adaptive-rx" else value
+
+
+def wait_of(netdev: Netdev) -> Wait | None:
+    """What each of its receiving queues waits for; None where it sets its own pace."""
+    usecs = int(netdev.params["coalesce/rx-usecs"])
+    if netdev.params.get("coalesce/adaptive-rx") == "on" or sets_own_pace(netdev.driver, usecs):
+        return None
+    timer, _ = timer_of(netdev.driver, netdev.params)
+    frames = netdev.params.get("coalesce/rx-frames")
+    return Wait(timer or Timer.ABSOLUTE, usecs, None if frames is None else int(frames))
+
+
+def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:
+    """How often a queue interrupts for packets that come at random, while its CPU does not poll.
+
+    The closed forms of simulate.nic.predict: a renewal from one interrupt to the next.
+    """
+    if packets_per_s <= 0:
+        return 0.0
+    if wait is None:
+        return packets_per_s / (1 + packets_per_s / _OWN_MAX_PER_S)
+    wait_s, frames = wait.rx_usecs * 1e-6, wait.rx_frames or 0
+    if not wait_s:
+        return packets_per_s / max(1, frames)
+    alone = math.exp(-packets_per_s * wait_s)
+    if wait.timer is Timer.RESTARTING:
+        # packets until one is alone for so long, or so many are there; without a count perhaps never
+        together = (1 - (1 - alone) ** frames) / alone if frames and alone > 1e-9 else frames or 1 / max(alone, 1e-9)
+        return packets_per_s / max(1.0, together)
+    held_s = wait_s if not frames else min(wait_s, (frames - 1) / packets_per_s)
+    return 1 / (held_s + (alone if wait.timer is Timer.THROTTLE else 1.0) / packets_per_s)

@@ -1,0 +1,82 @@
+import { micros, perSecond, ratio, text } from "../../lib/format";
+import { Scroll } from "../../shell/Scroll";
+import classes from "./coalescing.module.css";
+import type { Coalescing, Surface } from "./params";
+import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./picture";
+
+type Props = {
+  coalescing: Coalescing;
+  surface: Surface;
+  allowedUs: number | null;
+  onPick: (cell: Cell) => void;
+};
+
+/** The picture as a table: what the model says of each pair of values, and what was measured there. */
+export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) {
+  const { current, points } = coalescing;
+  const same = (cell: Cell, rxUsecs: number | null, rxFrames: number | null) =>
+    surface.rx_usecs[cell.column] === rxUsecs && (surface.rx_frames[cell.row] ?? null) === rxFrames;
+  const cells = surface.predicted.flatMap((line, row) => line.map((predicted, column) => ({ predicted, row, column })));
+  const placed = points.filter(({ rx_usecs, rx_frames }) => cellOf(surface, rx_usecs, rx_frames) !== null);
+  return (
+    <div className={classes.table}>
+      <Scroll label={`Trade-off of ${coalescing.netdev} as a table`}>
+        <table className="table">
+          <thead>
+            <tr>
+              <th className="n">rx-usecs</th>
+              {surface.rx_frames.length > 0 && <th className="n">rx-frames</th>}
+              <th className="n">interrupts</th>
+              <th className="n">packets each</th>
+              <th className="n">adds, mean</th>
+              <th className="n">p99</th>
+              <th className="n">at most</th>
+              <th>measured</th>
+              <th />
+            </tr>
+          </thead>
+          <tbody>
+            {cells.map(({ predicted, ...cell }) => {
+              const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
+              const beyond = isBeyond(surface, cell, allowedUs);
+              return (
+                <tr key={valuesOf(surface, cell)} data-beyond={beyond || undefined}>
+                  <td className="n">{surface.rx_usecs[cell.column]}</td>
+                  {surface.rx_frames.length > 0 && <td className="n">{surface.rx_frames[cell.row]}</td>}
+                  <td className="n">{text(perSecond(predicted?.interrupts_per_s))}</td>
+                  <td className="n">{text(ratio(predicted?.packets_per_interrupt))}</td>
+                  <td className="n">{text(micros(predicted?.added_mean_us))}</td>
+                  <td className="n">{text(micros(predicted?.added_p99_us))}</td>
+                  <td className="n">
+                    {bound === null ? "no end" : text(micros(bound))}
+                    {beyond && <span className="warn"> beyond</span>}
+                  </td>
+                  <td className="wrap">
+                    {placed
+                      .filter(({ rx_usecs, rx_frames }) => same(cell, rx_usecs, rx_frames))
+                      .map(describePoint)
+                      .join(" ")}
+                  </td>
+                  <td>
+                    {!current.adaptive && same(cell, current.rx_usecs, current.rx_frames) ? (
+                      "now"
+                    ) : (
+                      <button
+                        type="button"
+                        className={classes.link}
+                        aria-label={`Try ${valuesOf(surface, cell)}`}
+                        onClick={() => onPick(cell)}
+                      >
+                        try
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </Scroll>
+    </div>
+  );
+}

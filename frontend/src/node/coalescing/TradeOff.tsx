@@ -1,0 +1,320 @@
+import { NativeSelect, TextInput } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
+import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
+import { sentenceOf } from "../../api/client";
+import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { count, duration, micros, packetRate, perSecond, significant, text } from "../../lib/format";
+import { CIVIDIS_GRADIENT } from "../../lib/scale";
+import { Segments } from "../../shell/Segments";
+import { coalescingQuery } from "../queries";
+import { BOUNDS } from "../search";
+import type { NodeView } from "../view";
+import classes from "./coalescing.module.css";
+import { cellSize, HEIGHT, LEFT, paint, TOP } from "./paint";
+import { type Coalescing, pointText, type Surface } from "./params";
+import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./picture";
+import { SurfaceTable } from "./SurfaceTable";
+import { netdevInSight, netdevsOf } from "./sight";
+
+const COLOURS = [
+  { value: "interrupts", label: "interrupts", title: "Interrupts a second of all receive queues" },
+  { value: "latency", label: "added latency", title: "What the wait adds to a packet, p99" },
+] as const;
+
+/** How long a network device waits before it interrupts, and what other values would do to its traffic. */
+export function TradeOff({ view }: { view: NodeView }) {
+  const netdev = netdevInSight(view.inventory, view.search);
+  return netdev === null ? null : <Card view={view} netdev={netdev} />;
+}
+
+function Card({ view, netdev }: { view: NodeView; netdev: string }) {
+  const { search, navigate, inventory } = view;
+  const { pps, frame } = search;
+  const answer = useQuery(coalescingQuery(view.node.id, netdev, { pps, frame }));
+  const colour: Colour = search.colour ?? "interrupts";
+  const table = search.tab === "coalescing";
+  const { data } = answer;
+  const surface = data?.surface ?? null;
+  const choose = (name: string) =>
+    navigate({ nic: name, point: undefined, ...(search.sel?.startsWith("nic:") && { sel: `nic:${name}` }) });
+  const pick = (cell: Cell) => {
+    const usecs = surface?.rx_usecs[cell.column];
+    if (surface === null || usecs === undefined) return;
+    navigate({ sel: `nic:${netdev}`, point: pointText(usecs, surface.rx_frames[cell.row]) });
+  };
+  return (
+    <section className="card" aria-labelledby="coalescing-heading" aria-busy={answer.isPlaceholderData}>
+      <h2 className={classes.head}>
+        <span id="coalescing-heading">Interrupt coalescing</span>
+        <NativeSelect
+          aria-label="Network device"
+          value={netdev}
+          data={netdevsOf(inventory).map(({ name, driver }) => ({
+            value: name,
+            label: driver === null ? name : `${name} · ${driver}`,
+          }))}
+          onChange={(event) => choose(event.currentTarget.value)}
+        />
+        <Segments
+          label="Colour of the trade-off"
+          value={colour}
+          options={COLOURS}
+          onChange={(value) => navigate({ colour: value === "latency" ? value : undefined })}
+        />
+        <span className="grow" />
+        {surface !== null && !table && <Legend surface={surface} colour={colour} />}
+        <button
+          type="button"
+          className={classes.link}
+          aria-pressed={table}
+          onClick={() => navigate({ tab: table ? undefined : "coalescing" })}
+        >
+          {table ? "view as picture" : "view as table"}
+        </button>
+      </h2>
+      <div className="body">
+        {data === undefined || surface === null ? (
+          <div className={`hatched ${classes.nothing}`} style={{ height: HEIGHT }}>
+            <p role={answer.isError ? "alert" : undefined}>
+              {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Working out what other values would do…")}
+            </p>
+          </div>
+        ) : table ? (
+          <SurfaceTable coalescing={data} surface={surface} allowedUs={allowedOf(data, search.bound)} onPick={pick} />
+        ) : (
+          <Picture view={view} coalescing={data} surface={surface} colour={colour} onPick={pick} />
+        )}
+        <Suppose key={netdev} view={view} coalescing={data} />
+        <Notes coalescing={data} view={view} netdev={netdev} />
+      </div>
+    </section>
+  );
+}
+
+function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
+  const [least, most] = scaleOf(surface, colour);
+  return (
+    <small className={classes.legend}>
+      {text(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} /> {text(figureOf(most, colour))},
+      logarithmic
+    </small>
+  );
+}
+
+type PictureProps = {
+  view: NodeView;
+  coalescing: Coalescing;
+  surface: Surface;
+  colour: Colour;
+  onPick: (cell: Cell) => void;
+};
+
+const MOVES: Record<string, [down: number, across: number]> = {
+  ArrowDown: [1, 0],
+  ArrowUp: [-1, 0],
+  ArrowRight: [0, 1],
+  ArrowLeft: [0, -1],
+};
+
+function Picture({ view, coalescing, surface, colour, onPick }: PictureProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const tip = useRef<HTMLDivElement>(null);
+  const help = useId();
+  const width = useWidth(box);
+  const scheme = useColourScheme();
+  const [at, setAt] = useState<Cell | null>(null);
+  const { point } = view.search;
+  const allowedUs = allowedOf(coalescing, view.search.bound);
+  const stands = cellOf(surface, coalescing.current.rx_usecs, coalescing.current.rx_frames);
+  const picked = useMemo(() => {
+    const [usecs, frames] = point?.split("x").map(Number) ?? [];
+    return usecs === undefined ? null : cellOf(surface, usecs, frames ?? null);
+  }, [point, surface]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours.
+  useEffect(() => {
+    if (canvas.current === null || width === 0) return;
+    const context = prepare(canvas.current, width, HEIGHT);
+    if (context === null) return;
+    paint(context, coloursOf(canvas.current), { coalescing, surface, colour, allowedUs, width, picked, at });
+  }, [coalescing, surface, colour, allowedUs, width, picked, at, scheme]);
+
+  const inside = ({ row, column }: Cell) =>
+    row >= 0 && column >= 0 && row < surface.predicted.length && column < surface.rx_usecs.length;
+  const cellAt = (event: PointerEvent<HTMLDivElement>): Cell | null => {
+    const bounds = event.currentTarget.getBoundingClientRect();
+    const { w, h } = cellSize(surface, width);
+    const cell = {
+      row: Math.floor((event.clientY - bounds.top - TOP) / h),
+      column: Math.floor((event.clientX - bounds.left - LEFT) / w),
+    };
+    return inside(cell) ? cell : null;
+  };
+  const measured = (cell: Cell) =>
+    coalescing.points.filter(({ rx_usecs, rx_frames }) => {
+      const place = cellOf(surface, rx_usecs, rx_frames);
+      return place?.row === cell.row && place.column === cell.column;
+    });
+  const hover = (event: PointerEvent<HTMLDivElement> | null) => {
+    if (tip.current === null) return;
+    const cell = event === null ? null : cellAt(event);
+    tip.current.style.display = cell === null ? "none" : "block";
+    if (event === null || cell === null) return;
+    const [first, second] = tip.current.children;
+    if (first) first.textContent = describe(surface, cell, allowedUs);
+    if (second) second.textContent = measured(cell).map(describePoint).join(" ");
+    tip.current.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.current.offsetWidth - 8)}px`;
+    tip.current.style.top = `${event.clientY + 14}px`;
+  };
+  const walk = (event: KeyboardEvent<HTMLDivElement>) => {
+    if (event.key === "Enter" && at !== null) {
+      event.preventDefault();
+      return onPick(at);
+    }
+    const [down, across] = MOVES[event.key] ?? [0, 0];
+    if (down === 0 && across === 0) return;
+    event.preventDefault();
+    const from = at ?? picked ?? stands;
+    const next = from === null ? { row: 0, column: 0 } : { row: from.row + down, column: from.column + across };
+    if (inside(next)) setAt(next);
+  };
+  return (
+    <>
+      <p id={help} className="visually-hidden">
+        {count(surface.rx_usecs.length, "value")} of rx-usecs
+        {surface.rx_frames.length > 0 && ` by ${count(surface.rx_frames.length, "value")} of rx-frames`}. Arrow keys
+        move; Enter takes the values to be tried.
+      </p>
+      <div
+        ref={box}
+        className={classes.picture}
+        style={{ height: HEIGHT }}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
+        tabIndex={0}
+        role="application"
+        aria-label={`Trade-off of ${coalescing.netdev}`}
+        aria-describedby={help}
+        onKeyDown={walk}
+        onBlur={() => setAt(null)}
+        onPointerMove={hover}
+        onPointerLeave={() => hover(null)}
+        onPointerUp={(event) => {
+          const cell = cellAt(event);
+          if (cell !== null) onPick(cell);
+        }}
+      >
+        <canvas ref={canvas} />
+      </div>
+      <div ref={tip} className={classes.tip}>
+        <b />
+        <span />
+      </div>
+      <div className="visually-hidden" aria-live="polite">
+        {at === null ? "" : [describe(surface, at, allowedUs), ...measured(at).map(describePoint)].join(" ")}
+      </div>
+    </>
+  );
+}
+
+const TYPING_MS = 300;
+type Name = keyof typeof BOUNDS;
+
+/** What is supposed of the traffic, and the bound; empty is what is measured and what policies say. */
+function Suppose({ view, coalescing }: { view: NodeView; coalescing: Coalescing | undefined }) {
+  const { search, navigate } = view;
+  const [texts, setTexts] = useState<Record<Name, string>>(() => ({
+    pps: String(search.pps ?? ""),
+    frame: String(search.frame ?? ""),
+    bound: String(search.bound ?? ""),
+  }));
+  const fits = (name: Name, value: string) =>
+    value === "" || (Number(value) >= BOUNDS[name][0] && Number(value) <= BOUNDS[name][1]);
+  const tell = useDebouncedCallback((name: Name, value: string) => {
+    if (fits(name, value)) navigate({ [name]: value === "" ? undefined : Number(value) });
+  }, TYPING_MS);
+  const traffic = coalescing?.traffic ?? null;
+  const allowed = coalescing === undefined ? null : allowedOf(coalescing, undefined);
+  const measured = traffic !== null && traffic.measured_s !== null;
+  const field = (name: Name, label: string, placeholder: string) => (
+    <TextInput
+      label={label}
+      placeholder={placeholder}
+      inputMode="numeric"
+      value={texts[name]}
+      error={fits(name, texts[name]) ? null : `${BOUNDS[name][0]} to ${BOUNDS[name][1].toLocaleString("en")}`}
+      onChange={(event) => {
+        const value = event.currentTarget.value.trim();
+        setTexts((before) => ({ ...before, [name]: value }));
+        tell(name, value);
+      }}
+    />
+  );
+  return (
+    <div className={classes.suppose}>
+      {field("pps", "Suppose packets/s", measured ? `measured ${significant(traffic.packets_per_s)}` : "measured")}
+      {field("frame", "Suppose bytes a frame", measured ? `measured ${significant(traffic.frame_bytes)}` : "measured")}
+      {field("bound", "Allowed latency, µs", allowed === null ? "no policy has a bound" : `policy ${allowed}`)}
+    </div>
+  );
+}
+
+function trafficWords({ traffic, current }: Coalescing): string {
+  if (traffic === null) return "It receives nothing that could be measured.";
+  const how = traffic.measured_s === null ? "Supposed" : `Mean of the last ${duration(traffic.measured_s)}`;
+  const gap = traffic.gap_us === null ? "" : `, ${text(micros(traffic.gap_us))} on the wire each`;
+  const rate = current.interrupts_per_s;
+  return [
+    `${how}: ${text(packetRate(traffic.packets_per_s))} of ${count(Math.round(traffic.frame_bytes), "byte")}${gap},`,
+    `${text(packetRate(traffic.packets_per_s_a_queue))} of them on the busiest queue.`,
+    rate === null ? "" : `Interrupts now: ${text(perSecond(rate))} measured`,
+    rate === null
+      ? ""
+      : current.predicted === null
+        ? "."
+        : `, ${text(perSecond(current.predicted.interrupts_per_s))} by the model.`,
+  ]
+    .join(" ")
+    .replace(" ,", ",")
+    .replace(" .", ".");
+}
+
+/** In words what the picture rests on. Its height is kept while it is read. */
+function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefined; view: NodeView; netdev: string }) {
+  const correlation = coalescing?.rank_correlation ?? null;
+  const points = coalescing?.points.length ?? 0;
+  return (
+    <div className={classes.notes}>
+      {coalescing !== undefined && (
+        <>
+          <p>{trafficWords(coalescing)}</p>
+          <p>
+            <b>{coalescing.timer === null ? "Timer not known" : `Timer: ${coalescing.timer}`}.</b>{" "}
+            {coalescing.timer_why}
+            {coalescing.current.adaptive && " adaptive-rx is on, so the driver moves these values by itself."}
+            {coalescing.current.own_pace &&
+              ` rx-usecs ${coalescing.current.rx_usecs} is a mode in which ${coalescing.driver} sets its own pace.`}
+          </p>
+          <p>
+            {points === 0
+              ? "No values have stood long enough under traffic to be measured yet."
+              : `${count(points, "measured point")}${points > 1 ? " are circles" : " is a circle"}.`}{" "}
+            {correlation !== null && `Rank correlation of model and measurement: ${correlation.toFixed(2)}. `}
+            {coalescing.bounds
+              .map(({ name, max_added_us }) => `Policy ${name} allows ${text(micros(max_added_us))}.`)
+              .join(" ")}{" "}
+            {coalescing.surface !== null &&
+              (view.search.bound !== undefined || coalescing.bounds.length > 0) &&
+              "Hatched values may make a packet wait longer than is allowed."}
+          </p>
+        </>
+      )}
+      <p>
+        <button type="button" className={classes.link} onClick={() => view.navigate({ sel: `nic:${netdev}` })}>
+          all values of {netdev}
+        </button>
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+"""The model's figures beside those of Park, Woo, Lee and Kim, for every point that they state.
+
+    python -m tests.bench.bench_nic_model
+
+tests/core/coalescing_sweep.py says what was assumed of their machine and what was not fitted. Then the CPU time of a
+surface of 14 values of rx-usecs and 12 of rx-frames, the slowest of some traffics. Exits with 1 where a figure does not
+bear out what they say, or where a surface is over its budget.
+"""
+
+import sys
+import time
+
+from tests.core.coalescing_sweep import HOST, POINTS, RING, TOLERANCE
+
+from coresteer_core.nic import Timer
+from coresteer_core.simulate.nic import Arrivals, Wait, predict
+
+BUDGET_MS = 150.0
+_USECS = (0, 1, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500)
+_FRAMES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+
+
+def surface_ms(timer: Timer, packets_per_s: float) -> float:
+    """CPU time of a surface of one queue."""
+    arrivals = Arrivals(packets_per_s, 1500, 10**11)
+    began = time.process_time()
+    for rx_usecs in _USECS:
+        for rx_frames in _FRAMES:
+            predict(arrivals, Wait(timer, rx_usecs, rx_frames))
+    return (time.process_time() - began) * 1000
+
+
+def main() -> int:
+    """Print the table; whether every point holds, as an exit code."""
+    rows = [(point, figure, point.holds(figure)) for point in POINTS for figure in [point.figure()]]
+    width = max(len(point.stated) for point in POINTS)
+    print(f"{'stated':{width}}  {'authors':>10}  {'model':>12}  holds")
+    for point, figure, holds in rows:
+        digits = 1 if point.unit != "/s" else 0
+        print(
+            f"{point.stated:{width}}  {point.theirs:>10}  {f'{figure:,.{digits}f}{point.unit}':>12}"
+            f"  {'yes' if holds else 'NO'}"
+        )
+    print(
+        f"\nTolerance of a figure given as about: {TOLERANCE:.0%}. Host: {HOST.entry_us:.0f} µs to enter, "
+        f"{HOST.packet_us:.0f} µs a frame, buffer of {RING} frames; an acknowledgement for every second frame."
+    )
+    slowest = max(surface_ms(timer, packets_per_s) for timer in Timer for packets_per_s in (1e3, 1e4, 1e5, 1e6))
+    print(f"A surface of {len(_USECS)} × {len(_FRAMES)} points: {slowest:.0f} ms of CPU, of {BUDGET_MS:.0f}.")
+    return 0 if all(holds for _, _, holds in rows) and slowest <= BUDGET_MS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
