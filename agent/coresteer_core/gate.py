@@ -5,7 +5,6 @@ A state machine: what happened goes in, who is to be let in comes out. No I/O, n
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from heapq import merge
 from math import inf
 
 from coresteer_core.attainment import Attainment, ClassFigures, Promise
@@ -106,7 +105,7 @@ class Gate:
             self._classes[promise.name] = its
         self._ordered = _by_target(self._classes)
         self._slots, self._window_s = slots, window_s
-        waiting = list(self.waiting())
+        waiting = self.waiting()
         for worker, _ in waiting:
             its = self._waiting.pop(worker)
             del its.queue[worker]
@@ -125,7 +124,7 @@ class Gate:
 
     def waiting(self) -> list[tuple[int, float]]:
         """Who waits and when it came, the first come first."""
-        return list(merge(*(its.queue.items() for its in self._ordered), key=lambda item: item[1]))
+        return [(worker, its.queue[worker]) for worker, its in self._waiting.items()]
 
     def class_of(self, worker: int) -> str | None:
         """The class of a worker that is inside."""
