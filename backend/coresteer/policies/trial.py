@@ -81,7 +81,15 @@ async def _view(session: AsyncSession, registry: Registry, node_id: int) -> View
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)
-    return View(topology, inventory, load_of(list(state.recent)), state.net_tasks, time.monotonic(), learned)
+    return View(
+        topology,
+        inventory,
+        load_of(list(state.recent)),
+        state.net_tasks,
+        time.monotonic(),
+        learned,
+        classes={str(policy_id): told.classes for policy_id, told in state.classes.items()},
+    )
 
 
 async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from coresteer.telemetry.chunks import netdev_values
 from coresteer_core import nic
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, parse_cpu_list
 from coresteer_core.model import (
     ABSENT_SHARE,
@@ -28,7 +29,7 @@ from coresteer_core.model import (
 from coresteer_core.nic import Learned, Point
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
-from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
+from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage, FlowsMessage, Hello
 from coresteer_core.settings import Channels, NetdevParam, RssTable, SettingError, parse_setting
 from coresteer_core.settings.params import PARAMS
 
@@ -40,6 +41,7 @@ MAX_NET_TASKS = 4096
 MAX_LANDINGS = 16_384
 MAX_REASONS = 4096
 MAX_ACTIONS = 256
+MAX_CLASSES = 16
 MAX_VALUE = 65_536
 MAX_NAME = 256
 MAX_TEXT = 2000
@@ -306,6 +308,26 @@ def _bad_landing(landing: Landing) -> str | None:
     return None
 
 
+def check_classes(message: ClassesMessage, *, now_ms: int) -> str | None:
+    """Whether figures of service classes can be kept and shown."""
+    names = [one.name for one in message.classes]
+    wrong = _bad_time(message.time_ms, now_ms) or _bad_policy_id(message.policy_id) or _bad_text(names, MAX_NAME)
+    if wrong is None and (len(names) > MAX_CLASSES or len(set(names)) < len(names)):
+        wrong = f"there are more than {MAX_CLASSES} classes, or one is named twice."
+    wrong = wrong or next((wrong for one in message.classes if (wrong := _bad_class(one))), None)
+    return f"Classes: {wrong}" if wrong else None
+
+
+def _bad_class(one: ClassFigures) -> str | None:
+    optional = (one.deadline_us, one.p50_us, one.p95_us, one.p99_us, one.longest_wait_us)
+    counts = (one.requests, one.satisfied, one.waiting, one.inside, one.tasks)
+    if not all(0 <= number < _MAX_INT for number in (one.f, *counts, *(n for n in optional if n is not None))):
+        return f"{one.name[:40]} holds a number that nothing can have counted."  # NaN is none of these either
+    if not 0 < one.target_percent <= 100 or one.source not in (None, "gate", "histogram", "tcp"):
+        return f"{one.name[:40]} has a target of {one.target_percent} % and its figures from {one.source!r}."
+    return None
+
+
 def check_clock(node_ms: int, *, now_ms: int) -> str | None:
     """Whether the node's clock can be reckoned with."""
     wrong = _bad_time(node_ms, now_ms)
@@ -317,12 +339,18 @@ def check_decision(message: DecisionMessage, *, now_ms: int) -> str | None:
     conclusion = message.conclusion
     if wrong := _bad_time(message.time_ms, now_ms):
         return f"Decision: {wrong}"
-    if not (conclusion.policy_id.isdecimal() and conclusion.policy_id.isascii() and len(conclusion.policy_id) <= 9):
-        return f"Decision: {conclusion.policy_id[:40]!r} is not a policy's number."
+    if wrong := _bad_policy_id(conclusion.policy_id):
+        return f"Decision: {wrong}"
     if not 0 <= conclusion.version < 2**31:
         return f"Decision: {conclusion.version} is not a version."
     wrong = _bad_uuid(message.change_id) or _bad_conclusion(conclusion) or _bad_actions(conclusion.actions)
     return f"Decision: {wrong}" if wrong else None
+
+
+def _bad_policy_id(text: str) -> str | None:
+    if text.isdecimal() and text.isascii() and len(text) <= 9:
+        return None
+    return f"{text[:40]!r} is not a policy's number."
 
 
 def _bad_uuid(text: str | None) -> str | None:
