@@ -10,7 +10,6 @@ import resource
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -36,8 +35,6 @@ MAX_WORKERS = 4096
 
 BACKLOG = 1024
 LONGEST_MESSAGE = 256
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread of the agent that computes may keep the interpreter from the gate's; Python's own is 5 ms."""
 
 PRIORITIES = (6, 0, 2)
 """Socket priorities of the first, second and last third of the classes: the bands 0, 1 and 2 of pfifo_fast and prio.
@@ -85,8 +82,6 @@ class GateServer:
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._epoll.register(self._stopping, select.EPOLLIN)
-        self._switch_interval_s = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._thread = threading.Thread(target=self._serve, name="gate", daemon=True)
         self._thread.start()
 
@@ -97,7 +92,6 @@ class GateServer:
         os.eventfd_write(self._stopping, 1)
         self._thread.join()
         self._thread = None
-        sys.setswitchinterval(self._switch_interval_s)
         for descriptor in (self._stopping, self._spare):
             os.close(descriptor)
 
@@ -220,8 +214,10 @@ class GateServer:
 
     def _tell(self, worker: int, reply: bytes) -> None:
         """A worker that does not read, or is gone, is found so when its connection is heard next."""
-        with suppress(OSError):
+        try:
             os.write(worker, reply)
+        except OSError:
+            return
 
     def _accept(self) -> None:
         try:
