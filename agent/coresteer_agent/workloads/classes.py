@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from socket import create_server
@@ -47,7 +47,7 @@ _SERVER = Path(__file__).with_name("echo_server.py")
 _TICK_S = 0.1
 _END_S = 3
 _LIMIT_S = 900
-_DISTURBED_AFTER = 0.2
+_GATE_KILLED_AFTER = 0.2
 """Of all requests: the first class is not done by then in any order of them."""
 _GATE_AWAY_S = 1.0
 _SILENT = 2
@@ -58,9 +58,11 @@ class WorkloadError(Exception):
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What is run. requests: of each of the ten threads of each class. disturbance: after a fifth of all requests one
-    worker of each class is killed, or the gate is, and started again after a second; silent: the third class asks
-    nothing.
+    """What is run. requests: of each of the ten threads of each class.
+
+    disturbance: worker: one of each class is killed while it works, somewhere in the middle half of the class's
+    requests; gate: it is killed after a fifth of all requests and started again after a second; silent: the third class
+    asks nothing.
     """
 
     method: Method
@@ -90,7 +92,8 @@ class ClassResult(Struct, frozen=True):
 
 class Result(Struct, frozen=True):
     """all: of all classes together. server_busy, clients_busy: of the CPU or CPUs of each, 1.0 is all the time; the
-    first is near 1 where the servers decide and not the clients. realtime: whether the acceptors could be real-time
+    first is near 1 where the servers decide and not the clients. server_us: CPU time of the servers and their children
+    for each request, waiting excluded. realtime: whether the acceptors could be real-time
     tasks. load_before: runnable tasks in the last minute before it.
     """
 
@@ -103,6 +106,7 @@ class Result(Struct, frozen=True):
     client_cpus: list[int]
     server_busy: float
     clients_busy: float
+    server_us: float
     realtime: bool
     load_before: float
     versions: dict[str, str]
@@ -119,6 +123,7 @@ def run(setup: Setup) -> Result:
             bench = _Bench(setup, stack, server_cpu, client_cpus)
             idle_before_s, measured_from_s = _idle_s(server_cpu), time.monotonic()
             seen = bench.measure()
+            server_s = bench.server_s()
             idle = (_idle_s(server_cpu) - idle_before_s) / (time.monotonic() - measured_from_s)
     except NoCgroupError as error:
         raise WorkloadError(str(error)) from None
@@ -142,6 +147,7 @@ def run(setup: Setup) -> Result:
         client_cpus=client_cpus,
         server_busy=1 - idle,
         clients_busy=everybody.cpu_s / duration_s / len(client_cpus),
+        server_us=server_s * 1e6 / (len(everybody.responses_us) + everybody.failed),
         realtime=bench.realtime,
         load_before=load_before,
         versions={
@@ -231,6 +237,10 @@ class _Bench:
                 raise WorkloadError(f"A client ended with {code}; what it said is above.")
         return [msgspec.json.decode(self._output(index).read_bytes(), type=Seen) for index in range(len(NAMES))]
 
+    def server_s(self) -> float:
+        """CPU time of servers and their children so far."""
+        return sum(sum(psutil.Process(server.pid).cpu_times()[:4]) for server in self._servers)
+
     def _output(self, index: int) -> Path:
         return self._folder / f"{NAMES[index]}.json"
 
@@ -255,6 +265,9 @@ class _Bench:
                 "nice": NICES[index] if self._setup.method == "nice" else 0,
                 "gate": None if self._gate is None else str(self._gate_path),
                 "name": NAMES[index],
+                "doomed": self._random.randint(*_middle_half(THREADS * self._setup.requests))
+                if self._setup.disturbance == "worker"
+                else None,
             }
             arguments = ("-IS", str(_SERVER), msgspec.json.encode(orders).decode())
             server = _Process(self._stack, arguments, (listener.fileno(), self._counts))
@@ -274,42 +287,24 @@ class _Bench:
 
     def _disturb(self) -> Iterator[None]:
         """A step a tick."""
-        if self._setup.disturbance in ("none", "silent"):
+        if self._setup.disturbance != "gate" or self._gate is None:
             return
-        due = _DISTURBED_AFTER * len(NAMES) * THREADS * self._setup.requests
+        due = _GATE_KILLED_AFTER * len(NAMES) * THREADS * self._setup.requests
         while sum(ended for _, ended, _ in self._told()) < due:
             yield
-        if self._setup.disturbance == "worker":
-            for server in self._servers:
-                while not self._kill_worker(server):
-                    yield
-        elif self._gate is not None:
-            self._gate.kill()
-            again_s = time.monotonic() + _GATE_AWAY_S
-            while time.monotonic() < again_s:
-                yield
-            self._gate = self._open_gate()
-
-    def _kill_worker(self, server: _Process) -> bool:
-        """One that works now if there is one, and is inside the gate then."""
-        workers = psutil.Process(server.pid).children()
-        self._random.shuffle(workers)
-        for worker in sorted(workers, key=lambda worker: _status(worker) != psutil.STATUS_RUNNING):
-            with suppress(psutil.NoSuchProcess):
-                worker.kill()
-                return True
-        return False
+        self._gate.kill()
+        again_s = time.monotonic() + _GATE_AWAY_S
+        while time.monotonic() < again_s:
+            yield
+        self._gate = self._open_gate()
 
     def _steer(self) -> Iterator[None]:
         """A step a tick, for the method weight."""
         return iter(())
 
 
-def _status(process: psutil.Process) -> str:
-    try:
-        return str(process.status())
-    except psutil.NoSuchProcess:
-        return psutil.STATUS_DEAD
+def _middle_half(count: int) -> tuple[int, int]:
+    return max(1, count // 4), max(1, count * 3 // 4)
 
 
 def _idle_s(cpu: int) -> float:

@@ -72,8 +72,8 @@ class GatePool:
             connection.close()
 
 
-def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int) -> None:
-    """What a child does."""
+def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int, *, doomed: bool) -> None:
+    """What a child does. doomed: it is killed when its work is done but nobody was told."""
     if gate is not None:
         with suppress(OSError):
             gate.recv(64)  # go, no, or the end of the gate: straight on in any case
@@ -82,6 +82,8 @@ def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: in
     checksum = crc32(request)
     for _ in range(WORK_ROUNDS):
         checksum = crc32(WORK, checksum)
+    if doomed:
+        os.kill(os.getpid(), signal.SIGKILL)
     connection.sendall(waited_ns.to_bytes(WAIT_BYTES) + checksum.to_bytes(4) + request)
     if gate is not None:
         with suppress(OSError):
@@ -91,8 +93,10 @@ def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: in
 class Server:
     """The acceptor."""
 
-    def __init__(self, listener: int, counts: int, offset: int, nice: int, gate: GatePool | None) -> None:
-        """listener: a listening socket; counts: a file; both descriptors.
+    def __init__(
+        self, *, listener: int, counts: int, offset: int, nice: int, doomed: int | None, gate: GatePool | None
+    ) -> None:
+        """listener: a listening socket; counts: a file; both descriptors. doomed: whose child is killed, from 1.
 
         At offset of it are the requests that arrived, ended, and ended well, as little-endian 64-bit numbers.
         """
@@ -100,6 +104,7 @@ class Server:
         self._counts = counts
         self._offset = offset
         self._nice = nice
+        self._doomed = doomed
         self._gate = gate
         self._children: dict[int, socket.socket | None] = {}
         self._arrived = self._ended = self._completed = 0
@@ -130,7 +135,7 @@ class Server:
             status = 1
             try:
                 signal.alarm(CHILD_LIFE_S)
-                answer(connection, gate, arrived_ns)
+                answer(connection, gate, arrived_ns, doomed=self._arrived == self._doomed)
                 status = 0
             finally:
                 os._exit(status)
@@ -160,9 +165,9 @@ class Server:
 def main() -> None:
     """Take the place on the machine, say so, serve, and give the place back.
 
-    CONFIG: cpu; cgroup to live in, or null, and home, the one to go back to; listener, counts, offset, nice: see
-    Server; gate: a path or null; name: of the class. Writes 1 to standard output when it is ready and a real-time task,
-    0 when that is not permitted.
+    CONFIG: cpu; cgroup to live in, or null, and home, the one to go back to; gate: a path or null; name: of the class;
+    the rest: see Server. Writes 1 to standard output when it is ready and a real-time task, 0 when it is no such task
+    because that is not permitted.
     """
     config = json.loads(sys.argv[1])
     gate = GatePool(config["gate"], config["name"]) if config["gate"] else None
@@ -170,26 +175,37 @@ def main() -> None:
     if config["cgroup"]:
         move_to(config["cgroup"])
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        realtime = b"1"
-    except PermissionError:
-        realtime = b"0"
-    server = Server(config["listener"], config["counts"], config["offset"], config["nice"], gate)
-    gc.freeze()
-    gc.disable()
-    os.write(1, realtime)
-    server.run()
-    if config["cgroup"]:  # by itself, for who made the cgroups may have been killed
-        move_to(config["home"])
-        for folder in (config["cgroup"], os.path.dirname(config["cgroup"])):  # noqa: PTH120 - as in move_to
-            with suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106 - as in move_to
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+            realtime = b"1"
+        except PermissionError:
+            realtime = b"0"
+        own = {name: config[name] for name in ("listener", "counts", "offset", "nice", "doomed")}
+        server = Server(**own, gate=gate)
+        gc.freeze()
+        gc.disable()
+        os.write(1, realtime)
+        server.run()
+    finally:
+        if config["cgroup"]:
+            move_to(config["home"])
+            remove_cgroups(os.path.dirname(config["cgroup"]))  # noqa: PTH120 - as in move_to
 
 
 def move_to(cgroup: str) -> None:
     """Move this process there. Raises OSError."""
     with open(cgroup + "/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib would make each fork dearer
         procs.write("0")
+
+
+def remove_cgroups(parent: str) -> None:
+    """All that nobody is in any more: whoever leaves last does it, for who made them may have been killed."""
+    with suppress(OSError):
+        for entry in os.scandir(parent):
+            if entry.is_dir():
+                with suppress(OSError):
+                    os.rmdir(entry.path)  # noqa: PTH106 - as in move_to
+        os.rmdir(parent)  # noqa: PTH106 - as in move_to
 
 
 if __name__ == "__main__":
