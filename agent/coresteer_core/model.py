@@ -235,7 +235,9 @@ class NetTask(Struct, frozen=True):
     idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
     bound: a kernel thread that stays on its CPUs. user, command, unit: None where not known. listens: TCP ports that it
     accepts connections at; such a process is a NetTask also while it is silent. clients: addresses at the other end of
-    its connections, the busiest few. params: its other settings by the end of their key, such as ``nice``.
+    connections that it accepted, the busiest few. params: its other settings by the end of their key, such as ``nice``.
+    cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is that of version 2. kernel: a kernel thread.
+    realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
     """
 
     pid: int
@@ -256,13 +258,16 @@ class NetTask(Struct, frozen=True):
     listens: list[int] = []
     clients: list[str] = []
     params: dict[str, str] = {}
+    cpu_cgroup: str | None = None
+    kernel: bool = False
+    realtime: bool = False
 
 
 class View(Struct, frozen=True, dict=True):
     """A node as far as decisions look at it. time_s: of the node's monotonic clock.
 
-    classes: by policy id. cgroups: by path, values of the settings of those that processes in tasks are in, by the end
-    of their key, such as ``cpu.weight``.
+    classes: by policy id. cgroups: by path without the slash before it, values of the settings of those that processes
+    in tasks are in, by the end of their key, such as ``cpu.weight``.
     """
 
     topology: Topology
