@@ -42,6 +42,7 @@ PRIORITIES = (6, 0, 2)
 From linux/pkt_sched.h (TC_PRIO_INTERACTIVE, BESTEFFORT, BULK); up to 6 a process needs no right for.
 """
 
+_LEAVES = frozenset({b"leave ok", b"leave failed"})
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7), SO_PEERCRED)."""
 
@@ -68,6 +69,8 @@ class GateServer:
         self._policy: ServiceClasses | None = None
         self._classify: Classify = _no_class
         self._replies: dict[str, bytes] = {}
+        self._asks: dict[bytes, str] = {}
+        """Class by the message that asks for it by name."""
         self._workers: dict[int, _Worker] = {}
         self._thread: threading.Thread | None = None
         self._complained: set[str] = set()
@@ -110,6 +113,7 @@ class GateServer:
                 promise.name: f"go {promise.name} {PRIORITIES[rank * 3 // len(promises)]}".encode()
                 for rank, promise in enumerate(by_target)
             }
+            self._asks = {f"enter {name}".encode(): name for name in self._replies}
             slots = policy.slots or self._cpus()
             if before is None:
                 self._gate = Gate(promises, slots=slots, window_s=policy.window_s)
@@ -158,9 +162,11 @@ class GateServer:
             message = b""
         if message.startswith(b"enter "):
             self._enter(worker, message)
-        elif message in (b"leave ok", b"leave failed"):
-            if self._gate is not None:
-                self._let_in(self._gate.leave(worker, time.monotonic(), ok=message == b"leave ok"))
+        elif message in _LEAVES:
+            if self._gate is not None and (
+                let_in := self._gate.leave(worker, time.monotonic(), ok=message == b"leave ok")
+            ):
+                self._let_in(let_in)
         else:
             if message:
                 self._tell(worker, b"no message of this kind")
@@ -187,12 +193,12 @@ class GateServer:
     def _grade(self, worker: int) -> str | None:
         """The class that a worker asks for; None where there is none such."""
         its = self._workers[worker]
+        if (name := self._asks.get(its.asked)) is not None:
+            return name
         try:
             asked = its.asked[6:].decode("ascii")
         except UnicodeDecodeError:
             return None
-        if asked in self._replies:
-            return asked
         address, _, port = asked[1:].partition(" ")
         if asked[:1] != "@" or not port.isdigit():
             return None

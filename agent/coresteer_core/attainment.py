@@ -46,10 +46,9 @@ class ClassFigures(Struct, frozen=True):
 
 
 class _Bucket:
-    __slots__ = ("ends_s", "fades_s", "longest_wait_us", "requests", "responses", "satisfied")
+    __slots__ = ("fades_s", "longest_wait_us", "requests", "responses", "satisfied")
 
-    def __init__(self, ends_s: float, fades_s: float) -> None:
-        self.ends_s = ends_s
+    def __init__(self, fades_s: float) -> None:
         self.fades_s = fades_s
         self.requests = 0
         self.satisfied = 0
@@ -65,23 +64,11 @@ class Attainment:
     F = 0 when its last success fades. A time before the last one given counts as the last one.
     """
 
-    __slots__ = (
-        "_buckets",
-        "_fades_s",
-        "_requests",
-        "_satisfied",
-        "_share",
-        "_width_s",
-        "_window_s",
-        "present",
-        "promise",
-    )
-
     def __init__(self, promise: Promise, window_s: float) -> None:
         self._window_s = window_s
-        self._width_s = window_s / BUCKETS
         self._buckets: deque[_Bucket] = deque()
-        self._fades_s = inf
+        self._ends_s = -inf
+        """When the newest bucket ends; until then none fades."""
         self._requests = 0
         self._satisfied = 0
         self.present = 0
@@ -91,6 +78,7 @@ class Attainment:
     def keep(self, promise: Promise) -> None:
         """Measure against another target from now on."""
         self.promise = promise
+        self._deadline_us = inf if promise.deadline_us is None else promise.deadline_us
         self._share = promise.target_percent / 100
 
     def arrived(self) -> None:
@@ -100,13 +88,13 @@ class Attainment:
     def ended(self, time_s: float, response_us: int | None) -> None:
         """One that came ended: response_us after it came, None when it failed. A success (S) within the deadline."""
         self.present -= 1
-        deadline_us = self.promise.deadline_us
-        satisfied = response_us is not None and (deadline_us is None or response_us <= deadline_us)
-        self.told(time_s, 1, 1 if satisfied else 0, response_us)
+        self.told(time_s, 1, 0 if response_us is None or response_us > self._deadline_us else 1, response_us)
 
     def told(self, time_s: float, requests: int, satisfied: int, response_us: int | None = None) -> None:
         """So many requests ended that somebody else counted, all of them after response_us where that is known."""
-        bucket = self._bucket(time_s)
+        if time_s >= self._ends_s:
+            self._turn(time_s)
+        bucket = self._buckets[-1]
         bucket.requests += requests
         bucket.satisfied += satisfied
         self._requests += requests
@@ -117,13 +105,16 @@ class Attainment:
 
     def waited(self, time_s: float, wait_us: int) -> None:
         """One was let in after so long."""
-        bucket = self._bucket(time_s)
-        bucket.longest_wait_us = max(bucket.longest_wait_us, wait_us)
+        if time_s >= self._ends_s:
+            self._turn(time_s)
+        bucket = self._buckets[-1]
+        if wait_us > bucket.longest_wait_us:  # noqa: PLR1730  max() costs each request more
+            bucket.longest_wait_us = wait_us
 
     def f(self, time_s: float) -> float:
         """S / (N × P), 0.0 without a request."""
-        if time_s >= self._fades_s:
-            self._fade(time_s)
+        if time_s >= self._ends_s:
+            self._turn(time_s)
         requests = self._requests + self.present
         return self._satisfied / (requests * self._share) if requests else 0.0
 
@@ -162,23 +153,16 @@ class Attainment:
             tasks,
         )
 
-    def _bucket(self, time_s: float) -> _Bucket:
-        if time_s >= self._fades_s:
-            self._fade(time_s)
-        if self._buckets and time_s < self._buckets[-1].ends_s:
-            return self._buckets[-1]
-        starts_s = time_s // self._width_s * self._width_s
-        bucket = _Bucket(starts_s + self._width_s, starts_s + self._window_s)
-        self._buckets.append(bucket)
-        self._fades_s = self._buckets[0].fades_s
-        return bucket
-
-    def _fade(self, time_s: float) -> None:
+    def _turn(self, time_s: float) -> None:
+        """Begin a bucket, and forget those that fade."""
         while self._buckets and time_s >= self._buckets[0].fades_s:
             bucket = self._buckets.popleft()
             self._requests -= bucket.requests
             self._satisfied -= bucket.satisfied
-        self._fades_s = self._buckets[0].fades_s if self._buckets else inf
+        width_s = self._window_s / BUCKETS
+        starts_s = time_s // width_s * width_s
+        self._buckets.append(_Bucket(starts_s + self._window_s))
+        self._ends_s = starts_s + width_s
 
 
 def _cell(value: int) -> int:

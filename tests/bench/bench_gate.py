@@ -162,7 +162,8 @@ def main() -> int:
     seconds = parser.parse_args().seconds
     rows: list[tuple[str, str, Figures]] = []
     with tempfile.TemporaryDirectory() as folder:
-        ticker = subprocess.Popen([sys.executable, "-m", "tests.fixtures.large_tree", folder])
+        command = [sys.executable, "-m", "tests.fixtures.large_tree", folder]
+        ticker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not (Path(folder) / "proc/net/snmp").exists():
             time.sleep(0.1)
         try:
