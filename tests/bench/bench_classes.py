@@ -37,16 +37,23 @@ AUTHORS = {
 Runs = Sequence[Result]
 
 
-def measure(methods: list[Method], repeats: int, requests: int, seed: int, disturbance: Disturbance) -> list[Runs]:
+def measure(
+    methods: list[Method], repeats: int, requests: int, *, seed: int, window_s: float, disturbance: Disturbance
+) -> list[Runs]:
     """A block a repeat: each method's result, in the order of methods."""
     random_ = random.Random(seed)  # noqa: S311 - no secret
     blocks: list[Runs] = []
     for repeat in range(repeats):
         block = {}
         for method in random_.sample(methods, len(methods)):
-            block[method] = run(
-                Setup(method=method, requests=requests, seed=random_.getrandbits(32), disturbance=disturbance)
+            setup = Setup(
+                method=method,
+                requests=requests,
+                seed=random_.getrandbits(32),
+                window_s=window_s,
+                disturbance=disturbance,
             )
+            block[method] = run(setup)
             say(f"repeat {repeat + 1}/{repeats} {method}: {block[method].duration_s:.1f} s")
         blocks.append([block[method] for method in methods])
     return blocks
@@ -137,7 +144,7 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
     table(rows)
 
     print("Longest wait of any request in any run, from its arrival until a CPU worked on it, and p99 of all, in ms:\n")
-    rows = [["method", *NAMES, "p99 of all", "server CPU busy", "client CPUs busy"]]
+    rows = [["method", *NAMES, "p99 of all", "CPU µs a request", "server CPU busy", "client CPUs busy"]]
     for index, method in columns:
         runs = [block[index] for block in blocks]
         waits = [longest_wait_ms(runs, name) for name in NAMES]
@@ -146,6 +153,7 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
                 method,
                 *("–" if wait is None else f"{wait:.0f}" for wait in waits),
                 f"{fmean((result.all.p99_us or 0) / 1e3 for result in runs):.0f}",
+                f"{fmean(result.server_us for result in runs):.0f}",
                 f"{fmean(result.server_busy for result in runs):.0%}",
                 f"{fmean(result.clients_busy for result in runs):.0%}",
             ]
@@ -195,6 +203,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000, help="of each thread")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--window", type=float, default=Setup(method="gate").window_s, help="of gate and weight, in s")
     parser.add_argument("--minutes", type=float, default=25.0, help="fewer requests where it would take longer")
     parser.add_argument("--methods", nargs="+", choices=get_args(Method), default=list(get_args(Method)))
     parser.add_argument("--disturbance", choices=get_args(Disturbance), default="none")
@@ -202,7 +211,9 @@ def main() -> int:
     args = parser.parse_args()
     begin_s = time.monotonic()
     requests = affordable(args.methods, args.repeats, args.requests, args.minutes)
-    blocks = measure(args.methods, args.repeats, requests, args.seed, args.disturbance)
+    blocks = measure(
+        args.methods, args.repeats, requests, seed=args.seed, window_s=args.window, disturbance=args.disturbance
+    )
     if args.results is not None:
         args.results.write_bytes(msgspec.json.encode(blocks))
     every = [result for block in blocks for result in block]

@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     classes.add_argument("--requests", type=int, default=1_000, metavar="N", help="of each thread, 1 to 10000")
     classes.add_argument("--seed", type=int, default=0, metavar="N", help="of what is left to chance")
     classes.add_argument(
-        "--window", type=float, default=10.0, metavar="S", help="what is older is forgotten by gate and weight"
+        "--window", type=float, default=2.0, metavar="S", help="what is older is forgotten by gate and weight"
     )
     classes.add_argument("--disturbance", choices=get_args(Disturbance), default="none", help="what goes wrong")
     classes.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
