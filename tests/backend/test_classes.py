@@ -17,6 +17,7 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from tests.backend.test_live import browser, until
 
+from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, pool
 from coresteer.classes.keeper import MOST_POLICIES
 from coresteer.classes.schemas import ClassFigure
@@ -209,3 +210,34 @@ async def test_a_range_is_a_week_at_the_most(node: PolicyNode) -> None:
     times = f"from_time={(until - timedelta(days=8)).isoformat()}Z&to_time={until.isoformat()}Z"
     answer = await node.operator.get(f"{node.path}/classes/history?figure=f&{times}")
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "to_time")
+
+
+async def test_each_process_is_in_the_first_class_that_it_fits_or_in_none(node: PolicyNode) -> None:
+    spec = {
+        "type": "service-class",
+        "classes": [
+            {"name": "web", "target_percent": 90, "match": {"commands": ["nginx"], "listens": [80]}},
+            {"name": "rest", "target_percent": 50, "match": {"cgroups": ["/web*"]}},
+            {"name": "asks", "target_percent": 40},
+        ],
+    }
+    before = await asked(node.operator, f"{node.path}/classes/match", {"spec": spec})
+    assert (before["at"], before["classes"][0]) == (None, {"name": "web", "tasks": []})
+    flows = node.flows()
+    (task,) = flows.tasks
+    tasks = [
+        replace(task, pid=1, command="nginx", listens=[80, 443], unit="nginx.service", user="www-data"),
+        replace(task, pid=2, command="nginx", listens=[8080]),
+        replace(task, pid=3, cgroup="/other"),
+    ]
+    await node.say_and_hear(replace(flows, tasks=tasks), PoliciesEvent(node.agent.node_id))
+    found = await asked(node.operator, f"{node.path}/classes/match", {"spec": spec})
+    matched = {one["name"]: [its["pid"] for its in one["tasks"]] for one in found["classes"]}
+    assert (matched, [one["pid"] for one in found["unmatched"]]) == ({"web": [1], "rest": [2], "asks": []}, [3])
+    web = found["classes"][0]["tasks"][0]
+    assert (web["unit"], web["user"], web["listens"]) == ("nginx.service", "www-data", [80, 443])
+    scoped = await asked(node.operator, f"{node.path}/classes/match", {"spec": spec, "scope": {"tasks": ["postgres"]}})
+    assert (len(scoped["unmatched"]), scoped["exact"]) == (3, False)
+    wrong = spec | {"classes": [{"name": "a", "target_percent": 500}]}
+    refused = await asked(node.operator, f"{node.path}/classes/match", {"spec": wrong}, 422)
+    assert refused["errors"][0]["field"] == "spec"

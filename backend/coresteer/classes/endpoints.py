@@ -8,7 +8,7 @@ from pydantic import AwareDatetime
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.classes import service
-from coresteer.classes.schemas import ClassesHistory, ClassFigure, NodeClasses
+from coresteer.classes.schemas import ClassesHistory, ClassFigure, Matches, MatchRequest, NodeClasses
 from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.telemetry.history import Range
@@ -40,3 +40,11 @@ async def get_node_classes_history(
     """The same over a range of at most a week, a value a second up to 15 minutes, else 900 steps."""
     span = Range.asked(from_time, to_time, _LONGEST)
     return await service.history(session, request.app.state.agents.classes, node_id, span, sorted(figure))
+
+
+@router.post("/match")
+async def match_node_classes(
+    request: Request, session: Session, _: Viewer, node_id: RowId, body: MatchRequest
+) -> Matches:
+    """Which of the node's processes belong to each class now. Changes nothing."""
+    return await service.match(session, request.app.state.registry, node_id, body)

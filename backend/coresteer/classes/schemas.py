@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from coresteer.inputs import Body
 from coresteer.structs import AsStruct, FromStruct
@@ -75,7 +75,7 @@ class MatchRequest(Body):
     """Classes to try on a node's processes. scope: as in the policy, processes outside are not looked at."""
 
     spec: Annotated[ServiceClasses, FromStruct()]
-    scope: Annotated[Scope, FromStruct()] = Scope()
+    scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
 
 
 class MatchedTask(BaseModel):
@@ -101,7 +101,7 @@ class MatchedClass(BaseModel):
 class Matches(BaseModel):
     """Classes in order of precedence with their processes; unmatched: those of no class.
 
-    at: when the node told its processes, None while it has not; exact: silent and UDP-only ones are among them.
+    at: when the node told its processes, None while it has not. exact: as in NodeFlows.
     """
 
     at: datetime | None

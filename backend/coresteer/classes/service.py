@@ -12,6 +12,10 @@ from coresteer.classes.schemas import (
     ClassesHistory,
     ClassFigure,
     ClassHistory,
+    MatchedClass,
+    MatchedTask,
+    Matches,
+    MatchRequest,
     NodeClasses,
     PolicyClasses,
     PolicyHistory,
@@ -19,10 +23,12 @@ from coresteer.classes.schemas import (
 from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import Registry
 from coresteer.policies import repository as policies
+from coresteer.policies import trial
 from coresteer.policies.in_force import in_force
 from coresteer.telemetry.history import Range
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.policies.service_class import ServiceClasses
+from coresteer_core.model import NetTask
+from coresteer_core.policies.service_class import ServiceClasses, enrol
 
 POINTS = 900
 
@@ -89,3 +95,41 @@ def _history(told: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[C
 
 def _known(values: list[float]) -> list[float | None]:
     return [None if math.isnan(value) else round(value, 4) for value in values]
+
+
+async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
+    """The node's processes by class, each in the first that it fits. Raises NotFound."""
+    view = await trial.view_of(session, registry, node_id)
+    flows = registry.get(node_id).flows
+    if view is None or flows is None:
+        return Matches(
+            at=None, exact=False, classes=[_matched(name, []) for name in _names(request.spec)], unmatched=[]
+        )
+    found = enrol(view, request.spec, request.scope)
+    return Matches(
+        at=at_ms(flows.time_ms),
+        exact=flows.exact,
+        classes=[_matched(name, found.tasks[name]) for name in _names(request.spec)],
+        unmatched=[_task(task) for task in found.unmatched],
+    )
+
+
+def _names(spec: ServiceClasses) -> list[str]:
+    return list(dict.fromkeys(graded.name for graded in spec.classes))
+
+
+def _matched(name: str, tasks: Sequence[NetTask]) -> MatchedClass:
+    return MatchedClass(name=name, tasks=[_task(task) for task in tasks])
+
+
+def _task(task: NetTask) -> MatchedTask:
+    return MatchedTask(
+        pid=task.pid,
+        name=task.name,
+        cgroup=task.cgroup,
+        unit=task.unit,
+        user=task.user,
+        command=task.command,
+        listens=task.listens,
+        clients=task.clients,
+    )
