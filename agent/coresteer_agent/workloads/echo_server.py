@@ -4,8 +4,10 @@
 
 It is run by its path and imports little, because a fork costs time for each page that the process has: 0.25 ms with
 its exit here. The acceptor is a real-time task where it may be, so that a request counts as arrived at once, whatever
-runs; its children are not. The acceptor asks at the gate for a child before it forks it, on a connection of its own:
-so N grows on arrival and nothing is connected for each request. The child waits for the gate's answer.
+runs; its children are not. With a gate the acceptor asks there as soon as a request arrives, so that N grows then, and
+forks when the request is let in: a child that waited would have cost most of its page faults before its class had a
+say. Its connections to the gate are used again, so nothing is connected for each request; the child that is let in over
+one also leaves over it.
 """
 
 import gc
@@ -42,7 +44,7 @@ class GatePool:
         self._away_until = 0.0
 
     def enter(self) -> socket.socket | None:
-        """Ask for a child. Returns where the answer will come, None without a gate: then it goes straight on."""
+        """Ask for a request. Returns where the answer will come, None without a gate: then it goes straight on."""
         if monotonic() < self._away_until:
             return None
         connection = None
@@ -74,11 +76,6 @@ class GatePool:
 
 def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int, *, doomed: bool) -> None:
     """What a child does. doomed: it is killed when its work is done but nobody was told."""
-    if gate is not None:
-        try:  # noqa: SIM105 - suppress would cost the child more page faults, of its own copies
-            gate.recv(64)  # go, no, or the end of the gate: straight on in any case
-        except OSError:
-            pass
     waited_ns = monotonic_ns() - arrived_ns
     request = connection.recv(REQUEST_BYTES, socket.MSG_WAITALL)
     checksum = crc32(request)
@@ -88,7 +85,7 @@ def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: in
         os.kill(os.getpid(), signal.SIGKILL)
     connection.sendall(waited_ns.to_bytes(WAIT_BYTES) + checksum.to_bytes(4) + request)
     if gate is not None:
-        try:  # noqa: SIM105 - as above
+        try:  # noqa: SIM105 - suppress would cost the child page faults, of its own copies
             gate.send(b"leave ok")
         except OSError:
             pass
@@ -111,19 +108,25 @@ class Server:
         self._doomed = doomed
         self._gate = gate
         self._children: dict[int, socket.socket | None] = {}
+        self._waiting: dict[int, tuple[socket.socket, socket.socket, int, int]] = {}
+        """By the descriptor of the gate's answer: the request's connection, the gate's, its number and when it came."""
+        self._poll = select.poll()
         self._arrived = self._ended = self._completed = 0
 
     def run(self) -> None:
         """Until stdin is closed."""
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
-        poll.register(0, select.POLLHUP)
-        while True:
-            events = poll.poll(_REAP_MS if self._children else None)
-            if any(fd == 0 for fd, _ in events):
-                break
-            if events:
-                self._accept()
+        listener = self._listener.fileno()
+        self._poll.register(listener, select.POLLIN)
+        self._poll.register(0, select.POLLHUP)
+        ended = False
+        while not ended:
+            for descriptor, _ in self._poll.poll(_REAP_MS if self._children else None):
+                if descriptor == listener:
+                    self._accept()
+                elif descriptor == 0:
+                    ended = True
+                else:
+                    self._let_in(descriptor)
             self._reap(os.WNOHANG)
         for child in self._children:
             os.kill(child, signal.SIGKILL)
@@ -134,12 +137,28 @@ class Server:
         arrived_ns = monotonic_ns()
         self._arrived += 1
         gate = self._gate.enter() if self._gate else None
+        if gate is None:
+            self._fork(connection, None, self._arrived, arrived_ns)
+        else:
+            self._waiting[gate.fileno()] = (connection, gate, self._arrived, arrived_ns)
+            self._poll.register(gate, select.POLLIN)
+        self._tell()
+
+    def _let_in(self, descriptor: int) -> None:
+        """By the gate, or because it is gone or has no such class: straight on in any case."""
+        self._poll.unregister(descriptor)
+        connection, gate, number, arrived_ns = self._waiting.pop(descriptor)
+        with suppress(OSError):
+            gate.recv(64)
+        self._fork(connection, gate, number, arrived_ns)
+
+    def _fork(self, connection: socket.socket, gate: socket.socket | None, number: int, arrived_ns: int) -> None:
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 signal.alarm(CHILD_LIFE_S)
-                answer(connection, gate, arrived_ns, doomed=self._arrived == self._doomed)
+                answer(connection, gate, arrived_ns, doomed=number == self._doomed)
                 status = 0
             finally:
                 os._exit(status)
@@ -147,7 +166,6 @@ class Server:
             os.setpriority(os.PRIO_PROCESS, child, self._nice)
         connection.close()
         self._children[child] = gate
-        self._tell()
 
     def _reap(self, flags: int) -> None:
         while self._children:
