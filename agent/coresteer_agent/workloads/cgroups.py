@@ -9,6 +9,7 @@ from pathlib import Path
 _CGROUP = Path("/proc/self/cgroup")
 _MOUNTS = Path("/proc/self/mountinfo")
 _REMOVE_S = 2
+_REALTIME_S = 2
 _REALTIME_SHARE = 0.9
 """Of what is there for real-time tasks; a kernel with CONFIG_RT_GROUP_SCHED gives a cgroup of version 1 none."""
 
@@ -87,11 +88,20 @@ def _place() -> tuple[Path, Path, str, int, bool]:
 def _allow_realtime(place: Path, parent: Path, folders: Sequence[Path]) -> None:
     """An equal part each, where the kernel divides it up; without it they have no real-time tasks."""
     name = "cpu.rt_runtime_us"
-    with suppress(OSError):
-        runtime_us = int(int((place / name).read_text()) * _REALTIME_SHARE)
-        (parent / name).write_text(str(runtime_us))
-        for folder in folders:
-            (folder / name).write_text(str(runtime_us // len(folders)))
+    if not (place / name).exists():
+        return
+    runtime_us = int(int((place / name).read_text()) * _REALTIME_SHARE)
+    until_s = time.monotonic() + _REALTIME_S
+    while True:
+        try:
+            (parent / name).write_text(str(runtime_us))
+            break
+        except OSError:  # the part of cgroups that were just removed is still taken
+            if time.monotonic() > until_s:
+                return
+            time.sleep(0.05)
+    for folder in folders:
+        (folder / name).write_text(str(runtime_us // len(folders)))
 
 
 def _remove(folder: Path) -> None:
