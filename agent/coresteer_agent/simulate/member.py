@@ -15,9 +15,11 @@ from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.service_class import ServiceClasses
 from coresteer_core.protocol import (
     Ack,
     ChangeMessage,
+    ClassesMessage,
     Clock,
     Close,
     FlowsMessage,
@@ -41,6 +43,7 @@ _HANDSHAKE_S = 30.0
 _GOODBYE_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _TASKS_EVERY_S = 5.0
+_CLASSES_EVERY_S = 1.0
 _HOPELESS = {Close.BAD_KEY, Close.VERSION, 401, 403}
 """Close codes and HTTP states after which another try would end the same way."""
 
@@ -74,6 +77,8 @@ class Member:
         self._ended = asyncio.Event()
         self._next_tasks_s = 0.0
         self._next_step_s = 0.0
+        self._next_classes_s = 0.0
+        self._graded: dict[str, ServiceClasses] = {}
         self._sent_seq = 0  # on this connection
 
     async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -119,6 +124,10 @@ class Member:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
             self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks()))
+        if now_s >= self._next_classes_s:
+            self._next_classes_s = now_s + _CLASSES_EVERY_S
+            for policy_id, spec in self._graded.items():
+                self._say(ClassesMessage(int(now_s * 1000), policy_id, self.node.classes(spec, now_s)))
         self._report(said)
 
     async def leave(self) -> None:
@@ -192,6 +201,7 @@ class Member:
                 self._report(self._changes.connected(now))
             case Policies():
                 self._policies.told(message.policies)
+                self._graded = {p.policy_id: p.spec for p in message.policies if isinstance(p.spec, ServiceClasses)}
             case _:
                 self._report(self._changes.asked(message, now))
 
