@@ -133,12 +133,14 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
 class FlowsMessage(Struct, frozen=True, tag="flows"):
     """The processes that talk over the network and where their packets arrive, every few seconds; kept for replay.
 
-    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known. cgroups: as
+    View has them.
     """
 
     time_ms: int
     tasks: list[NetTask]
     exact: bool = False
+    cgroups: dict[str, dict[str, str]] = {}
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
