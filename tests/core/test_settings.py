@@ -89,8 +89,8 @@ def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
      "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
      "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",
      "task/0/affinity", "task/-1/affinity", "task/812/nicer", "task/0/nice", "cgroup/cpu.weight", "cgroup//cpu.weight",
-     "cgroup/web.slice/../../x/cpu.weight", "cgroup/./cpu.weight", "cgroup/web.slice//cpu.weight", "cgroup/web.slice/cpu.max",
-     "cgroup/web.slice/cpu.weight\n", "cgroup/a\nb/cpu.weight"],
+     "cgroup/web.slice/../../x/cpu.weight", "cgroup/./cpu.weight", "cgroup/web.slice//cpu.weight",
+     "cgroup/web.slice/cpu.max", "cgroup/web.slice/cpu.weight\n", "cgroup/a\nb/cpu.weight"],
 )  # fmt: skip
 def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
     with pytest.raises(SettingError, match="not a setting Coresteer knows"):
