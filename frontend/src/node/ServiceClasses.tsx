@@ -145,7 +145,7 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
         <i className={classes.swatch} style={{ background: colour }} aria-hidden="true" /> {name}
       </th>
       <td className="n">
-        {target} %{deadlineMs !== null && <span className="muted"> in {text(micros(1000 * deadlineMs))}</span>}
+        {target} %{deadlineMs !== null && <span className="muted"> in {deadlineMs} ms</span>}
       </td>
     </>
   );
