@@ -74,6 +74,12 @@ class _Counted(Struct):
     heard_s: float = -math.inf
 
 
+def ruling(policies: Iterable[PolicyInForce]) -> PolicyInForce | None:
+    """The one of them that grades work here: there is one gate. One that enforces, then that of the lowest rank."""
+    ours = [policy for policy in policies if isinstance(policy.spec, ServiceClasses)]
+    return min(ours, key=lambda each: (_ORDER[each.mode], *each.precedence), default=None)
+
+
 class ClassKeeper:
     """write: gives a held setting another value. tell: to the backend."""
 
@@ -118,8 +124,7 @@ class ClassKeeper:
 
     def told(self, policies: Iterable[PolicyInForce]) -> None:
         """These are in force from now on."""
-        ours = [policy for policy in policies if isinstance(policy.spec, ServiceClasses)]
-        policy = min(ours, key=lambda each: (_ORDER[each.mode], *each.precedence), default=None)
+        policy = ruling(policies)
         if policy == self._policy:
             return
         self._policy, self.figures = policy, {}

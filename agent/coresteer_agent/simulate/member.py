@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 from websockets.uri import WebSocketURI
 
+from coresteer_agent.classes import ruling
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.service_class import ServiceClasses
 from coresteer_core.protocol import (
     Ack,
     ChangeMessage,
@@ -78,7 +79,7 @@ class Member:
         self._next_tasks_s = 0.0
         self._next_step_s = 0.0
         self._next_classes_s = 0.0
-        self._graded: dict[str, ServiceClasses] = {}
+        self._graded_by: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
 
     async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -123,11 +124,11 @@ class Member:
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks()))
-        if now_s >= self._next_classes_s:
+            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
+        if now_s >= self._next_classes_s and self._graded_by is not None:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
-            for policy_id, spec in self._graded.items():
-                self._say(ClassesMessage(int(now_s * 1000), policy_id, self.node.classes(spec, now_s)))
+            figures = self.node.classes(self._graded_by, now_s)
+            self._say(ClassesMessage(int(now_s * 1000), self._graded_by.policy_id, figures))
         self._report(said)
 
     async def leave(self) -> None:
@@ -201,7 +202,7 @@ class Member:
                 self._report(self._changes.connected(now))
             case Policies():
                 self._policies.told(message.policies)
-                self._graded = {p.policy_id: p.spec for p in message.policies if isinstance(p.spec, ServiceClasses)}
+                self._graded_by = ruling(message.policies)
             case _:
                 self._report(self._changes.asked(message, now))
 

@@ -1,6 +1,6 @@
 """One simulated node: its machine, its interrupts where people moved them, and the samples not yet acknowledged."""
 
-from collections import Counter, deque
+from collections import deque
 
 import msgspec
 from msgspec import Struct
@@ -24,11 +24,12 @@ from coresteer_agent.simulate.talkers import net_tasks
 from coresteer_core.attainment import ClassFigures
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.effective import Attempt, Interrupts, receive_interrupts
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.load import load_of
 from coresteer_core.model import Inventory, Netdev, NetTask, Rates, Task, View
 from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.service_class import ServiceClasses, class_of_task
+from coresteer_core.policies.service_class import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
 from coresteer_core.settings import NetdevParam
 from coresteer_core.simulate.nic import Wait
@@ -221,14 +222,14 @@ class SimulatedNode:
             for path, values in usual.items()
         }
 
-    def classes(self, spec: ServiceClasses, now_s: float) -> list[ClassFigures]:
+    def classes(self, policy: PolicyInForce, now_s: float) -> list[ClassFigures]:
         """What the classes of a policy in force get. now_s: Unix time."""
+        if not isinstance(policy.spec, ServiceClasses):
+            return []
         cpus = len(self.machine.topology.online())
-        tasks = Counter(
-            graded.name for task in self.net_tasks() if (graded := class_of_task(spec.classes, task)) is not None
-        )
-        told = self._made.classes(spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
-        return [replace(figures, tasks=tasks[figures.name]) for figures in told]
+        tasks = enrol(self.view(now_s), policy.spec, policy.scope).tasks
+        told = self._made.classes(policy.spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
+        return [replace(figures, tasks=len(tasks[figures.name])) for figures in told]
 
     def view(self, time_s: float) -> View:
         """What policies see of it. time_s: monotonic."""
