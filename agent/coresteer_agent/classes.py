@@ -178,7 +178,7 @@ class ClassKeeper:
         held = self._holdings.steerable(self._policy.policy_id)
         if not held:
             return
-        self._weights = steer(self._measure(now_s), self._begun(held), self._spec, elapsed_s)
+        self._weights = steer(self._measure(now_s, percentiles=False), self._begun(held), self._spec, elapsed_s)
         for key, name in self._settings.items():
             self._follow(key, name, held, now_s)
 
@@ -208,8 +208,9 @@ class ClassKeeper:
             self._paused[key] = now_s + _PAUSE_S
             log.info("%s is not steered for %g s. %s", key, _PAUSE_S, result.sentence)
 
-    def _measure(self, now_s: float) -> list[ClassFigures]:
-        of_gate = {each.name: each for each in self._gate.figures()} if self._gate is not None else {}
+    def _measure(self, now_s: float, *, percentiles: bool = True) -> list[ClassFigures]:
+        told = self._gate.figures(percentiles=percentiles) if self._gate is not None else []
+        of_gate = {each.name: each for each in told}
         figures = []
         for name, counted in self._counted.items():
             tasks = self._tasks.get(name, 0)
@@ -218,7 +219,7 @@ class ClassKeeper:
                 figures.append(replace(asked, tasks=tasks))
             else:
                 source = counted.source if now_s - counted.heard_s <= _STALE_S else None
-                figures.append(counted.attainment.figures(now_s, source, tasks=tasks))
+                figures.append(counted.attainment.figures(now_s, source, tasks=tasks, percentiles=percentiles))
         return figures
 
     def _kept(self, graded: ServiceClass, window_s: float) -> _Counted:

@@ -126,10 +126,13 @@ class GateServer:
                 self._tell(worker, b"no class any more")
             self._let_in(let_in)
 
-    def figures(self) -> list[ClassFigures]:
-        """How far the classes get what they were promised, in order of precedence; none without a policy."""
+    def figures(self, *, percentiles: bool = True) -> list[ClassFigures]:
+        """How far the classes get what they were promised, in order of precedence; none without a policy.
+
+        percentiles: of the response times too, for which workers wait a millisecond longer.
+        """
         with self._lock:
-            return [] if self._gate is None else self._gate.figures(time.monotonic())
+            return [] if self._gate is None else self._gate.figures(time.monotonic(), percentiles=percentiles)
 
     def _serve(self) -> None:
         try:

@@ -131,8 +131,8 @@ class Gate:
         went_in = self._inside.get(worker)
         return None if went_in is None else went_in[0].attainment.promise.name
 
-    def figures(self, time_s: float) -> list[ClassFigures]:
-        """In order of precedence. source: ``gate`` for classes that ever asked here."""
+    def figures(self, time_s: float, *, percentiles: bool = True) -> list[ClassFigures]:
+        """In order of precedence. source: ``gate`` for classes that ever asked here. percentiles: see Attainment."""
         told = []
         for its in self._classes.values():
             first_s = next(iter(its.queue.values()), None)
@@ -143,6 +143,7 @@ class Gate:
                     waiting=len(its.queue),
                     inside=its.inside,
                     waits_us=None if first_s is None else max(0, int((time_s - first_s) * 1e6)),
+                    percentiles=percentiles,
                 )
             )
         return told
