@@ -24,7 +24,8 @@ from coresteer.classes.schemas import ClassFigure
 from coresteer.telemetry import check
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.attainment import ClassFigures
-from coresteer_core.protocol import ClassesMessage, Close
+from coresteer_core.model import NetTask
+from coresteer_core.protocol import ClassesMessage, Close, FlowsMessage
 
 GOLD = ClassFigures("gold", 90, 50_000, "gate", 100, 72, 0.8, 3, 1, 10_000, 30_000, 60_000, 45_000, 2)
 SILENT = ClassFigures("silent", 50, None, None, 0, 0, 0.0)
@@ -241,3 +242,38 @@ async def test_each_process_is_in_the_first_class_that_it_fits_or_in_none(node: 
     wrong = spec | {"classes": [{"name": "a", "target_percent": 500}]}
     refused = await asked(node.operator, f"{node.path}/classes/match", {"spec": wrong}, 422)
     assert refused["errors"][0]["field"] == "spec"
+
+
+TASK = NetTask(812, 5, "nginx", "/web", 4, "0-7", "0-7", 1, 0.4, 0.0, [], user="www-data", listens=[80])
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (FlowsMessage(0, [replace(TASK, params={"nice": "-21"})]), "not a nice value"),
+        (FlowsMessage(0, [replace(TASK, params={"mood": "1"})]), "not a setting of a process"),
+        (FlowsMessage(0, [replace(TASK, listens=[0])]), "process 812 has 1 ports"),
+        (FlowsMessage(0, [replace(TASK, user="a\nb")]), "control characters"),
+        (FlowsMessage(0, [replace(TASK, clients=["x" * 300])]), "longer than 256"),
+        (FlowsMessage(0, [], cgroups={"web": {"cpu.max": "1"}}), "not a weight of a cgroup"),
+        (FlowsMessage(0, [], cgroups={"web": {"cpu.weight": "much"}}), "not a weight; write a number"),
+        (FlowsMessage(0, [], cgroups={"a\x1bb": {"cpu.weight": "1"}}), "control characters"),
+    ],
+)
+def test_what_nobody_can_weigh_or_match_is_refused(message: FlowsMessage, sentence: str) -> None:
+    sound = FlowsMessage(0, [replace(TASK, params={"nice": "5"})], cgroups={"web": {"cpu.weight": "100"}})
+    assert check.check_flows(sound, now_ms=0) is None
+    assert sentence in (check.check_flows(message, now_ms=0) or "")
+
+
+async def test_a_preview_says_what_weights_the_classes_would_be_given(node: PolicyNode) -> None:
+    flows = node.flows()
+    tasks = [replace(flows.tasks[0], command="nginx", params={"nice": "0"})]
+    told = replace(flows, tasks=tasks, cgroups={"web": {"cpu.weight": "100"}})
+    await node.say_and_hear(told, PoliciesEvent(node.agent.node_id))
+    spec = SPEC | {"weights": ["cpu"]}
+    body = {"body": node.body(spec=spec), "node_ids": [node.agent.node_id]}
+    (found,) = await asked(node.operator, "/api/policies/preview", body)
+    (action,) = found["conclusion"]["actions"]
+    assert (action["key"], action["was"]) == ("cgroup/web/cpu.weight", "100")
+    assert "gold" in action["reason"]

@@ -90,6 +90,7 @@ async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> Vi
         time.monotonic(),
         learned,
         classes={str(policy_id): told.classes for policy_id, told in state.classes.items()},
+        cgroups={} if state.flows is None else state.flows.cgroups,
     )
 
 

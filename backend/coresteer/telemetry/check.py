@@ -30,7 +30,16 @@ from coresteer_core.nic import Learned, Point
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
 from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage, FlowsMessage, Hello
-from coresteer_core.settings import Channels, NetdevParam, RssTable, SettingError, parse_setting
+from coresteer_core.settings import (
+    CgroupWeight,
+    Channels,
+    NetdevParam,
+    RssTable,
+    SettingError,
+    TaskNice,
+    parse_setting,
+)
+from coresteer_core.settings.cgroup import WEIGHTS
 from coresteer_core.settings.params import PARAMS
 
 MAX_CELLS = 262_144
@@ -44,6 +53,8 @@ MAX_ACTIONS = 256
 MAX_CLASSES = 16
 MAX_VALUE = 65_536
 MAX_NAME = 256
+MAX_PATH = 4096
+MAX_PORTS = 65_535
 MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
 _MAX_INT = 2**53
@@ -279,17 +290,41 @@ def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
     texts += [text for landing in landings for text in (landing.netdev, landing.queue, landing.how)]
     wrong = (
         _bad_text(texts, MAX_NAME)
-        or _bad_text((task.cgroup for task in message.tasks), 4096)
+        or _bad_text((path for task in message.tasks for path in (task.cgroup, task.cpu_cgroup)), MAX_PATH)
+        or _bad_text((text for task in message.tasks for text in (task.user, task.command, task.unit)), MAX_NAME)
+        or _bad_text((client for task in message.tasks for client in task.clients), MAX_NAME)
         or _bad_cpu_lists(text for task in message.tasks for text in (task.affinity, task.allowed))
+        or _bad_weights(message)
         or next((wrong for task in message.tasks if (wrong := _bad_net_task(task))), None)
         or next((wrong for landing in landings if (wrong := _bad_landing(landing))), None)
     )
     return f"Flows: {wrong}" if wrong else None
 
 
+def _bad_weights(message: FlowsMessage) -> str | None:
+    if len(message.cgroups) > 2 * MAX_NET_TASKS:
+        return f"more than {2 * MAX_NET_TASKS} cgroups have weights."
+    try:
+        for task in message.tasks:
+            for name, value in task.params.items():
+                if name != "nice":
+                    return f"{name[:40]!r} is not a setting of a process."
+                TaskNice(task.pid).canonical(value)
+        for path, weights in message.cgroups.items():
+            for name, value in weights.items():
+                if name not in WEIGHTS:
+                    return f"{name[:40]!r} is not a weight of a cgroup."
+                CgroupWeight(path, name).canonical(value)
+    except SettingError as error:
+        return str(error)
+    return _bad_text(message.cgroups, MAX_PATH)
+
+
 def _bad_net_task(task: NetTask) -> str | None:
     numbers = (task.started_ticks, task.threads)
     figures = (task.cpu_share, task.idle_s)
+    if max(len(task.listens), len(task.clients)) > MAX_PORTS or not all(0 < port < 65_536 for port in task.listens):
+        return f"process {task.pid} has {len(task.listens)} ports and {len(task.clients)} clients, or one that is none."
     if not (0 <= task.pid < 2**31 and 0 <= task.cpu < MAX_CPUS and all(0 <= number < _MAX_INT for number in numbers)):
         return f"process {task.pid} on CPU {task.cpu} with {task.threads} threads cannot be."
     if not all(0 <= figure < _MAX_INT for figure in figures):  # NaN is none of these

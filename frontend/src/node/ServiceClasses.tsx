@@ -50,13 +50,23 @@ export function ServiceClasses({ view }: { view: NodeView }) {
           </Link>
         </p>
       ) : (
-        policies.map((policy) => <OfPolicy key={policy.policy_id} view={view} policy={policy} />)
+        policies.map((policy) => (
+          <OfPolicy
+            key={policy.policy_id}
+            view={view}
+            policy={policy}
+            other={policies.find(({ policy_id, at }) => policy_id !== policy.policy_id && at !== null)}
+          />
+        ))
       )}
     </section>
   );
 }
 
-function OfPolicy({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
+/** other: one that the agent tells of; there is one gate, so that one policy grades at a time. */
+type PolicyProps = { view: NodeView; policy: PolicyClasses; other: PolicyClasses | undefined };
+
+function OfPolicy({ view, policy, other }: PolicyProps) {
   const { policy_id, name, version, mode, spec } = policy;
   const old = useAge(view, policy.at);
   return (
@@ -72,7 +82,9 @@ function OfPolicy({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
         </span>
         <span className="grow" />
         {policy.at === null ? (
-          <span className="tag">nothing told yet</span>
+          <span className={`tag ${other === undefined ? "" : "warn"}`}>
+            {other === undefined ? "nothing told yet" : `${other.name} grades here; one policy at a time does`}
+          </span>
         ) : (
           <span className={`tag ${old ? "warn" : ""}`} title="By the node's clock">
             as of {clock(Date.parse(policy.at))}
