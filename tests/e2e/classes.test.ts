@@ -50,7 +50,7 @@ test("classes are put into another order with the keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.press("Enter");
   await expect.poll(classNames, { timeout: 20_000 }).toEqual(["bronze", "gold", "silver"]);
-  await page.getByRole("button", { name: "Move bronze" }).focus();
+  await page.getByRole("button", { name: "Move bronze", exact: true }).focus();
   await page.keyboard.press("ArrowDown");
   await expect.poll(classNames, { timeout: 20_000 }).toEqual(["gold", "bronze", "silver"]);
 });
