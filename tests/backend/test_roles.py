@@ -13,10 +13,10 @@ BODY = {"name": "spread", "spec": {"type": "irq-spread"}}
 REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01-01T01:00:00Z"}
 RANGE = "from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
+GRADED = {"type": "service-class", "classes": [{"name": "gold", "target_percent": 90}]}
 RANKS = ["viewer", "operator", "admin"]
 
 # The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
-GRADED = {"type": "service-class", "classes": [{"name": "gold", "target_percent": 90}]}
 CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", "/api/nodes", None, "viewer", 200),
     ("GET", NODE, None, "viewer", 404),
