@@ -4,6 +4,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socket import inet_aton
@@ -344,6 +345,10 @@ def test_a_histogram_is_the_sum_over_its_labels() -> None:
     assert parse_histogram(PAGE, "http") == {}
 
 
+def test_lines_that_never_close_their_bracket_take_no_time_from_each_other() -> None:
+    assert parse_histogram(b"a_bucket{\n" * 400_000, "a") == {}, "hours, where each is searched to the end of the page"
+
+
 @given(st.binary(max_size=200))
 def test_whatever_a_page_holds_is_parsed(data: bytes) -> None:
     parse_histogram(b"a_bucket{" + data, "a")
@@ -402,6 +407,27 @@ def test_a_page_is_read_within_bounds_and_no_redirect_is_followed(
         fetch(f"{address}/metrics?a=b")
     with pytest.raises(HistogramError, match="cannot be read"):
         fetch("http://127.0.0.1:1/metrics")
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"])
+def test_a_page_that_comes_byte_by_byte_is_given_up(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histogram, "TIMEOUT_S", 0.2)
+
+    def trickle(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.send(begin)
+            while not given_up.wait(0.02):
+                connection.send(b"x")
+
+    given_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=trickle, args=(listener,))
+        server.start()
+        with pytest.raises(HistogramError, match=r"takes longer than 0\.2 s"):
+            fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        given_up.set()
+        server.join()
 
 
 def test_a_class_is_measured_by_its_servers_own_histogram(

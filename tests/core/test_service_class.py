@@ -110,16 +110,29 @@ def test_a_client_that_is_no_network_is_refused_with_a_sentence(client: str) -> 
         ("http://localhost@evil/metrics#a", False),
         ("https://localhost/metrics#a", False),
         ("http://localhost/metrics", False),
+        ("http://127.0.0.256/metrics#a", False),
+        ("http://127.0.0.1000/metrics#a", False),
         ("file:///etc/passwd#a", False),
     ],
 )
 def test_a_histogram_is_one_of_this_node(url: str, good: bool) -> None:
-    text = msgspec.json.encode({"name": "a", "target_percent": 90, "histogram": url})
+    text = msgspec.json.encode({"name": "a", "target_percent": 90, "deadline_ms": 10, "histogram": url})
     if good:
         assert msgspec.json.decode(text, type=ServiceClass).histogram == url
     else:
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(text, type=ServiceClass)
+
+
+def test_a_histogram_needs_a_deadline_as_it_never_tells_of_requests_that_wait() -> None:
+    with pytest.raises(ValueError, match="Give class a a deadline"):
+        ServiceClass("a", 90, histogram="http://localhost/metrics#a")
+
+
+def test_two_classes_of_one_name_are_refused_with_it() -> None:
+    text = b'{"classes": [{"name": "a", "target_percent": 90}, {"name": "a", "target_percent": 50}]}'
+    with pytest.raises(msgspec.ValidationError, match="Two classes are named a"):
+        msgspec.json.decode(text, type=ServiceClasses)
 
 
 GOLD = ServiceClass("gold", 90, match=Match(listens=[443]))

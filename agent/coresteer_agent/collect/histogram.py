@@ -2,8 +2,10 @@
 
 import math
 import re
-import time
+import socket
+from contextlib import suppress
 from functools import lru_cache
+from threading import Event, Timer
 from urllib.parse import urlsplit
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -23,9 +25,17 @@ def fetch(url: str) -> bytes:
     """
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - costs 2 MiB, which few agents need
 
-    until_s = time.monotonic() + TIMEOUT_S
+    late = Event()
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=TIMEOUT_S)
+    try:
+        connection = HTTPConnection(parts.hostname or "", parts.port or 80, timeout=TIMEOUT_S)
+        connection.connect()
+    except (OSError, ValueError) as error:
+        raise HistogramError(f"{url} cannot be read: {error}.") from None
+    # the timeout is for each byte: a server that sends one now and then would hold the reader for ever
+    limit = Timer(TIMEOUT_S, _cut, (connection.sock, late))
+    limit.daemon = True
+    limit.start()
     try:
         connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
         response = connection.getresponse()
@@ -36,13 +46,21 @@ def fetch(url: str) -> bytes:
             page += chunk
             if len(page) > MAX_BYTES:
                 raise HistogramError(f"{url} has more than {MAX_BYTES >> 20} MiB.")
-            if time.monotonic() > until_s:
-                raise HistogramError(f"{url} takes longer than {TIMEOUT_S:g} s.")
     except (OSError, HTTPException, ValueError) as error:
-        raise HistogramError(f"{url} cannot be read: {error}.") from None
+        if not late.is_set():
+            raise HistogramError(f"{url} cannot be read: {error}.") from None
     finally:
+        limit.cancel()
         connection.close()
+    if late.is_set():
+        raise HistogramError(f"{url} takes longer than {TIMEOUT_S:g} s.")
     return bytes(page)
+
+
+def _cut(connection: socket.socket, late: Event) -> None:
+    late.set()
+    with suppress(OSError):  # it is done with
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def parse_histogram(page: bytes, name: str) -> dict[float, float]:
@@ -61,8 +79,9 @@ def parse_histogram(page: bytes, name: str) -> dict[float, float]:
 
 @lru_cache(maxsize=32)
 def _sample(name: str) -> re.Pattern[bytes]:
+    # within a line: where none closes its bracket, the rest of the page must not be searched for each
     return re.compile(
-        rb"^%s_bucket\{((?:[^\"}]|\"(?:[^\"\\]|\\.)*\")*)\}[ \t]+(\S+)" % re.escape(name.encode()), re.MULTILINE
+        rb"^%s_bucket\{((?:[^\"}\n]|\"(?:[^\"\\\n]|\\.)*\")*)\}[ \t]+(\S+)" % re.escape(name.encode()), re.MULTILINE
     )
 
 

@@ -28,13 +28,16 @@ _FAR = 3.0
 _NEAR = 0.05
 """F that differ by less are equal."""
 _NAMED = 8
-_HISTOGRAM = r"^http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?/[^#\s]*#[a-zA-Z_:][a-zA-Z0-9_:]*$"
+_OCTET = r"(\.(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9]))"
+"""What is no octet would be a name, which may lead elsewhere."""
+_HISTOGRAM = rf"^http://(localhost|127{_OCTET}{{3}}|\[::1\])(:[0-9]{{1,5}})?/[^#\s]*#[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
 class ServiceClass(Struct, frozen=True):
     """One class. target_percent: P. deadline_ms: a request counts as served only within it; None: when it completes.
 
-    histogram: URL of a Prometheus histogram's metrics page and, after #, its name, on this node only.
+    histogram: URL of a Prometheus histogram's metrics page and, after #, its name, on this node only; with a deadline,
+    as it tells of requests that ended and not of those that wait, and without one all of these are served.
     """
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -42,6 +45,11 @@ class ServiceClass(Struct, frozen=True):
     deadline_ms: Annotated[float, Meta(gt=0, le=600_000)] | None = None
     match: Match = Match()
     histogram: Annotated[str, Meta(max_length=512, pattern=_HISTOGRAM)] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a histogram without a deadline."""
+        if self.histogram is not None and self.deadline_ms is None:
+            raise ValueError(f"Give class {self.name} a deadline: its histogram tells of completed requests only.")
 
     @property
     def promise(self) -> Promise:
@@ -62,6 +70,12 @@ class ServiceClasses(Struct, frozen=True, tag="service-class"):
     window_s: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
     slots: Annotated[int, Meta(ge=0, le=4096)] = 0
     weights: list[Literal["nice", "cpu", "io"]] = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for two classes of one name."""
+        names = [graded.name for graded in self.classes]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"Two classes are named {twice}; give each a name of its own.")
 
     @property
     def allow_isolated(self) -> bool:

@@ -115,7 +115,7 @@ async def match(session: AsyncSession, registry: Registry, node_id: int, request
 
 
 def _names(spec: ServiceClasses) -> list[str]:
-    return list(dict.fromkeys(graded.name for graded in spec.classes))
+    return [graded.name for graded in spec.classes]
 
 
 def _matched(name: str, tasks: Sequence[NetTask]) -> MatchedClass:
