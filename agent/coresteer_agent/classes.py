@@ -49,8 +49,6 @@ _PAUSE_S = 30.0
 """A setting that could not be steered is left alone for so long."""
 _STALE_S = 12.0
 """A source that told nothing for so long tells nothing; connections are looked at every five seconds."""
-_MOST_SLOTS = 4096
-"""Of a policy that is not enforced: everybody goes in at once, and is counted."""
 _KNOWN_S = 5.0
 _MAX_KNOWN = 4096
 _ORDER = {Mode.ENFORCE: 0, Mode.RECOMMEND: 1, Mode.OBSERVE: 2}
@@ -242,8 +240,7 @@ class ClassKeeper:
                     log.warning("%s It is tried again.", error)
                 return
             self._gate, self._complaint = gate, ""
-        enforced = self._policy.mode is Mode.ENFORCE
-        self._gate.set_policy(self._spec if enforced else replace(self._spec, slots=_MOST_SLOTS), self._classify)
+        self._gate.set_policy(self._spec, self._classify, enforced=self._policy.mode is Mode.ENFORCE)
 
     def _classify(self, client: Address, port: int, pid: int) -> str | None:
         """For the gate's thread: which class a connection is of that a process serves."""

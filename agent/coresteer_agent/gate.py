@@ -66,7 +66,10 @@ class GateServer:
         self.path = path
         self._lock = threading.Lock()
         self._gate: Gate | None = None
-        self._policy: ServiceClasses | None = None
+        self._by_cpus = False
+        """As many slots as the first of the workers may use CPUs."""
+        self._first: int | None = None
+        """Its PID when they were counted."""
         self._classify: Classify = _no_class
         self._replies: dict[str, bytes] = {}
         self._asks: dict[bytes, str] = {}
@@ -98,10 +101,16 @@ class GateServer:
         for descriptor in (self._stopping, self._spare):
             os.close(descriptor)
 
-    def set_policy(self, policy: ServiceClasses | None, classify: Classify | None = None) -> None:
-        """Grade by this from now on; None: let everybody in. Who waits is graded again, and is let in as that says."""
+    def set_policy(
+        self, policy: ServiceClasses | None, classify: Classify | None = None, *, enforced: bool = True
+    ) -> None:
+        """Grade by this from now on; None: let everybody in. Who waits is graded again, and is let in as that says.
+
+        Not enforced: everybody goes in at once, without a socket priority, and is counted.
+        """
         with self._lock:
-            before, self._gate, self._policy = self._gate, None, policy
+            before, self._gate = self._gate, None
+            self._by_cpus = policy is not None and enforced and not policy.slots
             self._classify = classify or _no_class
             if policy is None:
                 for worker, _ in before.waiting() if before is not None else []:
@@ -109,12 +118,13 @@ class GateServer:
                 return
             promises = [graded.promise for graded in policy.classes]
             by_target = sorted(promises, key=lambda promise: -promise.target_percent)
-            self._replies = {
-                promise.name: f"go {promise.name} {PRIORITIES[rank * 3 // len(promises)]}".encode()
-                for rank, promise in enumerate(by_target)
-            }
+            self._replies = {}
+            for rank, promise in enumerate(by_target):
+                priority = f" {PRIORITIES[rank * 3 // len(promises)]}" if enforced else ""
+                self._replies[promise.name] = f"go {promise.name}{priority}".encode()
             self._asks = {f"enter {name}".encode(): name for name in self._replies}
-            slots = policy.slots or self._cpus()
+            self._first = self._first_pid()
+            slots = policy.slots or self._cpus() if enforced else MAX_WORKERS
             if before is None:
                 self._gate = Gate(promises, slots=slots, window_s=policy.window_s)
                 return
@@ -250,19 +260,30 @@ class GateServer:
         pid, _, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         self._workers[connection.fileno()] = _Worker(connection, pid)
         self._epoll.register(connection, select.EPOLLIN)
-        if len(self._workers) == 1 and self._gate is not None and self._policy is not None and not self._policy.slots:
-            self._let_in(self._gate.set_slots(self._cpus(), time.monotonic()))
+        self._count_cpus()
 
     def _drop(self, worker: int) -> None:
         let_in = [] if self._gate is None else self._gate.leave(worker, time.monotonic(), ok=False)
         self._workers.pop(worker).connection.close()
         self._let_in(let_in)
+        self._count_cpus()
+
+    def _count_cpus(self) -> None:
+        """Again when another worker is the first."""
+        first = self._first_pid()
+        if first != self._first:
+            self._first = first
+            if self._by_cpus and self._gate is not None and first is not None:
+                self._let_in(self._gate.set_slots(self._cpus(), time.monotonic()))
+
+    def _first_pid(self) -> int | None:
+        first = next(iter(self._workers.values()), None)
+        return None if first is None else first.pid
 
     def _cpus(self) -> int:
         """How many CPUs the first of the workers may use; all online ones where that cannot be known."""
-        first = next(iter(self._workers.values()), None)
         try:
-            return len(os.sched_getaffinity(first.pid)) if first is not None and first.pid > 0 else os.cpu_count() or 1
+            return len(os.sched_getaffinity(self._first)) if self._first else os.cpu_count() or 1
         except OSError:
             return os.cpu_count() or 1
 

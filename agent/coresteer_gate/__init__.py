@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import time
+from math import inf
 from types import TracebackType
 from weakref import WeakSet
 
@@ -28,7 +29,8 @@ LONGEST_REPLY = 256
 class Pass:
     """What the agent said. name: the class that the request is in; empty when it goes on without a slot.
 
-    ok: set it to False when the request failed without an exception. priority: for its socket, None without a class.
+    ok: set it to False when the request failed without an exception. priority: for its socket, None without a class and
+    where the policy only observes.
     """
 
     __slots__ = ("name", "ok", "priority")
@@ -39,19 +41,19 @@ class Pass:
         self.ok = True
         if reply.startswith(b"go "):
             self.name, _, priority = reply[3:].decode("ascii").partition(" ")
-            self.priority = int(priority)
+            self.priority = int(priority) if priority else None
 
     def mark(self, connection: socket.socket) -> None:
         """Let what is sent over the connection go before that of later classes, where the qdisc looks at priorities.
 
-        pfifo_fast, prio and mqprio do. Without a class the connection stays as it is.
+        pfifo_fast, prio and mqprio do. Without a priority the connection stays as it is.
         """
         if self.priority is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, self.priority)
 
 
 class BackOff:
-    """When an agent that was not there is looked for again."""
+    """When an agent that was not there is looked for again: by one request at a time, as it may hang."""
 
     __slots__ = ("_pause_s", "_until_s")
 
@@ -60,8 +62,13 @@ class BackOff:
         self._pause_s = 0.0
 
     def holds(self) -> bool:
-        """Whether it is too early."""
-        return self._pause_s > 0 and time.monotonic() < self._until_s
+        """Whether it is too early. If not, one of the next three is to be told of who asked."""
+        if self._pause_s == 0:
+            return False
+        if time.monotonic() < self._until_s:
+            return True
+        self._until_s = inf
+        return False
 
     def failed(self) -> None:
         """It was not there."""
@@ -71,6 +78,11 @@ class BackOff:
     def answered(self) -> None:
         """It was."""
         self._pause_s = 0.0
+
+    def gave_up(self) -> None:
+        """It is not known, as whoever looked was interrupted; the next one looks."""
+        if self._until_s == inf:
+            self._until_s = 0.0
 
 
 def asks(name: str) -> bytes:
@@ -120,6 +132,13 @@ class Gate:
         """The connection to tell of the end over, None where there is nothing to tell, and the answer."""
         if self._away.holds():
             return None, Pass()
+        try:
+            return self._wait(message)
+        except BaseException:
+            self._away.gave_up()
+            raise
+
+    def _wait(self, message: bytes) -> tuple[socket.socket | None, Pass]:
         connection = self._reach(message)
         if connection is None:
             self._away.failed()

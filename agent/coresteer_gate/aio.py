@@ -37,6 +37,13 @@ class AsyncGate:
     async def _ask(self, message: bytes) -> "tuple[_Connection | None, Pass]":
         if self._away.holds():
             return None, Pass()
+        try:
+            return await self._wait(message)
+        except BaseException:
+            self._away.gave_up()
+            raise
+
+    async def _wait(self, message: bytes) -> "tuple[_Connection | None, Pass]":
         connection = await self._reach(message)
         if connection is None:
             self._away.failed()

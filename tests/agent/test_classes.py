@@ -289,6 +289,8 @@ def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start
     with gate.enter("silver"), gate.enter("gold"):
         node.run(1)
         assert [each.inside for each in node.figures().classes] == [1, 1]
+        with gate.enter("gold") as entered:
+            assert (entered.name, entered.priority) == ("gold", None), "the order of packets stays as it is, too"
     assert not node.classes.steers
 
 

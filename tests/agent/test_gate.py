@@ -275,6 +275,58 @@ def test_without_an_agent_only_the_pauses_end_is_looked_for(path: Path, monkeypa
     assert len(looked) == 3, "at once, after 0.1 s and 0.2 s after that"
 
 
+def test_an_agent_that_hangs_holds_up_one_request_at_a_time(path: Path) -> None:
+    mine = Gate(str(path))
+    asked = threading.Barrier(2)
+
+    def look() -> None:
+        with mine.enter("gold") as entered:
+            said.append(entered.name)
+            asked.wait(WAIT_S)
+
+    said: list[str] = []
+    with mine.enter("gold") as entered:
+        assert entered.name == "", "nobody is there yet"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hanging:
+        hanging.bind(str(path))
+        hanging.listen()
+        mine._away._until_s = 0.0  # as if the pause had passed
+        looking = threading.Thread(target=look)
+        looking.start()
+        connection, _ = hanging.accept()
+        assert connection.recv(256) == b"enter gold"
+        for _ in range(9):
+            with mine.enter("gold") as entered:
+                assert entered.name == ""
+        assert said == [], "the one that looks still waits"
+        connection.send(b"go gold 6")
+        asked.wait(WAIT_S)
+        looking.join(WAIT_S)
+        connection.close()
+    assert said == ["gold"]
+
+
+def test_who_is_interrupted_while_it_looks_for_the_agent_lets_the_next_one_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Gate(str(path))
+    with mine.enter("gold"):
+        pass
+    mine._away._until_s = 0.0  # as if the pause had passed
+    reached = []
+
+    def interrupted(_gate: Gate, _message: bytes) -> None:
+        reached.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Gate, "_reach", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), mine.enter("gold"):
+            pass
+    assert len(reached) == 2
+
+
 def test_patience_ends_the_wait_and_gives_the_place_back(server: GateServer) -> None:
     server.set_policy(policy("gold"))
     with Gate(str(server.path)).enter("gold"), Gate(str(server.path), patience_s=0.01).enter("gold") as hasty:
@@ -416,6 +468,21 @@ def test_slots_are_the_cpus_of_the_first_worker_where_none_are_given(server: Gat
             assert ask(first, "enter gold") == "go gold 6"
             second.send(b"enter gold")
             figures_when(server, {"gold": (1, 1)})
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def test_when_the_first_worker_ends_slots_are_the_cpus_of_the_next(server: GateServer, start: list[Process]) -> None:
+    cpus = os.sched_getaffinity(0)
+    server.set_policy(policy("gold", slots=0))
+    try:
+        os.sched_setaffinity(0, {min(cpus)})
+        with connected(server.path) as first:
+            assert ask(first, "enter gold") == "go gold 6"
+            os.sched_setaffinity(0, cpus)
+            others = [started(start, server.path, "gold") for _ in cpus]
+            figures_when(server, {"gold": (len(cpus), 1)})
+        assert [other.hears() for other in others] == ["gold"] * len(cpus)
     finally:
         os.sched_setaffinity(0, cpus)
 
