@@ -341,6 +341,17 @@ def test_a_cgroup_that_two_classes_share_is_left_alone_with_the_reason() -> None
     assert set(enrol(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice", "task/2/nice"}
 
 
+def test_a_cgroup_that_others_share_is_left_alone_with_the_reason() -> None:
+    seen = view(task(1, cgroup=WEB), task(2, cgroup=WEB, command="sshd"), cgroups=HAVE)
+    found = enrol(seen, spec("cpu"), Scope())
+    assert found.settings == {}
+    assert [(one.subject, one.why) for one in found.unmoved] == [
+        ("cpu.weight of web.slice", "Processes of no class, or not in the policy's scope, share this cgroup."),
+        ("1 process", "Of no class, or not in the policy's scope."),
+    ]
+    assert set(enrol(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice"}
+
+
 def test_a_cgroup_of_version_1_is_weighed_by_its_shares() -> None:
     seen = view(task(1, cgroup="/", cpu_cgroup="/docker/1"), cgroups={"docker/1": {"cpu.shares": "1024"}})
     assert enrol(seen, spec("cpu"), Scope()).settings == {"cgroup/docker/1/cpu.shares": "gold"}

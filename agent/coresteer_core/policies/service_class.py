@@ -4,7 +4,7 @@ Kim, Song and Lee, percentile scheduling for differentiated services, without a 
 that ask, and by the weights that the kernel has for those that do not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from math import exp, log
 from typing import Annotated, Literal
@@ -203,7 +203,7 @@ class _Enrolling:
         ]
         for which in ("cpu", "io"):
             if which in self.spec.weights:
-                self._weigh_groups(which, weighed)
+                self._weigh_groups(which, weighed, {_group(self.view, task, which) for task in unmatched})
         for task, name in weighed if "nice" in self.spec.weights else []:
             if _group(self.view, task, "cpu") not in self.settings and "nice" in task.params:
                 self.settings[TaskNice(task.pid).key] = name
@@ -218,7 +218,9 @@ class _Enrolling:
             self._leave(f"{task.name} ({task.pid})", "A real-time task, which runs before all classes by itself.")
         return not (task.realtime or task.kernel)
 
-    def _weigh_groups(self, which: Literal["cpu", "io"], weighed: Sequence[tuple[NetTask, str]]) -> None:
+    def _weigh_groups(
+        self, which: Literal["cpu", "io"], weighed: Sequence[tuple[NetTask, str]], others: Set[str | None]
+    ) -> None:
         shared: dict[str, list[str]] = {}
         for task, name in weighed:
             if (key := _group(self.view, task, which)) is not None:
@@ -229,7 +231,10 @@ class _Enrolling:
                 why = f"Its cgroup has no {which} weight of its own."
                 self._leave(f"{task.name} ({task.pid})", why)
         for key, names in shared.items():
-            if len(names) == 1:
+            if key in others:
+                why = "Processes of no class, or not in the policy's scope, share this cgroup."
+                self._leave(parse_setting(key).describe(), why)
+            elif len(names) == 1:
                 self.settings[key] = names[0]
             else:
                 why = f"Processes of the classes {_list(names)} share this cgroup; each class needs one of its own."
