@@ -234,10 +234,10 @@ class NetTask(Struct, frozen=True):
     cpuset lets it have. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its threads' number.
     idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
     bound: a kernel thread that stays on its CPUs. user, command, unit: None where not known. listens: TCP ports that it
-    accepts connections at; such a process is a NetTask also while it is silent. clients: addresses at the other end of
-    connections that it accepted, the busiest few. params: its other settings by the end of their key, such as ``nice``.
-    cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is that of version 2. kernel: a kernel thread.
-    realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
+    accepts connections at, the lowest 1,024; such a process is a NetTask also while it is silent. clients: addresses at
+    the other end of connections that it accepted, the busiest few. params: its other settings by the end of their key,
+    such as ``nice``. cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is that of version 2. kernel: a
+    kernel thread. realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
     """
 
     pid: int

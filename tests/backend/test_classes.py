@@ -252,7 +252,9 @@ TASK = NetTask(812, 5, "nginx", "/web", 4, "0-7", "0-7", 1, 0.4, 0.0, [], user="
     [
         (FlowsMessage(0, [replace(TASK, params={"nice": "-21"})]), "not a nice value"),
         (FlowsMessage(0, [replace(TASK, params={"mood": "1"})]), "not a setting of a process"),
-        (FlowsMessage(0, [replace(TASK, listens=[0])]), "process 812 has 1 ports"),
+        (FlowsMessage(0, [replace(TASK, listens=[0])]), "process 812 listens at a port that is none"),
+        (FlowsMessage(0, [replace(TASK, listens=[80] * 65_536)] * 5), "more than 262144"),
+        (FlowsMessage(0, [replace(TASK, clients=["10.0.0.1"] * 16_385)]), "16385 clients"),
         (FlowsMessage(0, [replace(TASK, user="a\nb")]), "control characters"),
         (FlowsMessage(0, [replace(TASK, clients=["x" * 300])]), "longer than 256"),
         (FlowsMessage(0, [], cgroups={"web": {"cpu.max": "1"}}), "not a weight of a cgroup"),

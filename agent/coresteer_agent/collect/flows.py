@@ -37,6 +37,7 @@ _LISTENERS = 4
 _CLIENTS = 64
 """Addresses counted of one process at a look, the first that moved bytes; of them the busiest are told."""
 _CLIENTS_TOLD = 8
+_PORTS_TOLD = 1024
 _NOWHERE = Place("")
 _Bytes: TypeAlias = tuple[int, int]
 """Received and sent."""
@@ -368,7 +369,7 @@ def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, landings: list[
         user=who.user,
         command=who.command,
         unit=who.groups.unit,
-        listens=sorted(talker.listens),
+        listens=sorted(talker.listens)[:_PORTS_TOLD],
         clients=[str(ip_address(address)) for address in busiest],
         params={"nice": str(scheduling.nice)} if weighed else {},
         cpu_cgroup=who.groups.cpu,

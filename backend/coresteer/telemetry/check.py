@@ -54,7 +54,8 @@ MAX_CLASSES = 16
 MAX_VALUE = 65_536
 MAX_NAME = 256
 MAX_PATH = 4096
-MAX_PORTS = 65_535
+MAX_PORTS = 262_144
+MAX_CLIENTS = 16_384
 MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
 _MAX_INT = 2**53
@@ -286,6 +287,10 @@ def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
     landings = [landing for task in message.tasks for landing in task.landings]
     if len(message.tasks) > MAX_NET_TASKS or len(landings) > MAX_LANDINGS:
         return f"Flows: more than {MAX_NET_TASKS} processes or {MAX_LANDINGS} landings."
+    ports = sum(len(task.listens) for task in message.tasks)
+    clients = sum(len(task.clients) for task in message.tasks)
+    if ports > MAX_PORTS or clients > MAX_CLIENTS:
+        return f"Flows: {ports} ports and {clients} clients are more than {MAX_PORTS} and {MAX_CLIENTS}."
     texts: list[str | None] = [task.name for task in message.tasks]
     texts += [text for landing in landings for text in (landing.netdev, landing.queue, landing.how)]
     wrong = (
@@ -323,8 +328,8 @@ def _bad_weights(message: FlowsMessage) -> str | None:
 def _bad_net_task(task: NetTask) -> str | None:
     numbers = (task.started_ticks, task.threads)
     figures = (task.cpu_share, task.idle_s)
-    if max(len(task.listens), len(task.clients)) > MAX_PORTS or not all(0 < port < 65_536 for port in task.listens):
-        return f"process {task.pid} has {len(task.listens)} ports and {len(task.clients)} clients, or one that is none."
+    if not all(0 < port < 65_536 for port in task.listens):
+        return f"process {task.pid} listens at a port that is none."
     if not (0 <= task.pid < 2**31 and 0 <= task.cpu < MAX_CPUS and all(0 <= number < _MAX_INT for number in numbers)):
         return f"process {task.pid} on CPU {task.cpu} with {task.threads} threads cannot be."
     if not all(0 <= figure < _MAX_INT for figure in figures):  # NaN is none of these
