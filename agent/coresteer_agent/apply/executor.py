@@ -87,6 +87,7 @@ class Executor:
         self._journal.writing(change_id, setting.key, found, knob(self._root, setting).owners())
         done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
         result = self._write(setting, wanted, found, done)
+        self._steered.pop(setting.key, None)
         if first and not result.done and result.read_back == found:
             # it was never changed, so whatever somebody else makes of it later is not restore's to overwrite
             return self._as_before(setting, result)

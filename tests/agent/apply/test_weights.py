@@ -219,6 +219,10 @@ def test_undo_of_a_steered_setting_does_not_blame_somebody_else(
     executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
     executor.steer(Action(key, "2048", "4096", "test"))
     assert executor.undo(Action(key, "2048", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
+    executor.apply(Action(key, "1024", "2048", "test"), change_id="d")
+    executor.steer(Action(key, "2048", "4096", "test"))
+    executor.apply(Action(key, "4096", "512", "another change"), change_id="e")
+    assert executor.undo(Action(key, "512", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
 
 
 def test_a_cgroup_made_anew_with_the_path_of_one_that_was_removed_is_another_one(
