@@ -236,7 +236,7 @@ class NetTask(Struct, frozen=True):
     bound: a kernel thread that stays on its CPUs. user, command, unit: None where not known. listens: TCP ports that it
     accepts connections at, the lowest 1,024; such a process is a NetTask also while it is silent. clients: addresses at
     the other end of connections that it accepted, the busiest few. params: its other settings by the end of their key,
-    such as ``nice``. cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is that of version 2. kernel: a
+    such as ``nice``. cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is of version 2. kernel: a
     kernel thread. realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
     """
 
