@@ -1,4 +1,4 @@
-"""``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate."""
+"""``coresteer-agent``: run, enrol, topology, sample, capture, restore, simulate, workload."""
 
 import argparse
 import logging
@@ -24,7 +24,7 @@ EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
   1  it could not be done; the line above says why. For restore: something could not be put back
   2  the arguments are not understood or contradict each other
-  130  Ctrl-C ended capture or restore; run it again, for it may have done only a part"""
+  130  Ctrl-C ended capture, restore or workload; run it again, for it may have done only a part"""
 
 log = logging.getLogger("coresteer")
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coresteer-agent: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130 if args.command in (_restore, _capture) else 0
+        return 130 if args.command in (_restore, _capture, _workload) else 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say to it
         return 1
@@ -99,6 +99,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         from coresteer_agent.simulate import add_arguments  # noqa: PLC0415 - needs asyncio, which the agent avoids
 
         add_arguments(simulate)
+
+    workload = _command(commands, "workload", "make load on this machine only, and measure", _workload)
+    if arguments[:1] == ["workload"]:
+        from coresteer_agent.workloads import arguments as workloads  # noqa: PLC0415 - only this subcommand needs it
+
+        workloads.add(workload)
     return parser
 
 
@@ -275,6 +281,13 @@ def _simulate(args: argparse.Namespace) -> int:
     from coresteer_agent.simulate import main as simulate  # noqa: PLC0415 - needs asyncio, which the agent avoids
 
     return simulate(args)
+
+
+def _workload(args: argparse.Namespace) -> int:
+    from coresteer_agent.workloads import arguments  # noqa: PLC0415 - only this subcommand needs it
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return arguments.main(args)
 
 
 if __name__ == "__main__":

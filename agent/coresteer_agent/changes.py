@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -124,6 +124,21 @@ class ChangeKeeper:
                     if isinstance(outcome, PlanRan | InverseRan):
                         touched.update(result.key for result in outcome.results)
         return frozenset(touched)
+
+    def steer(self, action: Action) -> Result:
+        """Give a setting that a change has written another value; see Executor.steer."""
+        if self._executor is None:
+            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
+        return self._executor.steer(action)
+
+    def gone(self, keys: Iterable[str]) -> list[str]:
+        """Those of them that the node has no more, or that are another one's by now; none where that is not known."""
+        if self._executor is None:
+            return []
+        try:
+            return [key for key in keys if self._executor.gone(key)]
+        except (OSError, JournalError):  # tick() says so
+            return []
 
     def change(self, change_id: str) -> Change | None:
         """What is known of a change."""

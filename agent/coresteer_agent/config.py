@@ -45,6 +45,12 @@ class Config(Struct, frozen=True):
         return self.state_dir / "agent/policies.json"
 
     @property
+    def gate_path(self) -> Path:
+        """The gate's socket: where every account can reach it if this is the machine's own agent, else in state_dir."""
+        own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")
+        return Path("/run/coresteer/gate.sock") if own else self.state_dir / "agent/gate.sock"
+
+    @property
     def nics_path(self) -> Path:
         """Where what was learned of the NICs is kept."""
         return self.state_dir / "agent/nics.json"

@@ -26,6 +26,7 @@ from coresteer_core.protocol import (
     Ack,
     Apply,
     ChangeMessage,
+    ClassesMessage,
     Clock,
     Close,
     Confirm,
@@ -174,7 +175,7 @@ class Link:
                 self._unsent.append(type(message))
         self._alarm.ring()
 
-    def send_now(self, message: TasksMessage | ChangeMessage) -> None:
+    def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage) -> None:
         """Send to a backend that is there, else drop it. (The change machine tells again after BackendBack.)"""
         frame = encode(message)
         with self._lock:

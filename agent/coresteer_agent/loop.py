@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.classes import STEER_S, ClassKeeper
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.collect.hotplug import HotplugMonitor
@@ -82,6 +83,7 @@ class Agent:
         self._recent: deque[Rates] = deque()
         self._flows = FlowReader(self._root)
         self._net_tasks: list[NetTask] = []
+        self._cgroups: dict[str, dict[str, str]] = {}
         self._flows_told = False
         self._nics_file = NicsFile(config.nics_path)
         self._nics = NicBook(hello.kernel, self._learned, learned=self._nics_file.read())
@@ -95,8 +97,14 @@ class Agent:
             self._link.send_decision,
             kept=file.read(),
             keep=file.write,
-            ended=file.ended,
+            ended=lambda memory: [
+                *file.ended(memory),
+                *self._changes.gone(key for key in memory.holdings if key.startswith("cgroup/")),
+            ],
             observes=reason is not None,
+        )
+        self._classes = ClassKeeper(
+            self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
 
     def stop(self) -> None:
@@ -113,6 +121,7 @@ class Agent:
         self._sample()
         self._link.start()
         try:
+            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
             self._follow()
         finally:
             log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
@@ -120,6 +129,7 @@ class Agent:
                 self._changes.feed(Stopping())
                 self._nics.save()
             finally:
+                self._classes.close()
                 self._changes.close()
                 self._link.stop()
                 self._sampler.close()
@@ -132,8 +142,10 @@ class Agent:
         housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
         tasks = Schedule(TASKS_S, time.monotonic())
         deciding = Schedule(STEP_S, time.monotonic())
+        steering = Schedule(STEER_S, time.monotonic())
         while True:
-            heard = self._wait(min(sampling.due, housekeeping.due, tasks.due, deciding.due))
+            due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
+            heard = self._wait(min(due, steering.due) if self._classes.steers else due)
             if isinstance(heard, Stop):
                 return
             if heard is not None:
@@ -143,12 +155,15 @@ class Agent:
             if housekeeping.is_due(time.monotonic()):
                 self._after(self._changes.tick())
                 self._look()
+                self._guarded("classes", self._classes.step)
             if tasks.is_due(time.monotonic()):
                 self._guarded("tasks", self._tell_tasks)
             if deciding.is_due(time.monotonic()):
                 self._guarded("flows", self._tell_flows)
                 self._guarded("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
                 self._after(self._guarded("decisions", self._decide) or frozenset())
+            if self._classes.steers and steering.is_due(time.monotonic()):
+                self._guarded("weights", self._classes.steer)
 
     def _wait(self, until: float) -> Heard | Stop | None:
         try:
@@ -165,6 +180,7 @@ class Agent:
             self._after(self._changes.feed(heard))
         elif isinstance(heard, Policies):
             self._policies.told(heard.policies)
+            self._guarded("classes", lambda: self._classes.told(heard.policies))
         else:
             self._after(self._changes.asked(heard))
 
@@ -198,11 +214,15 @@ class Agent:
         self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
 
     def _tell_flows(self) -> None:
-        self._net_tasks = []  # where they cannot be read, policies must not go on with old ones
+        self._net_tasks, self._cgroups = [], {}  # where they cannot be read, policies must not go on with old ones
         self._net_tasks = self._flows.read(self._inventory, self._recent)
+        self._cgroups = self._flows.cgroups(self._net_tasks)
         if self._net_tasks or self._flows_told:
             self._flows_told = bool(self._net_tasks)
-            self._link.send_flows(FlowsMessage(time.time_ns() // 1_000_000, self._net_tasks, self._flows.exact))
+            now_ms = time.time_ns() // 1_000_000
+            self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups))
+        if self._classes.active:
+            self._classes.looked(self._view(), self._flows.connections())
 
     def _learned(self, learned: Learned) -> None:
         self._nics_file.write(learned)
@@ -256,7 +276,14 @@ class Agent:
         """The node as it is at this moment, for the guard."""
         if not self._topology_holds():
             self._guarded("topology", self._read_topology)
-        return View(self._topology, self._inventory, tasks=self._net_tasks, learned=self._nics.learned)
+        return View(
+            self._topology,
+            self._inventory,
+            tasks=self._net_tasks,
+            learned=self._nics.learned,
+            classes=self._classes.figures,
+            cgroups=self._cgroups,
+        )
 
     def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
         """The value, None when it cannot be had; said once each time it begins to fail.

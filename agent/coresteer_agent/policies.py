@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from coresteer_core.change import MIN_TIMEOUT_S
 from coresteer_core.change_events import ApplyRequested, Change, Event, ReturnRequested
-from coresteer_core.engine import EngineMemory, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, steered, step, wrote
 from coresteer_core.guard import MAX_MOVES
 from coresteer_core.model import View
 from coresteer_core.plan import Action, Plan, inverse
 from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_core.policies.service_class import ServiceClasses
 from coresteer_core.protocol import ChangeState, DecisionMessage, EndedBy, Outcome, Result
+from coresteer_core.settings import parse_setting
 
 log = logging.getLogger("coresteer.policies")
 
@@ -100,11 +102,31 @@ class PolicyKeeper:
         self._observes = observes
         self._told: dict[str, DecisionMessage] = {}
         self._mistaken: set[tuple[str, int]] = set()
+        self._steered_before = {key for key, holding in self._kept.memory.holdings.items() if self._steers(holding)}
 
     @property
     def idle(self) -> bool:
         """There is nothing to decide and nothing to give back, so a step would do nothing."""
         return self._kept == Kept()
+
+    @property
+    def in_force(self) -> list[PolicyInForce]:
+        """The policies in force."""
+        return self._kept.policies
+
+    def steerable(self, policy_id: str) -> dict[str, str]:
+        """The settings that an enforced policy may steer now, and what it gave them last."""
+        waiting = self._waiting(time.monotonic())
+        enforced = {policy.policy_id for policy in self._kept.policies if policy.mode is Mode.ENFORCE}
+        return {
+            key: holding.value
+            for key, holding in self._kept.memory.holdings.items()
+            if holding.policy_id == policy_id and policy_id in enforced and key not in waiting
+        }
+
+    def steered(self, key: str, value: str) -> None:
+        """A steerable setting was given another value. It is on disk with the next step."""
+        self._remember(steered(self._kept.memory, key, value, time.monotonic()))
 
     def told(self, policies: list[PolicyInForce]) -> None:
         """These are in force from now on, in the place of those before; the next step acts on it."""
@@ -130,11 +152,28 @@ class PolicyKeeper:
         self._settle(view.time_s)
         for key in self._ended(self._kept.memory):
             self._remember(forget(self._kept.memory, key))
+        self._adopt(view)
         touched = self._give_back(view)
         for conclusion in self._decide(view):
             touched |= self._carry_out(conclusion)
         self._save()
         return touched
+
+    def _steers(self, holding: Holding) -> bool:
+        policy = self._policy(holding.policy_id)
+        return policy is not None and isinstance(policy.spec, ServiceClasses)
+
+    def _adopt(self, view: View) -> None:
+        """What an agent that was killed had steered since its last step is not on disk, so what stands is taken for it.
+
+        Once for each setting, when the view shows it first.
+        """
+        for key in list(self._steered_before):
+            if key not in self._kept.memory.holdings:
+                self._steered_before.discard(key)
+            elif (stands := parse_setting(key).current(view)) is not None:
+                self._steered_before.discard(key)
+                self.steered(key, stands)
 
     def _settle(self, now_s: float) -> None:
         """Take in what became of the changes made so far, the latest first."""

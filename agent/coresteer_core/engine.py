@@ -26,7 +26,7 @@ from coresteer_core.policies.base import (
     Proposal,
     Scope,
 )
-from coresteer_core.settings import NetdevParam, QueueParam, SettingError, TaskAffinity, parse_setting
+from coresteer_core.settings import NetdevParam, QueueParam, SettingError, TaskAffinity, TaskNice, parse_setting
 
 _MOST_DOUBLINGS = 10
 """A setting that somebody keeps changing is put back about every eight hours in the end (30 s dwell time)."""
@@ -147,6 +147,15 @@ def wrote(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -
     return replace(memory, holdings=holdings, left=left, swings=swings)
 
 
+def steered(memory: EngineMemory, key: str, value: str, time_s: float) -> EngineMemory:
+    """A held setting was given another value by the policy that holds it and steers it.
+
+    Unlike wrote() it stays held where that is the original value, and is no move to be damped.
+    """
+    holding = replace(memory.holdings[key], value=value, since_s=time_s)
+    return replace(memory, holdings={**memory.holdings, key: holding})
+
+
 def forget(memory: EngineMemory, key: str) -> EngineMemory:
     """The node has no such setting any more (its process ended): nothing is held."""
     return replace(memory, holdings={k: held for k, held in memory.holdings.items() if k != key})
@@ -221,6 +230,7 @@ class _Round:
 
     def conclude(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Conclusion:
         """What of a policy's proposals is to be written."""
+        decision = self._steered(policy, decision)
         proposals = [*decision.proposals, *_reassertions(policy, decision, drifts)]
         drifted = {drift.key: drift for drift in drifts}
         most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_MOVES
@@ -255,6 +265,21 @@ class _Round:
             decision.unmoved,
             drifts,
         )
+
+    def _steered(self, policy: PolicyInForce, decision: Decision) -> Decision:
+        """For a policy that steers what it holds: without proposals for that, and with what it no longer wants."""
+        if decision.steers is None:
+            return decision
+        held = {key: holding for key, holding in self.holdings.items() if holding.policy_id == policy.policy_id}
+        why = "It is of no class any more; back to what it was before."
+        released = [
+            Proposal(key, holding.original, key, why)
+            for key, holding in held.items()
+            if key not in decision.steers and _current(self.view, key) is not None
+        ]
+        wanted = [proposal for proposal in decision.proposals if proposal.key not in held]
+        returns = decision.returns | {proposal.key for proposal in released}
+        return replace(decision, proposals=[*released, *wanted], returns=returns)
 
     def _admitted(
         self, policy: PolicyInForce, proposal: Proposal, seen: set[str], returning: bool
@@ -417,7 +442,7 @@ def _run(controllers: Sequence[str]) -> str:
 def _process(view: View, key: str, memory: EngineMemory) -> int | None:
     """started_ticks of the process that a task setting is about, as last known."""
     setting = parse_setting(key)
-    if not isinstance(setting, TaskAffinity):
+    if not isinstance(setting, TaskAffinity | TaskNice):
         return None
     seen = view.task(setting.pid)
     return memory.processes.get(key) if seen is None else seen.started_ticks
@@ -435,8 +460,8 @@ def _held_by_same(view: View, memory: EngineMemory) -> dict[str, Holding]:
 def _still_there(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:
     """A memory without what is gone or over.
 
-    A process that no longer talks is not in the view and yet there, so its holdings stay; devices are all in the
-    view, unless it has none at all because they could not be read.
+    A process that no longer talks, and its cgroup, is not in the view and yet there, so its holdings stay; devices are
+    all in the view, unless it has none at all because they could not be read.
     """
     window_s = max((policy.damping.window_s for policy in policies), default=0.0)
     yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
@@ -446,7 +471,7 @@ def _still_there(view: View, policies: list[PolicyInForce], memory: EngineMemory
         return 2 * window_s * (1 << memory.swings.get(key, 0))
 
     def there(key: str) -> bool:
-        return key.startswith("task/") or not view.inventory.irqs or _current(view, key) is not None
+        return key.startswith(("task/", "cgroup/")) or not view.inventory.irqs or _current(view, key) is not None
 
     left = {
         key: recent

@@ -17,8 +17,8 @@ MAX_MOVES = 64
 class Refusal(Struct, frozen=True):
     """Why a setting is not written.
 
-    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, queue, channels, bounds, learned,
-    too_many.
+    code: invalid, unknown, unsupported, offline, isolated, managed, cpuset, bound, kernel, realtime, queue, channels,
+    bounds, learned, too_many.
     """
 
     code: str

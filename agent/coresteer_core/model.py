@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.nic import Learned
 
@@ -232,7 +233,11 @@ class NetTask(Struct, frozen=True):
     affinity: where its threads may run now, a CPU list; where threads differ, all of their CPUs. allowed: what its
     cpuset lets it have. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its threads' number.
     idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
-    bound: a kernel thread that stays on its CPUs.
+    bound: a kernel thread that stays on its CPUs. user, command, unit: None where not known. listens: TCP ports that it
+    accepts connections at, the lowest 1,024; such a process is a NetTask also while it is silent. clients: addresses at
+    the other end of connections that it accepted, the busiest few. params: its other settings by the end of their key,
+    such as ``nice``. cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is of version 2. kernel: a
+    kernel thread. realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
     """
 
     pid: int
@@ -247,10 +252,23 @@ class NetTask(Struct, frozen=True):
     idle_s: float
     landings: list[Landing]
     bound: bool = False
+    user: str | None = None
+    command: str | None = None
+    unit: str | None = None
+    listens: list[int] = []
+    clients: list[str] = []
+    params: dict[str, str] = {}
+    cpu_cgroup: str | None = None
+    kernel: bool = False
+    realtime: bool = False
 
 
 class View(Struct, frozen=True, dict=True):
-    """A node as far as decisions look at it. time_s: of the node's monotonic clock."""
+    """A node as far as decisions look at it. time_s: of the node's monotonic clock.
+
+    classes: by policy id. cgroups: by path without the slash before it, values of the settings of those that processes
+    in tasks are in, by the end of their key, such as ``cpu.weight``.
+    """
 
     topology: Topology
     inventory: Inventory
@@ -258,6 +276,8 @@ class View(Struct, frozen=True, dict=True):
     tasks: list[NetTask] = []
     time_s: float = 0.0
     learned: Learned = Learned()
+    classes: dict[str, list[ClassFigures]] = {}
+    cgroups: dict[str, dict[str, str]] = {}
 
     def task(self, pid: int) -> NetTask | None:
         """The process with that number, if it talks over the network."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Inventory, NetTask, Rates, Task, Topology
@@ -132,18 +133,28 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
 class FlowsMessage(Struct, frozen=True, tag="flows"):
     """The processes that talk over the network and where their packets arrive, every few seconds; kept for replay.
 
-    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known. cgroups: as
+    View has them.
     """
 
     time_ms: int
     tasks: list[NetTask]
     exact: bool = False
+    cgroups: dict[str, dict[str, str]] = {}
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
     """What the agent has learned of its NICs: after Welcome, and at most every 10 s when it has changed."""
 
     learned: Learned
+
+
+class ClassesMessage(Struct, frozen=True, tag="classes"):
+    """How far the service classes of one policy get what they were promised; every second while it is in force."""
+
+    time_ms: int
+    policy_id: str
+    classes: list[ClassFigures]
 
 
 class DecisionMessage(Struct, frozen=True, tag="decision"):
@@ -252,6 +263,7 @@ ToBackend: TypeAlias = (
     | TasksMessage
     | FlowsMessage
     | LearnedMessage
+    | ClassesMessage
     | DecisionMessage
     | ChangeMessage
     | Clock

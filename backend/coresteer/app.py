@@ -19,6 +19,8 @@ from coresteer.audit.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginLimit
 from coresteer.bus import Bus
+from coresteer.classes.endpoints import router as classes_router
+from coresteer.classes.keeper import ClassesKeeper
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
@@ -55,6 +57,7 @@ _FEATURE_ROUTERS = (
     plans_router,
     policies_router,
     coalescing_router,
+    classes_router,
 )
 
 log = logging.getLogger("coresteer")
@@ -98,6 +101,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         ingest=ingest,
         live=app.state.live,
         keeper=Keeper(database, config, skew_ms),
+        classes=ClassesKeeper(database),
         teller=Teller(database, bus, connections, registry),
         on_decision=partial(concluded.on_decision, app.state.policies),
         on_change=partial(plans.on_change_message, database, connections, bus),
@@ -113,6 +117,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.ingest.start()
     app.state.agents.recorder.start()
     app.state.agents.keeper.start()
+    app.state.agents.classes.start()
     app.state.agents.teller.start()
     app.state.watch.start()
     app.state.live.start()
@@ -124,6 +129,7 @@ async def _stop_features(app: FastAPI) -> None:
     await app.state.live.stop()
     await app.state.watch.stop()
     await app.state.agents.teller.stop()
+    await app.state.agents.classes.stop()
     await app.state.agents.keeper.stop()
     await app.state.agents.recorder.stop()
     await app.state.ingest.stop()

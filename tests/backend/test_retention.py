@@ -11,6 +11,7 @@ DAY_MS = 24 * HOUR_MS
 KEEP = {
     "telemetry_chunk": 7 * DAY_MS,
     "telemetry_flows": 7 * DAY_MS,
+    "telemetry_classes": 7 * DAY_MS,
     "telemetry_minute": 400 * DAY_MS,
     "telemetry_hour": 400 * DAY_MS,
 }

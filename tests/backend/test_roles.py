@@ -13,6 +13,7 @@ BODY = {"name": "spread", "spec": {"type": "irq-spread"}}
 REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01-01T01:00:00Z"}
 RANGE = "from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
+GRADED = {"type": "service-class", "classes": [{"name": "gold", "target_percent": 90}]}
 RANKS = ["viewer", "operator", "admin"]
 
 # The node, the change and the policy are not there: whoever may ask is told so, or gets an empty list.
@@ -23,6 +24,9 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("GET", f"{NODE}/series?metric=rtt_p99_us&{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/matrix?{RANGE}", None, "viewer", 404),
     ("GET", f"{NODE}/netdevs/eth0/coalescing", None, "viewer", 404),
+    ("GET", f"{NODE}/classes", None, "viewer", 404),
+    ("GET", f"{NODE}/classes/history?figure=f&{RANGE}", None, "viewer", 404),
+    ("POST", f"{NODE}/classes/match", {"spec": GRADED}, "viewer", 404),
     ("GET", "/api/changes", None, "viewer", 200),
     ("GET", CHANGE, None, "viewer", 404),
     ("POST", f"{NODE}/previews", {"wishes": [{"key": "irq/30/affinity", "value": "1"}]}, "viewer", 404),

@@ -74,7 +74,7 @@ class Machine(Struct, frozen=True):
         return replace(self, view=replace(self.view, load=load))
 
     def after(self, actions: Iterable[Action], seconds: float = STEP_S) -> "Machine":
-        """The machine a round later with actions on interrupts and tasks carried out."""
+        """The machine a round later with actions on interrupts, tasks and cgroups carried out."""
         wanted = {action.key: action.becomes for action in actions}
         online = self.view.topology.online()
         irqs = [moved_irq(irq, wanted.get(f"irq/{irq.irq}/affinity"), online) for irq in self.view.inventory.irqs]
@@ -86,12 +86,17 @@ class Machine(Struct, frozen=True):
                 replace(each, cpu=at[each.irq]) if each.irq is not None and each.how in ("rss", "queue") else each
                 for each in task.landings
             ]
-            settled = replace(task, affinity=affinity, landings=landings)
+            params = {name: wanted.get(f"task/{task.pid}/{name}", value) for name, value in task.params.items()}
+            settled = replace(task, affinity=affinity, landings=landings, params=params)
             tasks.append(replace(settled, cpu=min(runs_on(settled, online), default=task.cpu)))
         view = replace(
             self.view,
             inventory=replace(self.view.inventory, irqs=irqs),
             tasks=tasks,
+            cgroups={
+                path: {name: wanted.get(f"cgroup/{path}/{name}", value) for name, value in weights.items()}
+                for path, weights in self.view.cgroups.items()
+            },
             time_s=self.view.time_s + seconds,
         )
         return replace(self, view=view).loaded()
@@ -240,7 +245,8 @@ def furnish(topology: Topology, random: Random, *, netdevs: int | None = None, t
     )
     wanted = random.randint(0, min(12, 2 * len(online))) if tasks is None else tasks
     made = [_task(100 + n, irqs, online, usable, random) for n in range(wanted)]
-    return replace(machine, view=replace(machine.view, tasks=made)).loaded()
+    groups = {task.cgroup.lstrip("/"): {"cpu.weight": "100", "io.weight": "100"} for task in made if task.cgroup}
+    return replace(machine, view=replace(machine.view, tasks=made, cgroups=groups)).loaded()
 
 
 def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], random: Random) -> NetTask:
@@ -270,10 +276,11 @@ def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], rando
     idle_s = random.choice([0.0, 0.5, 5.0, 60.0])
     if idle_s >= STEP_S:
         landings = [replace(each, rx_bytes_per_s=0.0, tx_bytes_per_s=0.0) for each in landings]
+    name = random.choice(["nginx", "redis-server", "iperf3", "sshd"])
     return NetTask(
         pid=pid,
         started_ticks=pid * 100,
-        name=random.choice(["nginx", "redis-server", "iperf3", "sshd"]),
+        name=name,
         cgroup=random.choice([None, "/web.slice", "/system.slice/ssh.service"]),
         threads=threads,
         affinity=format_cpu_list(affinity),
@@ -282,6 +289,11 @@ def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], rando
         cpu_share=random.uniform(0, 0.9) * random.randint(1, threads),
         idle_s=idle_s,
         landings=landings,
+        command=name,
+        user=None if name == "iperf3" else "root",
+        listens=[80] if name == "nginx" else [],
+        params={"nice": str(pid % 3)},
+        realtime=pid % 7 == 0,
     )
 
 

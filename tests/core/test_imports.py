@@ -27,11 +27,17 @@ AGENT = CORE | {"psutil", "pyudev", "websockets", "coresteer_agent"}
 
 
 @pytest.mark.parametrize(
-    ("folder", "allowed"), [("agent/coresteer_core", CORE), ("agent/coresteer_agent", AGENT)], ids=["core", "agent"]
+    ("folder", "least", "allowed"),
+    [
+        ("agent/coresteer_core", 6, CORE),
+        ("agent/coresteer_agent", 6, AGENT),
+        ("agent/coresteer_gate", 2, STANDARD | {"coresteer_gate"}),
+    ],
+    ids=["core", "agent", "gate"],
 )
-def test_core_and_agent_import_only_what_the_design_allows(folder: str, allowed: set[str]) -> None:
+def test_what_goes_onto_nodes_imports_only_what_the_design_allows(folder: str, least: int, allowed: set[str]) -> None:
     sources = sorted((ROOT / folder).rglob("*.py"))
-    assert len(sources) > 5
+    assert len(sources) >= least
     strange = {str(s.relative_to(ROOT)): extra for s in sources if (extra := set(imported(s)) - allowed)}
     assert strange == {}
 
@@ -63,7 +69,7 @@ def test_the_core_has_neither_clock_nor_files_nor_chance() -> None:
 
 
 def test_the_agents_loop_loads_neither_asyncio_nor_numpy() -> None:
-    program = "import sys, coresteer_agent.loop; print(sorted({'asyncio', 'numpy'} & set(sys.modules)))"
+    program = "import sys, coresteer_agent.loop, coresteer_gate; print(sorted({'asyncio', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresteer_core.settings import (
+    CgroupWeight,
     Channels,
     IrqAffinity,
     NetdevParam,
@@ -15,9 +16,11 @@ from coresteer_core.settings import (
     Setting,
     SettingError,
     TaskAffinity,
+    TaskNice,
     Xps,
     parse_setting,
 )
+from coresteer_core.settings.cgroup import WEIGHTS
 from coresteer_core.settings.params import PARAMS
 
 
@@ -53,6 +56,14 @@ def test_a_value_the_kernel_could_not_take_is_refused(value: str, says: str) -> 
 KINDS = st.one_of(
     st.builds(IrqAffinity, st.integers(0, 9_999_999)),
     st.builds(TaskAffinity, st.integers(1, 9_999_999)),
+    st.builds(TaskNice, st.integers(1, 9_999_999)),
+    st.builds(
+        CgroupWeight,
+        st.sampled_from(
+            ["web.slice", "system.slice/nginx.service", "kubepods.slice/cri-1.scope", "a b/..c/d..", "cpu.weight"]
+        ),
+        st.sampled_from(sorted(WEIGHTS)),
+    ),
     st.builds(Rps, st.sampled_from(["eth0", "enp3s0f1np1", "eth0.100", "br-lan"]), st.integers(0, 99_999)),
     st.builds(Xps, st.just("eth0"), st.integers(0, 99_999)),
     st.builds(RssTable, st.just("eth0")),
@@ -77,7 +88,9 @@ def test_every_kind_is_found_again_by_its_key(setting: Setting) -> None:
      "netdev/abcdefghijklmnop/rss", "netdev/eth0/tx-0/rps", "netdev/eth0/rx-0/xps", "netdev/eth0/rx-00/rps",
      "netdev/eth0/coalesce/rx-msecs", "netdev/eth0/rx-0/coalesce/tx-usecs", "netdev/eth0/rx-0/ring/rx",
      "netdev/eth0/tx-0/gro_flush_timeout", "netdev/eth0/rx-00/coalesce/rx-usecs", "netdev/eth0/ring/rx\n",
-     "task/0/affinity", "task/-1/affinity", "task/812/nice"],
+     "task/0/affinity", "task/-1/affinity", "task/812/nicer", "task/0/nice", "cgroup/cpu.weight", "cgroup//cpu.weight",
+     "cgroup/web.slice/../../x/cpu.weight", "cgroup/./cpu.weight", "cgroup/web.slice//cpu.weight",
+     "cgroup/web.slice/cpu.max", "cgroup/web.slice/cpu.weight\n", "cgroup/a\nb/cpu.weight"],
 )  # fmt: skip
 def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
     with pytest.raises(SettingError, match="not a setting Coresteer knows"):
@@ -89,6 +102,9 @@ def test_a_key_of_another_kind_that_is_not_exact_is_refused(key: str) -> None:
     [
         (TaskAffinity(812), "3,2", "2-3"),
         (TaskAffinity(812), "0-3;814=2;813=1;815=3,2,1,0", "0-3;813=1;814=2"),
+        (TaskNice(812), " +5", "5"),
+        (TaskNice(812), "0;814=-20;813=0", "0;814=-20"),
+        (CgroupWeight("web.slice", "cpu.weight"), " 0100\n", "100"),
         (Rps("eth0", 0), "3,2", "2-3"),
         (Rps("eth0", 0), " none ", "none"),
         (Rps("eth0", 0), "", "none"),
@@ -117,6 +133,13 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (TaskAffinity(812), "0;813=", "at least one CPU"),
         (TaskAffinity(812), "0;x=1", "not a thread with its CPUs"),
         (TaskAffinity(812), "x", "not a CPU"),
+        (TaskNice(812), "20", "not a nice value, which goes from -20 to 19."),
+        (TaskNice(812), "-21", "not a nice value"),
+        (TaskNice(812), "0;813=x", "not a nice value"),
+        (TaskNice(812), "0;813", "not a thread with its nice value"),
+        (TaskNice(812), "1_0", "not a nice value"),
+        (CgroupWeight("web.slice", "cpu.weight"), "-1", "not a weight; write a number"),
+        (CgroupWeight("web.slice", "cpu.weight"), "٣", "not a weight"),
         (Rps("eth0", 0), "f", "not a CPU"),
         (RssTable("eth0"), "", "not the number of a receive queue"),
         (RssTable("eth0"), "0,,1", "not the number of a receive queue"),
@@ -146,7 +169,7 @@ def test_any_text_is_canonical_or_refused_with_a_sentence(setting: Setting, text
         return
     assert setting.canonical(value) == value
     assert setting.say(value)
-    assert setting.key.split("/")[0] in ("irq", "task", "netdev")
+    assert setting.key.split("/")[0] in ("irq", "task", "cgroup", "netdev")
     assert setting.canonical(setting.shown(value)) == setting.shown(value)
 
 

@@ -40,6 +40,8 @@ class Executor:
         self._journal = journal
         self._view = view_source
         self._attempted = attempted
+        self._steered: dict[str, str] = {}
+        """What steer() wrote last, as long as it stands."""
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
         """Known? supported? guard, read, journal, write only if different, read back. Never raises for an action."""
@@ -83,9 +85,53 @@ class Executor:
         self._journal.writing(change_id, setting.key, found, knob(self._root, setting).owners())
         done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
         result = self._write(setting, wanted, found, done)
+        self._steered.pop(setting.key, None)
         if first and not result.done and result.read_back == found:
             # it was never changed, so whatever somebody else makes of it later is not restore's to overwrite
             return self._as_before(setting, result)
+        return result
+
+    def steer(self, action: Action) -> Result:
+        """Give a setting that a change has written another value: guard, as expected? write, read back.
+
+        For values that follow what is measured several times a second, where an entry in the journal for each would be
+        as many writes to disk. Undo works nevertheless: what it puts back is the original, whatever stands there, and
+        that has been on disk since before the change's first write. So only a setting whose original the journal has
+        is written, of the same owner, and the original stays there even where this value is the same. A setting that
+        does not show action.was was moved by somebody else, which is the policy's to find and to say.
+        """
+        try:
+            setting = parse_setting(action.key)
+            was, wanted = setting.canonical(action.was), setting.canonical(action.becomes)
+        except SettingError as error:
+            return Result(action.key, Outcome.REFUSED, str(error))
+        try:
+            with self._journal.locked():
+                return self._steer(setting, was, wanted)
+        except (OSError, JournalError) as error:
+            sentence = f"The journal cannot be read ({reason(error)}), so {setting.describe()} was left alone."
+            return _result(setting, Outcome.FAILED, sentence)
+
+    def _steer(self, setting: Setting, was: str, wanted: str) -> Result:
+        if (missing := self._moved_on(setting) or self._missing(setting)) is not None:
+            return missing
+        if setting.key not in self._journal.originals():
+            sentence = f"No change that stands has set {setting.describe()}, so it is not steered."
+            return _result(setting, Outcome.REFUSED, sentence)
+        if against := self._against(setting, wanted, allow_isolated=False):
+            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
+        found = self._read(setting)
+        if isinstance(found, Result):
+            return found
+        if not _shows(setting, found, was):
+            sentence = (
+                f"{setting.describe()} is on {brief(found)} instead of {brief(was)}: something else has moved it."
+            )
+            return _result(setting, Outcome.REFUSED, sentence, found, found)
+        done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
+        result = self._write(setting, wanted, found, done)
+        if result.done:
+            self._steered[setting.key] = wanted
         return result
 
     def undo(self, action: Action) -> Result:
@@ -102,7 +148,8 @@ class Executor:
         try:
             with self._journal.locked():
                 wanted = self._precisely(setting, wanted)
-                result = self._moved_on(setting) or self._return(setting, wanted, action.was)
+                was = self._steered.pop(setting.key, action.was)
+                result = self._moved_on(setting) or self._return(setting, wanted, was)
                 original = self._journal.originals().get(setting.key)
                 stands = result.done and original is not None and setting.equal(original, wanted)
                 if stands or result.outcome is Outcome.UNSUPPORTED:
@@ -110,6 +157,12 @@ class Executor:
                 return result
         except (OSError, JournalError) as error:
             return _unnoted(self._return(setting, wanted, action.was), error)
+
+    def gone(self, key: str) -> bool:
+        """Whether the node has a setting no more that was written here, or it is another one's by now."""
+        setting = parse_setting(key)
+        missing = self._moved_on(setting) or self._missing(setting)
+        return missing is not None and missing.outcome is Outcome.UNSUPPORTED
 
     def stands(self, action: Action) -> Result:
         """Whether a setting still has the value that an action gave it: unchanged, failed or unsupported."""

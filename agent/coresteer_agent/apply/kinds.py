@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from coresteer_agent.apply import (
+    cgroup_weight,
     channels,
     irq_affinity,
     netdev_params,
@@ -11,11 +12,13 @@ from coresteer_agent.apply import (
     queue_params,
     rss_table,
     task_affinity,
+    task_nice,
 )
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.model import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import (
+    CgroupWeight,
     Channels,
     IrqAffinity,
     NetdevParam,
@@ -24,6 +27,7 @@ from coresteer_core.settings import (
     RssTable,
     Setting,
     TaskAffinity,
+    TaskNice,
     Xps,
 )
 
@@ -91,6 +95,8 @@ class Knob(Generic[S]):
 AnyKnob: TypeAlias = (
     Knob[IrqAffinity]
     | Knob[TaskAffinity]
+    | Knob[TaskNice]
+    | Knob[CgroupWeight]
     | Knob[Rps | Xps]
     | Knob[RssTable]
     | Knob[Channels]
@@ -106,6 +112,10 @@ def knob(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return
             return Knob(root, irq_affinity, setting)
         case TaskAffinity():
             return Knob(root, task_affinity, setting)
+        case TaskNice():
+            return Knob(root, task_nice, setting)
+        case CgroupWeight():
+            return Knob(root, cgroup_weight, setting)
         case Rps() | Xps():
             return Knob[Rps | Xps](root, queue_cpus, setting)
         case RssTable():
@@ -120,4 +130,9 @@ def knob(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return
 
 def seen(root: Path, setting: Setting, view: View) -> View:
     """The view with what the guard has to know of a setting at this moment."""
-    return task_affinity.seen(root, setting, view) if isinstance(setting, TaskAffinity) else view
+    match setting:
+        case TaskAffinity():
+            return task_affinity.seen(root, setting, view)
+        case TaskNice():
+            return task_nice.seen(root, setting, view)
+    return view

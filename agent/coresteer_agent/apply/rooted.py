@@ -59,6 +59,15 @@ def exists(root: Path, path: str) -> bool:
     return True
 
 
+def inode(root: Path, path: str) -> int:
+    """The number of a file or folder below root, which no other has at the same time. Raises OSError."""
+    fd = _open(root, path, os.O_PATH)
+    try:
+        return os.fstat(fd).st_ino
+    finally:
+        os.close(fd)
+
+
 def folders(root: Path, path: str) -> list[str]:
     """The names of the folders in a folder below root, sorted. Raises OSError."""
     fd = _open(root, path, os.O_RDONLY | os.O_DIRECTORY)

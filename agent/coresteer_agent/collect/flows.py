@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,9 +11,10 @@ from msgspec import Struct
 
 from coresteer_agent.collect.addresses import Addresses
 from coresteer_agent.collect.bpf import TCP, BpfRefusedError, ByteCounters
+from coresteer_agent.collect.cgroups import CgroupWeights
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.landings import Landings, Place
-from coresteer_agent.collect.net_tasks import Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
+from coresteer_agent.collect.net_tasks import TICKS_PER_S, Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
 from coresteer_agent.collect.socket_owners import SocketOwners
 from coresteer_agent.collect.tcp_sockets import Moved, TcpSockets
 from coresteer_core.model import Inventory, Landing, NetTask, Rates
@@ -30,6 +32,12 @@ _FEW = 32
 _ADDRESSES_S = 60.0
 _CGROUPS_S = 60.0
 _NOISE = 0.1
+_LISTENERS = 4
+"""Who holds a listening socket is searched for at every fourth look, and when there is a new one."""
+_CLIENTS = 64
+"""Addresses counted of one process at a look, the first that moved bytes; of them the busiest are told."""
+_CLIENTS_TOLD = 8
+_PORTS_TOLD = 1024
 _NOWHERE = Place("")
 _Bytes: TypeAlias = tuple[int, int]
 """Received and sent."""
@@ -45,11 +53,36 @@ class _Traffic(Struct):
     idle_ms: int = 1 << 32
 
 
-class _Talker(Struct):
-    """A process that communicated. active_s: monotonic time of its last byte, as far as a look saw it."""
+class _Served(Struct):
+    """What a process did for others at one look. clients: bytes by address."""
 
-    active_s: float
+    ports: set[int] = set()
+    clients: dict[bytes, int] = {}
+
+
+class _Talker(Struct):
+    """A process that communicates or listens.
+
+    active_s: monotonic time of its last byte, None as long as no look saw any. listens: ports it accepts connections
+    at. clients: bytes by address of those whose connections it accepted, of the last look at which they moved any.
+    """
+
+    active_s: float | None = None
     started_ticks: int | None = None
+    listens: set[int] = set()
+    clients: dict[bytes, int] = {}
+
+
+class Connection(Struct, frozen=True):
+    """A connection that a process accepted and that moved bytes since the last look.
+
+    client: its address, 4 or 16 bytes. rtt_us: the smoothed round-trip time, None where it was never measured.
+    """
+
+    pid: int
+    client: bytes
+    port: int
+    rtt_us: int | None
 
 
 class FlowReader:
@@ -70,6 +103,8 @@ class FlowReader:
         self._addresses: Addresses | None = None
         self._addresses_read_s = 0.0
         self._owners = SocketOwners()
+        self._listeners = SocketOwners()
+        self._looks = 0
         self._facts = NetTasks(root)
         self._talkers: dict[int, _Talker] = {}
         self._cgroups: dict[int, str] = {}
@@ -77,6 +112,11 @@ class FlowReader:
         self._looked_s: float | None = None
         self._counters: ByteCounters | None = None
         self._counted: dict[tuple[int, int], tuple[int, int]] = {}
+        self._moved: list[Moved] = []
+        self._listening: dict[int, int] = {}
+        self._ports: frozenset[int] = frozenset()
+        self._served: dict[int, _Served] = {}
+        self._weights = CgroupWeights(root)
         self.exact = False
 
     def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
@@ -95,8 +135,20 @@ class FlowReader:
             self.close()
             return []
 
+    def connections(self) -> Iterator[Connection]:
+        """Those that moved bytes between the last two looks, each with its process."""
+        for tcp, flow, *_ in self._moved:
+            if flow.port in self._ports and (pid := self._owners.pid(tcp.inode)) is not None:
+                yield Connection(pid, flow.peer, flow.port, tcp.rtt_us or None)
+
+    def cgroups(self, tasks: Iterable[NetTask]) -> dict[str, dict[str, str]]:
+        """The weights of the control groups that these are in, as View has them."""
+        paths = [path.lstrip("/") for task in tasks for path in (task.cgroup, task.cpu_cgroup) if path is not None]
+        return self._weights.read(paths)
+
     def close(self) -> None:
         """Let the kernel's sockets and counters go."""
+        self._moved, self._listening = [], {}
         if self._counters is not None:
             self._counters.close()
             self._counters = None
@@ -110,6 +162,8 @@ class FlowReader:
             self._sockets = TcpSockets()
             self._begin_counting()
         moved, gone = self._sockets.read()
+        self._look_for_listeners()
+        self._served = {}
         exact = self._exact_bytes()
         before_s, now_s = self._looked_s, time.monotonic()
         self._looked_s = now_s
@@ -118,6 +172,7 @@ class FlowReader:
         self._owners.forget_sockets(gone)
         landings = Landings(inventory, self._fresh_addresses(now_s), rates)
         traffic: dict[int, dict[int, _Traffic]] = {}
+        self._moved = moved
         unknown = self._count(moved, landings, traffic)
         if unknown:
             self._find_owners(unknown, now_s)
@@ -125,6 +180,18 @@ class FlowReader:
         for pid, (tcp, udp) in exact.items():
             self._add_rest(traffic.setdefault(pid, {}), tcp, udp)
         return self._tasks(traffic, now_s - before_s, now_s)
+
+    def _look_for_listeners(self) -> None:
+        """Their processes are searched apart, and seldom: no search for a socket that moves bytes waits for it."""
+        if self._sockets is None:
+            return
+        before, self._listening = self._listening, self._sockets.listening()
+        self._ports = frozenset(self._listening.values())
+        self._listeners.forget_sockets(before.keys() - self._listening.keys())
+        unknown = [inode for inode in self._listening if self._listeners.pid(inode) is None]
+        self._looks += 1
+        if unknown and (self._looks % _LISTENERS == 1 or not self._listening.keys() <= before.keys()):
+            self._listeners.find(unknown)
 
     def _begin_counting(self) -> None:
         try:
@@ -194,6 +261,7 @@ class FlowReader:
     def _count(self, moved: list[Moved], landings: Landings, traffic: dict[int, dict[int, _Traffic]]) -> list[Moved]:
         """Add to the traffic by process and place; returns what no process is known for."""
         unknown = []
+        ports = self._ports
         pid_of = self._owners.pid
         place_of = landings.place
         for one in moved:
@@ -212,6 +280,12 @@ class FlowReader:
             counted.sent += sent
             if idle_ms < counted.idle_ms:  # noqa: PLR1730 - for each socket; min() costs three times as much
                 counted.idle_ms = idle_ms
+            if flow.port in ports:
+                if (served := self._served.get(pid)) is None:
+                    served = self._served[pid] = _Served()
+                served.ports.add(flow.port)
+                if flow.peer in served.clients or len(served.clients) < _CLIENTS:
+                    served.clients[flow.peer] = served.clients.get(flow.peer, 0) + sent + received
         return unknown
 
     def _tasks(self, traffic: dict[int, dict[int, _Traffic]], elapsed_s: float, now_s: float) -> list[NetTask]:
@@ -219,14 +293,15 @@ class FlowReader:
         for pid, places in traffic.items():
             moved[pid] = sum(counted.received + counted.sent for counted in places.values())
             active_s = now_s - min(counted.idle_ms for counted in places.values()) / 1000
-            talker = self._talkers.setdefault(pid, _Talker(active_s))
-            talker.active_s = max(talker.active_s, active_s)
+            talker = self._talkers.setdefault(pid, _Talker())
+            talker.active_s = active_s if talker.active_s is None else max(talker.active_s, active_s)
+        self._note_listeners()
         self._facts.round()
         tasks: list[NetTask] = []
-        for pid in sorted(self._talkers, key=lambda pid: (-moved.get(pid, 0), -self._talkers[pid].active_s)):
+        for pid in sorted(self._talkers, key=lambda pid: (-moved.get(pid, 0), -(self._talkers[pid].active_s or 0.0))):
             talker = self._talkers[pid]
-            idle_s = max(now_s - talker.active_s, 0.0)
-            if len(tasks) == MAX_TASKS or idle_s > _REMEMBERED_S:
+            silent = talker.active_s is None or now_s - talker.active_s > _REMEMBERED_S
+            if len(tasks) == MAX_TASKS or (silent and not talker.listens):
                 if pid not in moved:
                     self._forget(pid)
                 continue
@@ -234,11 +309,24 @@ class FlowReader:
             if facts is None or talker.started_ticks not in (None, facts.started_ticks):
                 self._forget(pid)
                 self._owners.forget_process(pid)
+                self._listeners.forget_process(pid)
                 continue
             talker.started_ticks = facts.started_ticks
             landings = [_landing(counted, elapsed_s) for counted in traffic.get(pid, {}).values()]
-            tasks.append(_task(pid, facts, idle_s, landings))
+            tasks.append(_task(pid, facts, talker, now_s, landings))
         return tasks
+
+    def _note_listeners(self) -> None:
+        """Who accepts connections: holds the socket for it, or served one that came there."""
+        for talker in self._talkers.values():
+            talker.listens &= self._ports
+        for inode, port in self._listening.items():
+            if (pid := self._listeners.pid(inode)) is not None:
+                self._talkers.setdefault(pid, _Talker()).listens.add(port)
+        for pid, served in self._served.items():
+            talker = self._talkers[pid]
+            talker.listens |= served.ports
+            talker.clients = served.clients
 
     def _forget(self, pid: int) -> None:
         del self._talkers[pid]
@@ -259,17 +347,32 @@ def _landing(counted: _Traffic, elapsed_s: float) -> Landing:
     )
 
 
-def _task(pid: int, facts: Facts, idle_s: float, landings: list[Landing]) -> NetTask:
+def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, landings: list[Landing]) -> NetTask:
+    who, scheduling = facts.who, facts.scheduling
+    active_s = talker.active_s
+    if active_s is None:  # not since it started, as far as was seen
+        active_s = now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + facts.started_ticks / TICKS_PER_S
+    busiest = sorted(talker.clients, key=lambda address: -talker.clients[address])[:_CLIENTS_TOLD]
+    weighed = not (scheduling.kernel or scheduling.realtime)
     return NetTask(
         pid=pid,
         started_ticks=facts.started_ticks,
         name=facts.name,
-        cgroup=facts.cgroup,
+        cgroup=who.groups.unified,
         threads=facts.threads,
         affinity=facts.affinity,
         allowed=facts.allowed,
         cpu=facts.cpu,
         cpu_share=facts.cpu_share,
-        idle_s=idle_s,
+        idle_s=max(now_s - active_s, 0.0),
         landings=sorted(landings, key=lambda landing: -landing.bytes_per_s),
+        user=who.user,
+        command=who.command,
+        unit=who.groups.unit,
+        listens=sorted(talker.listens)[:_PORTS_TOLD],
+        clients=[str(ip_address(address)) for address in busiest],
+        params={"nice": str(scheduling.nice)} if weighed else {},
+        cpu_cgroup=who.groups.cpu,
+        kernel=scheduling.kernel,
+        realtime=scheduling.realtime,
     )

@@ -10,17 +10,18 @@ from msgspec import Struct
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import numbered, read_bytes, read_cpus
-from coresteer_agent.collect.tasks import TaskStat, parse_task_stat, printable
+from coresteer_agent.collect.tasks import Scheduling, TaskStat, parse_scheduling, parse_task_stat
+from coresteer_agent.collect.who import Who, WhoReader
 from coresteer_core.cpuset import format_cpu_list
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ONLINE = "sys/devices/system/cpu/online"
 _CGROUP_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _THREADS = 64
 """Threads of a process looked at each time, about 10 µs each; of more, so many each time in turn."""
 _THREADS_IN_ALL = 400
-_CGROUP_S = 30.0
-"""How often a process's control group is looked up again."""
+_WHO_S = 30.0
+"""How often it is looked up again whose a process is."""
 
 
 class Facts(Struct, frozen=True):
@@ -28,7 +29,8 @@ class Facts(Struct, frozen=True):
 
     started_ticks: int
     name: str
-    cgroup: str | None
+    who: Who
+    scheduling: Scheduling
     threads: int
     affinity: str
     allowed: str
@@ -50,26 +52,10 @@ class _Known(Struct):
     started_ticks: int
     ticks: int
     read_s: float
-    cgroup: str | None = None
-    cpuset: str | None = None
-    cgroup_read_s: float = float("-inf")
+    who: Who
+    who_read_s: float
     threads: dict[int, _Thread] = {}
     next: int = 0
-
-
-def parse_cgroups(text: str) -> tuple[str | None, str | None]:
-    """From /proc/PID/cgroup the path in cgroup 2, and that in the cpuset hierarchy of cgroup 1, where there is one."""
-    unified = cpuset = None
-    for line in text.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, colon, path = rest.partition(":")
-        if not colon or not path.startswith("/"):
-            continue
-        if number == "0" and not controllers:
-            unified = path
-        elif "cpuset" in controllers.split(","):
-            cpuset = path
-    return None if unified is None else printable(unified), cpuset
 
 
 class NetTasks:
@@ -81,6 +67,7 @@ class NetTasks:
         self._threads_left = 0
         self._allowed: dict[tuple[str | None, str | None], frozenset[int]] = {}
         self._now_s = 0.0
+        self._who = WhoReader(root)
 
     def round(self) -> None:
         """What was read of control groups is read anew from here on."""
@@ -98,20 +85,21 @@ class NetTasks:
         At the first look its CPU share is the mean since it started. cpu is that of its busiest thread; of a process
         with many threads, among those looked at so far.
         """
-        stat = self._stat(f"proc/{pid}/stat")
-        if stat is None:
+        path = f"proc/{pid}/stat"
+        text = read_bytes(self._root, path)
+        try:
+            stat, scheduling = parse_task_stat(text or b"", path), parse_scheduling(text or b"", path)
+        except ParseError:  # it ended, maybe between two reads of its file
             self.forget(pid)
             return None
         known = self._known.get(pid)
         if known is None or known.started_ticks != stat.started_ticks:
-            started_s = self._now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started_ticks / _TICKS_PER_S
-            known = self._known[pid] = _Known(stat.started_ticks, 0, started_s)
-        share = max(stat.ticks - known.ticks, 0) / _TICKS_PER_S / max(self._now_s - known.read_s, 1 / _TICKS_PER_S)
+            started_s = self._now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started_ticks / TICKS_PER_S
+            known = self._known[pid] = _Known(stat.started_ticks, 0, started_s, self._who.look(pid), self._now_s)
+        share = max(stat.ticks - known.ticks, 0) / TICKS_PER_S / max(self._now_s - known.read_s, 1 / TICKS_PER_S)
         known.ticks, known.read_s = stat.ticks, self._now_s
-        if self._now_s - known.cgroup_read_s >= _CGROUP_S:
-            text = (read_bytes(self._root, f"proc/{pid}/cgroup") or b"").decode("utf-8", "replace")
-            known.cgroup, known.cpuset = parse_cgroups(text)
-            known.cgroup_read_s = self._now_s
+        if self._now_s - known.who_read_s >= _WHO_S:
+            known.who, known.who_read_s = self._who.look(pid), self._now_s
         try:
             affinity, cpu = self._threads(pid, known, stat)
         except ProcessLookupError:
@@ -120,7 +108,8 @@ class NetTasks:
         return Facts(
             started_ticks=stat.started_ticks,
             name=stat.name,
-            cgroup=known.cgroup,
+            who=known.who,
+            scheduling=scheduling,
             threads=stat.threads,
             affinity=format_cpu_list(affinity),
             allowed=format_cpu_list(self._allowed_cpus(pid, known)),
@@ -160,8 +149,8 @@ class NetTasks:
         if before is not None:
             if before.affinity == affinity:
                 affinity = before.affinity
-            elapsed_s = max(self._now_s - before.read_s, 1 / _TICKS_PER_S)
-            share = (stat.ticks - before.ticks) / _TICKS_PER_S / elapsed_s
+            elapsed_s = max(self._now_s - before.read_s, 1 / TICKS_PER_S)
+            share = (stat.ticks - before.ticks) / TICKS_PER_S / elapsed_s
         known.threads[tid] = _Thread(stat.ticks, self._now_s, share, stat.cpu, affinity)
 
     def _stat(self, path: str) -> TaskStat | None:
@@ -172,7 +161,7 @@ class NetTasks:
             return None  # it ended between two reads of its file
 
     def _allowed_cpus(self, pid: int, known: _Known) -> frozenset[int]:
-        key = (known.cgroup, known.cpuset)
+        key = (known.who.groups.unified, known.who.groups.cpuset)
         if (allowed := self._allowed.get(key)) is None:
             allowed = read_cpuset(self._root, pid) or read_cpus(self._root, _ONLINE) or frozenset()
             self._allowed[key] = allowed

@@ -30,6 +30,37 @@ class TaskStat(Struct, frozen=True):
     cpu: int
 
 
+REALTIME = frozenset({1, 2, 6})
+"""Scheduling policies that run before all with a nice value: SCHED_FIFO, SCHED_RR, SCHED_DEADLINE."""
+_KERNEL_THREAD = 0x0020_0000
+_NO_SETAFFINITY = 0x0400_0000
+"""PF_KTHREAD and PF_NO_SETAFFINITY (kernel: include/linux/sched.h) of the flags."""
+
+
+class Scheduling(Struct, frozen=True):
+    """nice: of the main thread, as realtime. kernel: a kernel thread; bound: to its CPUs."""
+
+    nice: int
+    realtime: bool
+    kernel: bool
+    bound: bool
+
+
+def parse_scheduling(text: bytes, path: str) -> Scheduling:
+    """How a process is scheduled, from its stat file. Raises ParseError for a text that is cut."""
+    fields = text.rpartition(b") ")[2].split(None, 39)
+    try:
+        flags = int(fields[6])
+        return Scheduling(
+            nice=int(fields[16]),
+            realtime=int(fields[38]) in REALTIME,
+            kernel=bool(flags & _KERNEL_THREAD),
+            bound=bool(flags & _NO_SETAFFINITY),
+        )
+    except (IndexError, ValueError):
+        raise ParseError(path, 1, "A field that should be a number is none.") from None
+
+
 def parse_task_stat(text: bytes, path: str) -> TaskStat:
     """One process. The name may hold anything, spaces and brackets too. Raises ParseError for a text that is cut."""
     head, bracket, rest = text.rpartition(b") ")

@@ -21,12 +21,16 @@ from coresteer_agent.collect.sock_diag import (
 )
 from coresteer_core.rss import Toeplitz
 
+_LISTEN = 1 << 10
 _STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8
 """ESTABLISHED, FIN_WAIT1, FIN_WAIT2 and CLOSE_WAIT: data may still go one way."""
 _HEADER = 16
 _LENGTH_AND_KIND = struct.Struct("=IH")
 _INFO_BYTES = 136
-"""Up to bytes_received (Linux 4.1). Of tcp_info, last_data_sent is at 44, last_data_recv 52, bytes_acked 120."""
+"""Up to bytes_received (Linux 4.1). tcp_info has last_data_sent at 44, last_data_recv 52, rtt 68, bytes_acked 120."""
+_PORT = struct.Struct("!H")
+_PORT_AT, _INODE_AT = 4, 68
+"""The local port and the inode in an inet_diag_msg."""
 _U32 = struct.Struct("=I")
 _U64 = struct.Struct("=Q")
 _CGROUP_ID = 21
@@ -36,16 +40,17 @@ _MAPPED = bytes(10) + b"\xff\xff"
 class TcpSocket:
     """One socket, known by its cookie, and what is found out about it once.
 
-    acked, received: bytes so far. flow: set when it first moves. rss: the hash of its received packets, with what
-    computed it and whether over ports.
+    acked, received: bytes so far. rtt_us: its smoothed round-trip time when it moved last. flow: set when it first
+    moves. rss: the hash of its received packets, with what computed it and whether over ports.
     """
 
-    __slots__ = ("acked", "flow", "inode", "received", "rss")
+    __slots__ = ("acked", "flow", "inode", "received", "rss", "rtt_us")
 
     def __init__(self, inode: int) -> None:
         self.inode = inode
         self.acked = 0
         self.received = 0
+        self.rtt_us = 0
         self.flow: Flow | None = None
         self.rss: tuple[Toeplitz, bool, int] | None = None
 
@@ -54,11 +59,11 @@ class Flow:
     """Between whom a socket is.
 
     local and peer: addresses in network order, 4 or 16 bytes, IPv4 also where the socket is one of IPv6. ports: of
-    peer and local, as a received packet has them. ifindex: the netdev it is bound to, 0 for none. cgroup_id: of the
-    control group it was made in, None where the kernel does not tell.
+    peer and local, as a received packet has them; port: the local one. ifindex: the netdev it is bound to, 0 for
+    none. cgroup_id: of the control group it was made in, None where the kernel does not tell.
     """
 
-    __slots__ = ("cgroup_id", "ifindex", "local", "peer", "ports")
+    __slots__ = ("cgroup_id", "ifindex", "local", "peer", "port", "ports")
 
     def __init__(self, message: memoryview) -> None:
         end = 12 if message[0] == socket.AF_INET else 24
@@ -67,6 +72,7 @@ class Flow:
         if self.local.startswith(_MAPPED):
             self.local, self.peer = self.local[12:], self.peer[12:]
         self.ports = bytes(message[6:8]) + bytes(message[4:6])
+        self.port = int(_PORT.unpack_from(message, _PORT_AT)[0])
         self.ifindex = int(_U32.unpack_from(message, 40)[0])
         self.cgroup_id = next(
             (
@@ -86,7 +92,7 @@ class Layout(Struct, frozen=True):
     """Where messages of one length have what is looked at. info: length and type of their tcp_info as one number.
 
     fields: of the whole message: its length and type, cookie, inode, info, last_data_sent, last_data_recv,
-    bytes_acked, bytes_received.
+    rtt, bytes_acked, bytes_received.
     """
 
     fields: struct.Struct
@@ -101,7 +107,7 @@ def layout_of(message: memoryview) -> Layout | None:
             if len(value) < _INFO_BYTES:
                 return None
             # the inode is followed by the other attributes, then by this one
-            text = f"=IH54xQ16xI{start - _HEADER - MESSAGE_BYTES}xI44xI4xI64xQQ"
+            text = f"=IH54xQ16xI{start - _HEADER - MESSAGE_BYTES}xI44xI4xI12xI48xQQ"
             fields = struct.Struct(f"{text}{len(message) - struct.calcsize(text)}x")
             return Layout(fields, int(fields.unpack(message)[4]))
         start += (len(value) + 4 + 3) & ~3
@@ -130,6 +136,17 @@ class TcpSockets:
         self._sockets = answer.sockets
         gone = {before[cookie].inode for cookie in before.keys() - answer.sockets.keys()} if before else set[int]()
         return answer.moved, gone
+
+    def listening(self) -> dict[int, int]:
+        """The local port by inode of each socket that accepts connections. Raises OSError."""
+        ports = {}
+        for family in (socket.AF_INET, socket.AF_INET6):
+            for message in self._netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _LISTEN)):
+                if len(message) >= MESSAGE_BYTES:
+                    inode = int(_U32.unpack_from(message, _INODE_AT)[0])
+                    ports[inode] = int(_PORT.unpack_from(message, _PORT_AT)[0])
+        ports.pop(0, None)
+        return ports
 
     def close(self) -> None:
         """Let the netlink socket go."""
@@ -178,7 +195,8 @@ class Answer:
         length, info = layout.fields.size, layout.info
         before, sockets, moved, first = self._before, self.sockets, self.moved, self._first
         position = 0
-        for size, kind, cookie, inode, found, sent_ms, received_ms, acked, received in layout.fields.iter_unpack(view):
+        for row in layout.fields.iter_unpack(view):
+            size, kind, cookie, inode, found, sent_ms, received_ms, rtt_us, acked, received = row
             if size != length or kind != SOCK_DIAG_BY_FAMILY or found != info:
                 break
             if (known := before.get(cookie)) is None and inode:  # a socket without is no process's any more
@@ -193,5 +211,6 @@ class Answer:
                         moved.append((known, known.flow, acked - known.acked, received - known.received, idle_ms))
                     known.acked = acked
                     known.received = received
+                    known.rtt_us = rtt_us
             position += length
         return position

@@ -1,6 +1,7 @@
 """A simulated node's changes: the agent's own state machine, over interrupts that only exist here."""
 
 import time
+from typing import TypeAlias
 
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.change import advance
@@ -32,7 +33,17 @@ from coresteer_core.guardrail import measure
 from coresteer_core.model import Rates, View
 from coresteer_core.plan import Action, Plan
 from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
-from coresteer_core.settings import IrqAffinity, NetdevParam, SettingError, TaskAffinity, parse_setting
+from coresteer_core.settings import (
+    CgroupWeight,
+    IrqAffinity,
+    NetdevParam,
+    SettingError,
+    TaskAffinity,
+    TaskNice,
+    parse_setting,
+)
+
+_Simulated: TypeAlias = IrqAffinity | TaskAffinity | TaskNice | CgroupWeight | NetdevParam
 
 
 class SimulatedChanges:
@@ -132,7 +143,7 @@ class SimulatedChanges:
             return Result(action.key, Outcome.REFUSED, str(error))
         view = self._view()
         found = setting.current(view)
-        if found is None or not isinstance(setting, IrqAffinity | TaskAffinity | NetdevParam):
+        if found is None or not isinstance(setting, _Simulated):
             sentence = setting.absent(view) or f"On a simulated node {setting.describe(view)} cannot be changed."
             return Result(action.key, Outcome.UNSUPPORTED, sentence)
         name = setting.describe(view)
@@ -153,13 +164,19 @@ class SimulatedChanges:
             return Result(action.key, Outcome.FAILED, sentence, found, read_back)
         return Result(action.key, Outcome.APPLIED, f"{name} went from {found} to {read_back}.", found, read_back)
 
-    def _set(self, setting: IrqAffinity | TaskAffinity | NetdevParam, wanted: str) -> str:
+    def _set(self, setting: _Simulated, wanted: str) -> str:
         """Write it; what reads back. Raises OSError."""
         match setting:
             case IrqAffinity():
                 return self._node.deliver(setting.irq, wanted)
             case TaskAffinity():
                 self._node.affinities[setting.pid] = wanted
+                return wanted
+            case TaskNice():
+                self._node.nices[setting.pid] = wanted
+                return wanted
+            case CgroupWeight():
+                self._node.weights[f"{setting.path}/{setting.name}"] = wanted
                 return wanted
             case NetdevParam():
                 return self._node.ask(setting, wanted)
@@ -171,5 +188,9 @@ class SimulatedChanges:
 
     def _view(self) -> View:
         return View(
-            self._node.machine.topology, self._node.inventory, tasks=self._node.net_tasks(), learned=self._node.learned
+            self._node.machine.topology,
+            self._node.inventory,
+            tasks=self._node.net_tasks(),
+            learned=self._node.learned,
+            cgroups=self._node.cgroups(),
         )

@@ -9,15 +9,18 @@ import time
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.classes import ruling
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.websocket_protocol import WebSocketURI
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     Ack,
     ChangeMessage,
+    ClassesMessage,
     Clock,
     Close,
     FlowsMessage,
@@ -41,6 +44,7 @@ _HANDSHAKE_S = 30.0
 _GOODBYE_S = 5.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _TASKS_EVERY_S = 5.0
+_CLASSES_EVERY_S = 1.0
 _HOPELESS = {Close.BAD_KEY, Close.VERSION, 401, 403}
 """Close codes and HTTP states after which another try would end the same way."""
 
@@ -74,6 +78,8 @@ class Member:
         self._ended = asyncio.Event()
         self._next_tasks_s = 0.0
         self._next_step_s = 0.0
+        self._next_classes_s = 0.0
+        self._graded_by: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
 
     async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
@@ -118,7 +124,11 @@ class Member:
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
             self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks()))
+            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
+        if now_s >= self._next_classes_s and self._graded_by is not None:
+            self._next_classes_s = now_s + _CLASSES_EVERY_S
+            figures = self.node.classes(self._graded_by, now_s)
+            self._say(ClassesMessage(int(now_s * 1000), self._graded_by.policy_id, figures))
         self._report(said)
 
     async def leave(self) -> None:
@@ -192,6 +202,7 @@ class Member:
                 self._report(self._changes.connected(now))
             case Policies():
                 self._policies.told(message.policies)
+                self._graded_by = ruling(message.policies)
             case _:
                 self._report(self._changes.asked(message, now))
 

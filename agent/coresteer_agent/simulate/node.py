@@ -2,10 +2,12 @@
 
 from collections import deque
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.nics import NicBook
+from coresteer_agent.simulate.classes import SimulatedClasses
 from coresteer_agent.simulate.coalescing import made_of
 from coresteer_agent.simulate.load import (
     VARIANTS,
@@ -19,12 +21,15 @@ from coresteer_agent.simulate.load import (
 )
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
 from coresteer_agent.simulate.talkers import net_tasks
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.effective import Attempt, Interrupts, receive_interrupts
+from coresteer_core.engine import PolicyInForce
 from coresteer_core.load import load_of
 from coresteer_core.model import Inventory, Netdev, NetTask, Rates, Task, View
 from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.service_class import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
 from coresteer_core.receive import wait_of
 from coresteer_core.settings import NetdevParam
@@ -34,6 +39,8 @@ _REPLAY_S = 300
 _AGENT_RSS_BYTES = 26 * 1024 * 1024
 _AGENT_CPU_S = 0.006
 _CACHED_INTERVALS = 20_000
+_CACHED_CLASSES = 256
+_CLASSES_VARIANTS = 4
 _KERNEL = "6.12.0-simulated"
 
 
@@ -45,6 +52,7 @@ class Made:
         self._intervals: dict[tuple[str, str, tuple[int, ...], Wait | None, int, int], Interval] = {}
         self._interrupts: dict[tuple[str, bytes | None, bytes | None], Interrupts] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
+        self._classes: dict[tuple[bytes, int, int], SimulatedClasses] = {}
         self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
 
     def interval(
@@ -77,16 +85,25 @@ class Made:
         return tasks
 
     def net_tasks(
-        self, machine: Machine, inventory: Inventory, affinities: dict[int, str], level: int
+        self, machine: Machine, inventory: Inventory, affinities: dict[int, str], level: int, nices: dict[int, str]
     ) -> list[NetTask]:
         """Made at the first use, as intervals are."""
-        placed = (_placement_of(inventory), *sorted(affinities.items()))
+        placed = (_placement_of(inventory), *sorted(affinities.items()), None, *sorted(nices.items()))
         key = (machine.seed, machine.ailment, len(machine.topology.cpus), level, placed)
         if (tasks := self._net_tasks.get(key)) is None:
             if len(self._net_tasks) >= _CACHED_INTERVALS:
                 self._net_tasks.clear()
-            tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level)
+            tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level, nices=nices)
         return tasks
+
+    def classes(self, spec: ServiceClasses, variant: int, cpus: int, now_s: float) -> list[ClassFigures]:
+        """What the classes of a policy get; nodes of the same variant share it. now_s: Unix time, it grows."""
+        key = (msgspec.json.encode(spec), variant, cpus)
+        if (classes := self._classes.get(key)) is None:
+            if len(self._classes) >= _CACHED_CLASSES:
+                self._classes.clear()
+            classes = self._classes[key] = SimulatedClasses(spec, variant, cpus=cpus)
+        return classes.figures(now_s)
 
 
 class Unacked(Struct):
@@ -110,6 +127,8 @@ class SimulatedNode:
         self.seq = 0
         self.unacked: deque[Unacked] = deque()
         self.affinities: dict[int, str] = {}
+        self.nices: dict[int, str] = {}
+        self.weights: dict[str, str] = {}
         self._recent: deque[Rates] = deque(maxlen=max(1, round(STEP_S / made.duration_s)))
         self._level = 0
         self._index = index
@@ -193,12 +212,32 @@ class SimulatedNode:
 
     def net_tasks(self) -> list[NetTask]:
         """Who talks over the network at the load of the last interval."""
-        return self._made.net_tasks(self.machine, self.inventory, self.affinities, self._level)
+        return self._made.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.nices)
+
+    def cgroups(self) -> dict[str, dict[str, str]]:
+        """The weights of its programs' cgroups."""
+        paths = {task.cgroup.lstrip("/") for task in self.net_tasks() if task.cgroup is not None}
+        usual = {path: {"cpu.weight": "100", "io.weight": "100"} for path in paths}
+        return {
+            path: {name: self.weights.get(f"{path}/{name}", value) for name, value in values.items()}
+            for path, values in usual.items()
+        }
+
+    def classes(self, policy: PolicyInForce, now_s: float) -> list[ClassFigures]:
+        """What the classes of a policy in force get. now_s: Unix time."""
+        if not isinstance(policy.spec, ServiceClasses):
+            return []
+        cpus = len(self.machine.topology.online())
+        tasks = enrol(self.view(now_s), policy.spec, policy.scope).tasks
+        told = self._made.classes(policy.spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
+        return [replace(figures, tasks=len(tasks[figures.name])) for figures in told]
 
     def view(self, time_s: float) -> View:
         """What policies see of it. time_s: monotonic."""
         load = load_of(self._recent)
-        return View(self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned)
+        return View(
+            self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
+        )
 
     @property
     def learned(self) -> Learned:

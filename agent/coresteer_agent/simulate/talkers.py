@@ -16,12 +16,27 @@ from coresteer_core.model import Inventory, Landing, NetTask
 
 _TALKERS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
 _MOST_QUEUES = 3
+_PORTS = {"nginx": [80, 443], "memcached": [11211], "postgres": [5432], "envoy": [10000], "java": [8080]}
+_USERS = {"nginx": "www-data", "memcached": "memcache", "postgres": "postgres"}
 
 
-def net_tasks(machine: Machine, inventory: Inventory, affinities: Mapping[int, str], level: int) -> list[NetTask]:
+def cgroup_of(name: str) -> str:
+    """The cgroup of a program, as /proc/PID/cgroup has it."""
+    return f"/system.slice/{name}.service"
+
+
+def net_tasks(
+    machine: Machine,
+    inventory: Inventory,
+    affinities: Mapping[int, str],
+    level: int,
+    *,
+    nices: Mapping[int, str],
+) -> list[NetTask]:
     """The programs at a level of load, heaviest first. affinities: where some were put, by PID; others may go anywhere.
 
-    Each has its connections on a few queues of the machine's first NIC, which stay the same.
+    nices: of those that do not have 0. Each has its connections on a few queues of the machine's first NIC, which stay
+    the same.
     """
     queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     if not queues:
@@ -41,7 +56,7 @@ def net_tasks(machine: Machine, inventory: Inventory, affinities: Mapping[int, s
                 pid=task.pid,
                 started_ticks=task.pid,
                 name=task.name,
-                cgroup=f"/system.slice/{task.name}.service",
+                cgroup=cgroup_of(task.name),
                 threads=1,
                 affinity=affinity,
                 allowed=cpus,
@@ -61,6 +76,12 @@ def net_tasks(machine: Machine, inventory: Inventory, affinities: Mapping[int, s
                     )
                     for irq in mine
                 ],
+                user=_USERS.get(task.name, "app"),
+                command=task.name,
+                unit=f"{task.name}.service",
+                listens=_PORTS[task.name],
+                clients=[f"10.{place}.0.{1 + task.pid % 250}" for place in range(2)],
+                params={"nice": nices.get(task.pid, "0")},
             )
         )
     return tasks

@@ -3,14 +3,15 @@
 from typing import TypeAlias
 
 from coresteer_core.model import View
-from coresteer_core.policies import coalescing, irq_spread, network_process
+from coresteer_core.policies import coalescing, irq_spread, network_process, service_class
 from coresteer_core.policies.base import Decision, Scope
 from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory
 from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
+from coresteer_core.policies.service_class import ServiceClasses, ServiceClassesMemory
 
-Spec: TypeAlias = IrqSpread | NetworkProcess | Coalescing
-Memory: TypeAlias = IrqSpreadMemory | NetworkProcessMemory | CoalescingMemory
+Spec: TypeAlias = IrqSpread | NetworkProcess | Coalescing | ServiceClasses
+Memory: TypeAlias = IrqSpreadMemory | NetworkProcessMemory | CoalescingMemory | ServiceClassesMemory
 
 
 def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decision:
@@ -25,3 +26,6 @@ def decide(view: View, spec: Spec, scope: Scope, memory: Memory | None) -> Decis
         case Coalescing():
             its = memory if isinstance(memory, CoalescingMemory) else CoalescingMemory()
             return coalescing.decide(view, spec, scope, its)
+        case ServiceClasses():
+            theirs = memory if isinstance(memory, ServiceClassesMemory) else ServiceClassesMemory()
+            return service_class.decide(view, spec, scope, theirs)

@@ -74,6 +74,8 @@ class Decision(Struct, frozen=True):
     proposals: the most urgent first, only for settings that do not stand as wanted. returns: settings among them that
     go back to what they were before the policy, which neither dwell nor ping-pong holds up. retreats: settings among
     them that go back to an earlier value of the policy's own, as the last one did harm; the same holds for them.
+    steers: settings that it goes on holding whatever it writes there later: a proposal for one that it holds already is
+    left out, and what else it holds of what the view shows goes back to what it was before; None for other policies.
     sentence: the whole in one line with its numbers. memory: for the next round, the policy's own struct.
     """
 
@@ -83,6 +85,7 @@ class Decision(Struct, frozen=True):
     unmoved: list[Unmoved] = []
     returns: frozenset[str] = frozenset()
     retreats: frozenset[str] = frozenset()
+    steers: frozenset[str] | None = None
 
 
 class HeldBack(Struct, frozen=True):

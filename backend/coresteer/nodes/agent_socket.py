@@ -12,6 +12,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
+from coresteer.classes.keeper import ClassesKeeper
 from coresteer.errors import is_database_away
 from coresteer.nodes import repository
 from coresteer.nodes.batched import Batched
@@ -32,6 +33,7 @@ from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     ChangeMessage,
+    ClassesMessage,
     Clock,
     Close,
     DecisionMessage,
@@ -84,6 +86,7 @@ class Services:
     ingest: Ingest
     live: Live
     keeper: Keeper
+    classes: ClassesKeeper
     teller: Teller
     on_change: Callable[[int, ChangeMessage], Awaitable[None]]
     on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
@@ -248,11 +251,7 @@ class _AgentConnection:
 
     async def _handle(self, node_id: int, state: NodeState, feed: Feed, frame: bytes) -> None:
         message = self._decode(frame)
-        if isinstance(message, RatesMessage):
-            wrong = check.check_rates(message.rates, after_seq=self._last_seq, now_ms=now_ms())
-        else:
-            wrong = _wrong_with(message)
-        if wrong:
+        if wrong := _wrong_with(message, after_seq=self._last_seq):
             raise _Refused(Close.BAD_FRAME, wrong)
         match message:
             case RatesMessage(rates):
@@ -275,6 +274,10 @@ class _AgentConnection:
                 state.flows = message
                 self._services.keeper.flows(node_id, message)
                 self._services.bus.publish(PoliciesEvent(node_id))
+            case ClassesMessage():
+                state.take_classes(message)
+                self._services.classes.take(node_id, message)
+                self._services.live.show_classes(node_id, message)
             case ChangeMessage():
                 await self._services.on_change(node_id, message)
             case DecisionMessage():
@@ -323,9 +326,11 @@ class _AgentConnection:
             await self._websocket.send_bytes(encode(message))
 
 
-def _wrong_with(message: object) -> str | None:  # noqa: PLR0911 - one return a message
-    """What is wrong with a message other than Rates, in a sentence."""
+def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0911 - one return a message
+    """What is wrong with a message, in a sentence. after_seq: of the Rates before."""
     match message:
+        case RatesMessage(rates):
+            return check.check_rates(rates, after_seq=after_seq, now_ms=now_ms())
         case Clock(ping_ms, node_ms):
             answers = 0 <= now_ms() - ping_ms < _SILENCE_S * 1000
             if not answers:
@@ -341,6 +346,8 @@ def _wrong_with(message: object) -> str | None:  # noqa: PLR0911 - one return a 
             return check.check_tasks(tasks)
         case FlowsMessage():
             return check.check_flows(message, now_ms=now_ms())
+        case ClassesMessage():
+            return check.check_classes(message, now_ms=now_ms())
         case DecisionMessage():
             return check.check_decision(message, now_ms=now_ms())
         case ChangeMessage():

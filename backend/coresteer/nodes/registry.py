@@ -12,18 +12,20 @@ from coresteer.telemetry.repository import at_ms
 from coresteer.telemetry.rollup import rates_interrupts, sum_u32
 from coresteer_core.model import ABSENT_SHARE, SHARES_PER_UNIT, Inventory, NetTask, Rates, Task
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.protocol import FlowsMessage
+from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
 _PERCENT = 100 / SHARES_PER_UNIT
 _SHORTEST_PATIENCE_S = 3.0
 _MOST_RECENT = 100
+_MOST_POLICIES = 16
 
 
 @dataclass
 class NodeState:
     """One node since the backend started. Times are monotonic seconds; physical: its netdevs that are hardware.
 
-    recent: its intervals of the last STEP_S, which policies look at; flows: what it told of its processes last.
+    recent: its intervals of the last STEP_S, which policies look at. flows, classes: what it told last of its
+    processes, and of its service classes by policy id.
     """
 
     connected: bool = False
@@ -32,6 +34,7 @@ class NodeState:
     rates_at: float | None = None
     recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
     flows: FlowsMessage | None = None
+    classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
     tasks: list[Task] = field(default_factory=list)
     physical: frozenset[str] | None = None
@@ -56,6 +59,14 @@ class NodeState:
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= STEP_S * 1000:
             self.recent.popleft()
+
+    def take_classes(self, message: ClassesMessage) -> None:
+        """What it told last of a policy's classes; of many policies those told last."""
+        policy_id = int(message.policy_id)
+        self.classes.pop(policy_id, None)
+        self.classes[policy_id] = message
+        while len(self.classes) > _MOST_POLICIES:
+            del self.classes[next(iter(self.classes))]
 
     @property
     def net_tasks(self) -> list[NetTask]:

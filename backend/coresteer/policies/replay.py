@@ -17,8 +17,9 @@ from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.engine import PolicyInForce, alike
 from coresteer_core.load import load_of
-from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
+from coresteer_core.model import Inventory, Rates, Topology, View
 from coresteer_core.policies.base import STEP_S, Conclusion
+from coresteer_core.protocol import FlowsMessage
 from coresteer_core.simulate.replay import replay as enforced_alone
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ _LONGEST = timedelta(hours=1)
 _STEP_MS = STEP_S * 1000
 _FLOWS_LAST_MS = 4 * _STEP_MS
 """Flows older than this say nothing of the present any more."""
+_NO_FLOWS = FlowsMessage(0, [])
 
 
 async def replay(shared: Shared, policy_id: int, request: ReplayRequest) -> ReplayAnswer:
@@ -67,8 +69,7 @@ def _answer(
     flows: Sequence[bytes],
 ) -> ReplayAnswer:
     told = map(keeper.decode_flows, flows)
-    tasks = [(float(message.time_ms), message.tasks) for message in told]
-    found = enforced_alone(_views(samples, topologies, inventories, tasks), policy)
+    found = enforced_alone(_views(samples, topologies, inventories, list(told)), policy)
     times = [window[-1].time_ms for window in _windows(samples)]
     steps: list[ReplayStep] = []
     before: Conclusion | None = None
@@ -104,17 +105,20 @@ def _views(
     samples: Sequence[Rates],
     topologies: Sequence[tuple[float, Topology]],
     inventories: Sequence[tuple[float, Inventory]],
-    tasks: Sequence[tuple[float, list[NetTask]]],
+    flows: Sequence[FlowsMessage],
 ) -> Iterator[View]:
     for window in _windows(samples):
         now_ms = float(window[-1].time_ms)
-        since_ms, told = tasks[bisect_right(tasks, now_ms, key=lambda item: item[0]) - 1] if tasks else (0.0, [])
+        told = flows[bisect_right(flows, now_ms, key=lambda message: message.time_ms) - 1] if flows else None
+        if told is None or not 0 <= now_ms - told.time_ms <= _FLOWS_LAST_MS:
+            told = _NO_FLOWS
         yield View(
             topology=_at(topologies, now_ms),
             inventory=_at(inventories, now_ms),
             load=load_of(window),
-            tasks=told if 0 <= now_ms - since_ms <= _FLOWS_LAST_MS else [],
+            tasks=told.tasks,
             time_s=now_ms / 1000,
+            cgroups=told.cgroups,
         )
 
 

@@ -31,7 +31,7 @@ async def preview(shared: Shared, request: PolicyPreviewRequest) -> list[NodeCon
     async with shared.database.session() as session:
         policies = await repository.enabled(session)
         facts = {one.node_id: one for one in await repository.facts(session, request.node_ids)}
-        views = {node_id: await _view(session, shared.registry, node_id) for node_id in facts}
+        views = {node_id: await view_of(session, shared.registry, node_id) for node_id in facts}
     found: list[NodeConclusion] = []
     for node_id in dict.fromkeys(request.node_ids):
         if node_id not in facts:
@@ -76,12 +76,22 @@ def _conclude(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
     return next(conclusion for conclusion in conclusions if conclusion.policy_id == tried.policy_id)
 
 
-async def _view(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
+async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
+    """What policies see of a node now; None while it has not told what it is. Raises NotFound."""
     topology, inventory, learned = nodes.told(await nodes.find(session, node_id))
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)
-    return View(topology, inventory, load_of(list(state.recent)), state.net_tasks, time.monotonic(), learned)
+    return View(
+        topology,
+        inventory,
+        load_of(list(state.recent)),
+        state.net_tasks,
+        time.monotonic(),
+        learned,
+        classes={str(policy_id): told.classes for policy_id, told in state.classes.items()},
+        cgroups={} if state.flows is None else state.flows.cgroups,
+    )
 
 
 async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from coresteer.telemetry.chunks import netdev_values
 from coresteer_core import nic
+from coresteer_core.attainment import ClassFigures
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, parse_cpu_list
 from coresteer_core.model import (
     ABSENT_SHARE,
@@ -28,8 +29,17 @@ from coresteer_core.model import (
 from coresteer_core.nic import Learned, Point
 from coresteer_core.plan import Action
 from coresteer_core.policies.base import Conclusion
-from coresteer_core.protocol import ChangeMessage, DecisionMessage, FlowsMessage, Hello
-from coresteer_core.settings import Channels, NetdevParam, RssTable, SettingError, parse_setting
+from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage, FlowsMessage, Hello
+from coresteer_core.settings import (
+    CgroupWeight,
+    Channels,
+    NetdevParam,
+    RssTable,
+    SettingError,
+    TaskNice,
+    parse_setting,
+)
+from coresteer_core.settings.cgroup import WEIGHTS
 from coresteer_core.settings.params import PARAMS
 
 MAX_CELLS = 262_144
@@ -40,8 +50,12 @@ MAX_NET_TASKS = 4096
 MAX_LANDINGS = 16_384
 MAX_REASONS = 4096
 MAX_ACTIONS = 256
+MAX_CLASSES = 16
 MAX_VALUE = 65_536
 MAX_NAME = 256
+MAX_PATH = 4096
+MAX_PORTS = 262_144
+MAX_CLIENTS = 16_384
 MAX_TEXT = 2000
 MAX_CLOCK_ERROR_MS = 24 * 3600 * 1000
 _MAX_INT = 2**53
@@ -280,21 +294,49 @@ def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
     landings = [landing for task in message.tasks for landing in task.landings]
     if len(message.tasks) > MAX_NET_TASKS or len(landings) > MAX_LANDINGS:
         return f"Flows: more than {MAX_NET_TASKS} processes or {MAX_LANDINGS} landings."
+    ports = sum(len(task.listens) for task in message.tasks)
+    clients = sum(len(task.clients) for task in message.tasks)
+    if ports > MAX_PORTS or clients > MAX_CLIENTS:
+        return f"Flows: {ports} ports and {clients} clients are more than {MAX_PORTS} and {MAX_CLIENTS}."
     texts: list[str | None] = [task.name for task in message.tasks]
     texts += [text for landing in landings for text in (landing.netdev, landing.queue, landing.how)]
     wrong = (
         _bad_text(texts, MAX_NAME)
-        or _bad_text((task.cgroup for task in message.tasks), 4096)
+        or _bad_text((path for task in message.tasks for path in (task.cgroup, task.cpu_cgroup)), MAX_PATH)
+        or _bad_text((text for task in message.tasks for text in (task.user, task.command, task.unit)), MAX_NAME)
+        or _bad_text((client for task in message.tasks for client in task.clients), MAX_NAME)
         or _bad_cpu_lists(text for task in message.tasks for text in (task.affinity, task.allowed))
+        or _bad_weights(message)
         or next((wrong for task in message.tasks if (wrong := _bad_net_task(task))), None)
         or next((wrong for landing in landings if (wrong := _bad_landing(landing))), None)
     )
     return f"Flows: {wrong}" if wrong else None
 
 
+def _bad_weights(message: FlowsMessage) -> str | None:
+    if len(message.cgroups) > 2 * MAX_NET_TASKS:
+        return f"more than {2 * MAX_NET_TASKS} cgroups have weights."
+    try:
+        for task in message.tasks:
+            for name, value in task.params.items():
+                if name != "nice":
+                    return f"{name[:40]!r} is not a setting of a process."
+                TaskNice(task.pid).canonical(value)
+        for path, weights in message.cgroups.items():
+            for name, value in weights.items():
+                if name not in WEIGHTS:
+                    return f"{name[:40]!r} is not a weight of a cgroup."
+                CgroupWeight(path, name).canonical(value)
+    except SettingError as error:
+        return str(error)
+    return _bad_text(message.cgroups, MAX_PATH)
+
+
 def _bad_net_task(task: NetTask) -> str | None:
     numbers = (task.started_ticks, task.threads)
     figures = (task.cpu_share, task.idle_s)
+    if not all(0 < port < 65_536 for port in task.listens):
+        return f"process {task.pid} listens at a port that is none."
     if not (0 <= task.pid < 2**31 and 0 <= task.cpu < MAX_CPUS and all(0 <= number < _MAX_INT for number in numbers)):
         return f"process {task.pid} on CPU {task.cpu} with {task.threads} threads cannot be."
     if not all(0 <= figure < _MAX_INT for figure in figures):  # NaN is none of these
@@ -313,6 +355,26 @@ def _bad_landing(landing: Landing) -> str | None:
     return None
 
 
+def check_classes(message: ClassesMessage, *, now_ms: int) -> str | None:
+    """Whether figures of service classes can be kept and shown."""
+    names = [one.name for one in message.classes]
+    wrong = _bad_time(message.time_ms, now_ms) or _bad_policy_id(message.policy_id) or _bad_text(names, MAX_NAME)
+    if wrong is None and (len(names) > MAX_CLASSES or len(set(names)) < len(names)):
+        wrong = f"there are more than {MAX_CLASSES} classes, or one is named twice."
+    wrong = wrong or next((wrong for one in message.classes if (wrong := _bad_class(one))), None)
+    return f"Classes: {wrong}" if wrong else None
+
+
+def _bad_class(one: ClassFigures) -> str | None:
+    optional = (one.deadline_us, one.p50_us, one.p95_us, one.p99_us, one.longest_wait_us)
+    counts = (one.requests, one.satisfied, one.waiting, one.inside, one.tasks)
+    if not all(0 <= number < _MAX_INT for number in (one.f, *counts, *(n for n in optional if n is not None))):
+        return f"{one.name[:40]} holds a number that nothing can have counted."  # NaN is none of these either
+    if not 0 < one.target_percent <= 100 or one.source not in (None, "gate", "histogram", "tcp"):
+        return f"{one.name[:40]} has a target of {one.target_percent} % and its figures from {one.source!r}."
+    return None
+
+
 def check_clock(node_ms: int, *, now_ms: int) -> str | None:
     """Whether the node's clock can be reckoned with."""
     wrong = _bad_time(node_ms, now_ms)
@@ -324,12 +386,18 @@ def check_decision(message: DecisionMessage, *, now_ms: int) -> str | None:
     conclusion = message.conclusion
     if wrong := _bad_time(message.time_ms, now_ms):
         return f"Decision: {wrong}"
-    if not (conclusion.policy_id.isdecimal() and conclusion.policy_id.isascii() and len(conclusion.policy_id) <= 9):
-        return f"Decision: {conclusion.policy_id[:40]!r} is not a policy's number."
+    if wrong := _bad_policy_id(conclusion.policy_id):
+        return f"Decision: {wrong}"
     if not 0 <= conclusion.version < 2**31:
         return f"Decision: {conclusion.version} is not a version."
     wrong = _bad_uuid(message.change_id) or _bad_conclusion(conclusion) or _bad_actions(conclusion.actions)
     return f"Decision: {wrong}" if wrong else None
+
+
+def _bad_policy_id(text: str) -> str | None:
+    if text.isdecimal() and text.isascii() and len(text) <= 9:
+        return None
+    return f"{text[:40]!r} is not a policy's number."
 
 
 def _bad_uuid(text: str | None) -> str | None:

@@ -20,6 +20,7 @@ from coresteer.nodes import service as nodes
 from coresteer.nodes.registry import Registry
 from coresteer.nodes.schemas import Health
 from coresteer_core.model import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
+from coresteer_core.protocol import ClassesMessage
 
 log = logging.getLogger("coresteer.live")
 router = APIRouter()
@@ -152,6 +153,15 @@ class Live:
             frame = rates_frame(node_id, rates)
             for browser in browsers:
                 browser.send(frame)
+
+    def show_classes(self, node_id: int, message: ClassesMessage) -> None:
+        """How a node's service classes fare, to those who look at the node."""
+        if browsers := self._watched.get(node_id):
+            event = {"type": "classes", "node_id": node_id, "policy_id": int(message.policy_id)}
+            event |= {"time_ms": message.time_ms, "told": message.classes}
+            text = msgspec.json.encode(event).decode()
+            for browser in browsers:
+                browser.send(text)
 
     def join(self, browser: Browser) -> None:
         """A page was opened, or wants something else."""

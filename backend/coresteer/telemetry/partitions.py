@@ -17,6 +17,7 @@ HOUR_MS = 3_600_000
 WIDTH_MS = {
     "telemetry_chunk": HOUR_MS,
     "telemetry_flows": HOUR_MS,
+    "telemetry_classes": HOUR_MS,
     "telemetry_minute": 24 * HOUR_MS,
     "telemetry_hour": 30 * 24 * HOUR_MS,
 }

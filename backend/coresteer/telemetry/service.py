@@ -327,7 +327,8 @@ class Ingest:
         self._partitions |= partitions.ahead(at_ms)
         await self._upkeep.roll_up(at_ms)
         keep_ms = dict.fromkeys(partitions.WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
-        keep_ms["telemetry_chunk"] = keep_ms["telemetry_flows"] = self._config.retention_days * _DAY_MS
+        for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
+            keep_ms[table] = self._config.retention_days * _DAY_MS
         self._partitions -= await partitions.retain(
             self._database, at_ms, keep_ms=keep_ms, most_bytes=self._config.retention_bytes
         )

@@ -862,6 +862,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/classes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Node Classes
+         * @description How far the classes of the policies in force get what they were promised, as the agent told it last.
+         */
+        get: operations["get_node_classes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/classes/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Node Classes History
+         * @description The same over a range of at most a week, a value a second up to 15 minutes, else 900 steps.
+         */
+        get: operations["get_node_classes_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/nodes/{node_id}/classes/match": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Match Node Classes
+         * @description Which of the node's processes belong to each class now. Changes nothing.
+         */
+        post: operations["match_node_classes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1097,6 +1157,38 @@ export interface components {
             state: components["schemas"]["ChangeState"];
             /** Sentence */
             sentence: string;
+        };
+        /**
+         * ClassFigure
+         * @description Figures of a service class over time: f as it is, requests and longest wait of the window, times in µs.
+         * @enum {string}
+         */
+        ClassFigure: "f" | "requests" | "satisfied" | "waiting" | "inside" | "p50_us" | "p95_us" | "p99_us" | "longest_wait_us";
+        /**
+         * ClassHistory
+         * @description A class's figures, a value for each step; None is no word, and for f and response times also no request.
+         */
+        ClassHistory: {
+            /** Name */
+            name: string;
+            /** Values */
+            values: {
+                [key: string]: (number | null)[];
+            };
+        };
+        /**
+         * ClassesHistory
+         * @description What classes got over time. times_ms: the start of each step, by the node's clock.
+         *
+         *     Of several seconds in a step the worst: the lowest f and satisfied, the highest of the others.
+         */
+        ClassesHistory: {
+            /** Step Ms */
+            step_ms: number;
+            /** Times Ms */
+            times_ms: number[];
+            /** Policies */
+            policies: components["schemas"]["PolicyHistory"][];
         };
         /**
          * Coalescing
@@ -1436,6 +1528,124 @@ export interface components {
             password: string;
         };
         /**
+         * MatchRequest
+         * @description Classes to try on a node's processes. scope: as in the policy, processes outside are not looked at.
+         */
+        MatchRequest: {
+            /**
+             * ServiceClasses
+             * @description What the operator wants.
+             *
+             *         classes: in order of precedence. window_s: what is older is forgotten. slots: how many requests are inside the gate
+             *         at once; 0 is the number of CPUs that the workers may use. weights: what is steered for work that does not ask at
+             *         the gate, besides.
+             */
+            spec: {
+                /** @enum {string} */
+                type: "service-class";
+                classes: {
+                    name: string;
+                    target_percent: number;
+                    deadline_ms?: number | null;
+                    /**
+                     * Match
+                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+                     *
+                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
+                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
+                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
+                     *         do, as one weight is for all of them.
+                     */
+                    match?: {
+                        /** @default [] */
+                        cgroups: string[];
+                        /** @default [] */
+                        units: string[];
+                        /** @default [] */
+                        users: string[];
+                        /** @default [] */
+                        commands: string[];
+                        /** @default [] */
+                        listens: number[];
+                        /** @default [] */
+                        clients: string[];
+                    };
+                    histogram?: string | null;
+                }[];
+                /** @default 10 */
+                window_s: number;
+                /** @default 0 */
+                slots: number;
+                /** @default [] */
+                weights: ("cpu" | "io" | "nice")[];
+            };
+            /**
+             * Scope
+             * @description What on a node a policy is about, as shell patterns (fnmatch); an empty list is everything.
+             *
+             *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
+             * @default {}
+             */
+            scope: {
+                /** @default [] */
+                netdevs: string[];
+                /** @default [] */
+                drivers: string[];
+                /** @default [] */
+                tasks: string[];
+                /** @default [] */
+                cgroups: string[];
+            };
+        };
+        /**
+         * MatchedClass
+         * @description A class and the processes that belong to it.
+         */
+        MatchedClass: {
+            /** Name */
+            name: string;
+            /** Tasks */
+            tasks: components["schemas"]["MatchedTask"][];
+        };
+        /**
+         * MatchedTask
+         * @description A process that talks over the network, with all that a class can match.
+         */
+        MatchedTask: {
+            /** Pid */
+            pid: number;
+            /** Name */
+            name: string;
+            /** Cgroup */
+            cgroup: string | null;
+            /** Unit */
+            unit: string | null;
+            /** User */
+            user: string | null;
+            /** Command */
+            command: string | null;
+            /** Listens */
+            listens: number[];
+            /** Clients */
+            clients: string[];
+        };
+        /**
+         * Matches
+         * @description Classes in order of precedence with their processes; unmatched: those of no class.
+         *
+         *     at: when the node told its processes, None while it has not. exact: as in NodeFlows.
+         */
+        Matches: {
+            /** At */
+            at: string | null;
+            /** Exact */
+            exact: boolean;
+            /** Classes */
+            classes: components["schemas"]["MatchedClass"][];
+            /** Unmatched */
+            unmatched: components["schemas"]["MatchedTask"][];
+        };
+        /**
          * Matrix
          * @description IRQ × CPU over a range, busiest rows first. covered_s: how much of the range has data.
          */
@@ -1658,6 +1868,14 @@ export interface components {
             interval_s: number | null;
         };
         /**
+         * NodeClasses
+         * @description The service-class policies in force on a node, in order of rank.
+         */
+        NodeClasses: {
+            /** Policies */
+            policies: components["schemas"]["PolicyClasses"][];
+        };
+        /**
          * NodeConclusion
          * @description What the policy would conclude on a node now. view_age_s: of the load it looked at; error: why it cannot.
          */
@@ -1758,6 +1976,22 @@ export interface components {
                 }[];
                 /** @default false */
                 bound: boolean;
+                user: string | null;
+                command: string | null;
+                unit: string | null;
+                /** @default [] */
+                listens: number[];
+                /** @default [] */
+                clients: string[];
+                /** @default {} */
+                params: {
+                    [key: string]: string;
+                };
+                cpu_cgroup: string | null;
+                /** @default false */
+                kernel: boolean;
+                /** @default false */
+                realtime: boolean;
             }[];
         };
         /**
@@ -1937,6 +2171,44 @@ export interface components {
                 software: boolean;
                 /** @default 0.1 */
                 max_dropped_percent: number;
+            } | {
+                /** @enum {string} */
+                type: "service-class";
+                classes: {
+                    name: string;
+                    target_percent: number;
+                    deadline_ms?: number | null;
+                    /**
+                     * Match
+                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+                     *
+                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
+                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
+                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
+                     *         do, as one weight is for all of them.
+                     */
+                    match?: {
+                        /** @default [] */
+                        cgroups: string[];
+                        /** @default [] */
+                        units: string[];
+                        /** @default [] */
+                        users: string[];
+                        /** @default [] */
+                        commands: string[];
+                        /** @default [] */
+                        listens: number[];
+                        /** @default [] */
+                        clients: string[];
+                    };
+                    histogram?: string | null;
+                }[];
+                /** @default 10 */
+                window_s: number;
+                /** @default 0 */
+                slots: number;
+                /** @default [] */
+                weights: ("cpu" | "io" | "nice")[];
             };
             /**
              * @default {
@@ -2001,6 +2273,100 @@ export interface components {
             name: string;
             /** Max Added Us */
             max_added_us: number;
+        };
+        /**
+         * PolicyClasses
+         * @description A policy in force on the node. told, at: what its agent said last, None where it has not said anything yet.
+         */
+        PolicyClasses: {
+            /** Policy Id */
+            policy_id: number;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+            mode: components["schemas"]["Mode"];
+            /**
+             * ServiceClasses
+             * @description What the operator wants.
+             *
+             *         classes: in order of precedence. window_s: what is older is forgotten. slots: how many requests are inside the gate
+             *         at once; 0 is the number of CPUs that the workers may use. weights: what is steered for work that does not ask at
+             *         the gate, besides.
+             */
+            spec: {
+                /** @enum {string} */
+                type: "service-class";
+                classes: {
+                    name: string;
+                    target_percent: number;
+                    deadline_ms: number | null;
+                    /**
+                     * Match
+                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+                     *
+                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
+                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
+                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
+                     *         do, as one weight is for all of them.
+                     */
+                    match: {
+                        /** @default [] */
+                        cgroups: string[];
+                        /** @default [] */
+                        units: string[];
+                        /** @default [] */
+                        users: string[];
+                        /** @default [] */
+                        commands: string[];
+                        /** @default [] */
+                        listens: number[];
+                        /** @default [] */
+                        clients: string[];
+                    };
+                    histogram: string | null;
+                }[];
+                /** @default 10 */
+                window_s: number;
+                /** @default 0 */
+                slots: number;
+                /** @default [] */
+                weights: ("cpu" | "io" | "nice")[];
+            };
+            /** At */
+            at: string | null;
+            /** Told */
+            told: {
+                name: string;
+                target_percent: number;
+                deadline_us: number | null;
+                source: string | null;
+                requests: number;
+                satisfied: number;
+                f: number;
+                /** @default 0 */
+                waiting: number;
+                /** @default 0 */
+                inside: number;
+                p50_us: number | null;
+                p95_us: number | null;
+                p99_us: number | null;
+                longest_wait_us: number | null;
+                /** @default 0 */
+                tasks: number;
+            }[] | null;
+        };
+        /**
+         * PolicyHistory
+         * @description The classes that a policy had in a range. name: None of a policy that is not there any more.
+         */
+        PolicyHistory: {
+            /** Policy Id */
+            policy_id: number;
+            /** Name */
+            name: string | null;
+            /** Classes */
+            classes: components["schemas"]["ClassHistory"][];
         };
         /**
          * PolicyPreviewRequest
@@ -4117,6 +4483,107 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Coalescing"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_node_classes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeClasses"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_node_classes_history: {
+        parameters: {
+            query: {
+                figure: components["schemas"]["ClassFigure"][];
+                from_time: string;
+                to_time: string;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClassesHistory"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    match_node_classes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MatchRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Matches"];
                 };
             };
             /** @description A problem */

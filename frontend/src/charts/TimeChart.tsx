@@ -1,5 +1,5 @@
 import { memo, useMemo, useRef } from "react";
-import { CartesianGrid, Line, LineChart, XAxis, YAxis } from "recharts";
+import { CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "recharts";
 import { type Figure, text } from "../lib/format";
 import { axisTime } from "../lib/time";
 import { useWidth } from "./canvas";
@@ -70,16 +70,18 @@ type ChartProps = {
   axis: TimeAxis;
   /** Why nothing is shown when no line has a value in sight. */
   absent: string;
+  /** A value to compare with, drawn as a dashed line. */
+  level?: number;
 };
 
 /** Lines over time with the page's crosshair, marks and gaps. */
-export function TimeChart({ title, lines, points, format, axis, absent }: ChartProps) {
+export function TimeChart({ title, lines, points, format, axis, absent, level }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const keys = useMemo(() => lines.map(({ key }) => key), [lines]);
   const largest = useMemo(
-    () => points.reduce((most, point) => Math.max(most, ...keys.map((key) => point[key] ?? 0)), 0),
-    [points, keys],
+    () => points.reduce((most, point) => Math.max(most, ...keys.map((key) => point[key] ?? 0)), level ?? 0),
+    [points, keys, level],
   );
   const known = useMemo(
     () => points.some((point) => keys.some((key) => typeof point[key] === "number")),
@@ -102,6 +104,7 @@ export function TimeChart({ title, lines, points, format, axis, absent }: ChartP
               range={axis.range}
               top={known ? roundAbove(largest) : null}
               width={width}
+              {...(level !== undefined && { level })}
             />
           )}
           <div
@@ -129,10 +132,11 @@ type LinesProps = {
   /** Where the values' axis ends; null without any value, and then it has no numbers. */
   top: number | null;
   width: number;
+  level?: number;
 };
 
 /** Recharts with everything off that costs time and is not asked for; redrawn only when its data change. */
-const Lines = memo(function Lines({ lines, points, format, range, top, width }: LinesProps) {
+const Lines = memo(function Lines({ lines, points, format, range, top, width, level }: LinesProps) {
   const x = useMemo<[number, number]>(() => [range.from, range.to], [range.from, range.to]);
   const xTicks = useMemo(
     () => Array.from({ length: 6 }, (_, index) => range.from + ((range.to - range.from) * index) / 5),
@@ -169,6 +173,7 @@ const Lines = memo(function Lines({ lines, points, format, range, top, width }: 
             .replace(/\.(?= )/, "")
         }
       />
+      {level !== undefined && <ReferenceLine y={level} stroke="var(--muted)" strokeDasharray="4 4" />}
       {lines.map(({ key, colour }) => (
         <Line
           key={key}

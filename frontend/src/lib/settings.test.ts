@@ -4,6 +4,9 @@ import { selectionOf, settingName } from "./settings";
 test.each([
   ["irq/41/affinity", "IRQ 41", "irq:41"],
   ["task/812/affinity", "task 812", null],
+  ["task/812/nice", "task 812 nice", null],
+  ["cgroup/nginx/cpu.shares", "nginx cpu.shares", null],
+  ["cgroup/system.slice/nginx.service/cpu.weight", "system.slice/nginx.service cpu.weight", null],
   ["netdev/eth0/rx-0/rps", "eth0 rx-0 RPS", "nic:eth0"],
   ["netdev/eth0/tx-3/xps", "eth0 tx-3 XPS", "nic:eth0"],
   ["netdev/eth0/rss", "eth0 RSS", "nic:eth0"],

@@ -1,11 +1,15 @@
 /** Setting keys (`irq/41/affinity`) as people name them, and where on a node's page they are. */
 
-/** `IRQ 41`, `task 812`, `eth0 rx-0 RPS`, `eth0 rx-usecs`, `eth0 rx ring`; a key of no known kind stays as it is. */
+/**
+ * `IRQ 41`, `task 812`, `task 812 nice`, `web/nginx cpu.weight`, `eth0 rx-0 RPS`, `eth0 rx-usecs`, `eth0 rx ring`; a key
+ * of no known kind stays as it is.
+ */
 export function settingName(key: string): string {
   const [kind, what, part, ...rest] = key.split("/");
   if (part === undefined) return key;
   if (kind === "irq") return `IRQ ${what}`;
-  if (kind === "task") return `task ${what}`;
+  if (kind === "task") return part === "affinity" ? `task ${what}` : `task ${what} ${part}`;
+  if (kind === "cgroup") return key.replace(/^cgroup\/(.+)\/([^/]+)$/, "$1 $2");
   if (kind !== "netdev") return key;
   const queue = /^[rt]x-\d+$/.test(part) && rest.length > 0 ? [part] : [];
   return [what, ...queue, tunableName([part, ...rest].slice(queue.length).join("/"))].join(" ");

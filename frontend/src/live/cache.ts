@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import type { Schemas } from "../api/client";
 import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
-import { refetchPolicies } from "../policies/queries";
+import { refetchPolicies, takeClasses } from "../policies/queries";
 import { takeChange } from "./changes";
 import { live, useLive } from "./socket";
 
@@ -36,6 +36,7 @@ export function useLiveCache(): void {
     void queryClient.invalidateQueries({ queryKey: ["coalescing", nodeId] });
   });
   useLive("policies", refetchPolicies);
+  useLive("classes", takeClasses);
   useLive("change", takeChange);
   useEffect(() => {
     live.start();

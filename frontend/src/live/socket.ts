@@ -10,8 +10,17 @@ export type LiveEvents = {
   inventory: number;
   /** What a node concluded from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
   policies: number | null;
+  classes: ClassesTold;
   rates: RatesFrame;
   fleet: FleetFrame;
+};
+
+/** What a node's agent has just told of a policy's service classes. time_ms: of the node's clock. */
+export type ClassesTold = {
+  node_id: number;
+  policy_id: number;
+  time_ms: number;
+  told: NonNullable<Schemas["PolicyClasses"]["told"]>;
 };
 
 /** since: when (Date.now()) it became so. */
@@ -22,7 +31,8 @@ type TextFrame =
   | { type: "change"; change: Schemas["Change"] }
   | { type: "node"; node: Schemas["NodeSummary"] }
   | { type: "inventory"; node_id: number }
-  | { type: "policies"; node_id: number | null };
+  | { type: "policies"; node_id: number | null }
+  | ({ type: "classes" } & ClassesTold);
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
@@ -39,6 +49,7 @@ export class Live {
     node: new Set(),
     inventory: new Set(),
     policies: new Set(),
+    classes: new Set(),
     rates: new Set(),
     fleet: new Set(),
   };
@@ -131,6 +142,7 @@ export class Live {
     else if (frame.type === "node") this.emit("node", frame.node);
     else if (frame.type === "inventory") this.emit("inventory", frame.node_id);
     else if (frame.type === "policies") this.emit("policies", frame.node_id);
+    else if (frame.type === "classes") this.emit("classes", frame);
   }
 
   private emit<T extends keyof LiveEvents>(type: T, event: LiveEvents[T]): void {

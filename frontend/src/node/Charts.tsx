@@ -66,7 +66,7 @@ const CHARTS: ChartOf[] = [
 const APART_MS = 40;
 
 /** Renders anew with every step of the live window, each chart in its turn. */
-function useSteps(window: LiveWindow, turn: number): number {
+export function useSteps(window: LiveWindow, turn: number): number {
   const [step, setStep] = useState(window.steps);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;

@@ -24,6 +24,7 @@ import classes from "./node.module.css";
 import { Panel } from "./panel/Panel";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
 import type { Topology } from "./rows";
+import { ServiceClasses } from "./ServiceClasses";
 import type { NodeSearch } from "./search";
 import { TimeBar } from "./TimeBar";
 import { useLiveWindow } from "./useLiveWindow";
@@ -188,6 +189,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
           <NodePolicies view={view} />
           <Matrix view={view} />
           <TradeOff view={view} />
+          <ServiceClasses view={view} />
           <Charts view={view} pastPoints={pastPoints} />
           <AgentCost view={view} />
         </div>

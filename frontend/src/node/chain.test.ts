@@ -60,6 +60,15 @@ const task = (cpu: number, ...landings: Landing[]): NetTask => ({
   cpu_share: 0.5,
   idle_s: 0,
   landings,
+  user: null,
+  command: null,
+  unit: null,
+  listens: [],
+  clients: [],
+  params: {},
+  cpu_cgroup: null,
+  kernel: false,
+  realtime: false,
 });
 const PLACES = placesOf(topology);
 const INVENTORY = inventory([irq(41)]);

@@ -4,7 +4,7 @@ import { HeatBlock } from "../charts/heatblock";
 import type { Range } from "../charts/TimeOverlay";
 import { METRICS } from "./figures";
 import type { HeatShare } from "./shares";
-import { CHART_POINTS, HEAT_COLUMNS } from "./window";
+import { CHART_POINTS, HEAT_COLUMNS, type LiveWindow } from "./window";
 
 const iso = (ms: number) => new Date(ms).toISOString();
 const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });
@@ -59,6 +59,28 @@ export const matrixQuery = (nodeId: number, range: Range | null) =>
         }),
       ),
     ...PAST,
+  });
+
+/** The least time between two looks at what classes got just now; a longer window is looked at less often. */
+const CLASSES_MS = 2000;
+
+/** F and response times of service classes over a past range, or over the window that follows the present. */
+export const classesHistoryQuery = (nodeId: number, past: Range | null, window: LiveWindow) =>
+  queryOptions({
+    queryKey: ["classes-history", nodeId, past ?? window.spanMs],
+    queryFn: ({ signal }) =>
+      answer(
+        api.GET("/api/nodes/{node_id}/classes/history", {
+          params: {
+            path: { node_id: nodeId },
+            query: { figure: ["f", "p50_us", "p95_us", "p99_us"], ...times(past ?? window.range()) },
+          },
+          signal,
+        }),
+      ),
+    refetchInterval: past === null && Math.max(CLASSES_MS, window.spanMs / CHART_POINTS),
+    ...PAST,
+    staleTime: past === null ? 0 : PAST.staleTime,
   });
 
 const COALESCING_MS = 10_000;

@@ -1,6 +1,7 @@
 import { Checkbox, Input, NativeSelect, TextInput } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Segments } from "../shell/Segments";
+import { ClassList } from "./ClassList";
 import { type Draft, withKind } from "./form";
 import {
   DAMPINGS,
@@ -84,6 +85,7 @@ export function Editor({ draft, wrong, kindIsFixed = false, onChange }: Props) {
             path={`spec.${name}`}
             field={field}
             draft={draft}
+            wrong={wrong}
             onChange={onChange}
             input={input}
           />
@@ -146,12 +148,41 @@ type SpecProps = {
   path: string;
   field: Field;
   draft: Draft;
+  wrong: Record<string, string>;
   onChange: (draft: Draft) => void;
   input: (path: string, label: string, help: string, placeholder?: string) => ReactNode;
 };
 
-function SpecField({ path, field, draft, onChange, input }: SpecProps) {
+function SpecField({ path, field, draft, wrong, onChange, input }: SpecProps) {
   const { of, label, unit, help } = field;
+  if (of.input === "classes")
+    return (
+      <ClassList
+        label={label}
+        help={help}
+        list={draft.classes}
+        wrong={wrong}
+        path={path}
+        onChange={(list) => onChange({ ...draft, classes: list })}
+      />
+    );
+  if (of.input === "choices")
+    return (
+      <Checkbox.Group
+        size="xs"
+        label={label}
+        description={help}
+        value={Object.keys(of.options).filter((option) => draft.checks[`${path}.${option}`])}
+        onChange={(chosen) => {
+          const checks = Object.keys(of.options).map((option) => [`${path}.${option}`, chosen.includes(option)]);
+          onChange({ ...draft, checks: { ...draft.checks, ...Object.fromEntries(checks) } });
+        }}
+      >
+        {Object.entries(of.options).map(([value, text]) => (
+          <Checkbox key={value} value={value} label={text} mt={4} />
+        ))}
+      </Checkbox.Group>
+    );
   if (of.input === "check")
     return (
       <Checkbox

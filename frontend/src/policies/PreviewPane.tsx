@@ -1,11 +1,12 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { type ReactNode, useMemo } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { duration } from "../lib/format";
 import { SimulatedTagOf } from "../shell/NodeTags";
+import { ClassMatches } from "./ClassMatches";
 import { ConclusionOf } from "./ConclusionOf";
 import { bodyOf, type Draft } from "./form";
 import { NodeField } from "./NodeField";
@@ -80,7 +81,18 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
         ) : preview.data === undefined ? (
           ids.map((id) => <div key={id} className={`${classes.waiting} hatched`} />)
         ) : (
-          preview.data.map((one) => <OnNode key={one.node_id} of={one} />)
+          preview.data.map((one) => (
+            <OnNode key={one.node_id} of={one}>
+              {reading.body.spec.type === "service-class" && (
+                <ClassMatches
+                  nodeId={one.node_id}
+                  name={one.node_name}
+                  spec={reading.body.spec}
+                  scope={reading.body.scope}
+                />
+              )}
+            </OnNode>
+          ))
         )}
       </div>
     </section>
@@ -89,7 +101,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
 
 const STALE_S = 30;
 
-function OnNode({ of }: { of: Schemas["NodeConclusion"] }) {
+function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: ReactNode }) {
   const age = of.view_age_s;
   return (
     <article className={classes.onNode} aria-label={of.node_name}>
@@ -111,6 +123,7 @@ function OnNode({ of }: { of: Schemas["NodeConclusion"] }) {
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}
         </p>
       )}
+      {children}
     </article>
   );
 }

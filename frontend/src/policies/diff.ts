@@ -1,7 +1,8 @@
 import { significant } from "../lib/format";
+import { classText } from "./classes";
 import { pathName } from "./form";
 import { KIND_NAMES, METRICS } from "./kinds";
-import type { Kind, PolicyBody } from "./types";
+import type { Kind, PolicyBody, ServiceClass } from "./types";
 
 export type Difference = { path: string; was: string | null; becomes: string | null };
 /** A line of a comparison. kind: what happened to the field. */
@@ -16,6 +17,7 @@ export type DiffLine = {
 /** What of a version differs, in the form's words and the form's order. */
 export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES): DiffLine[] {
   return differences
+    .flatMap((difference) => (difference.path === "spec.classes" ? classLines(difference) : [difference]))
     .map(({ path, was, becomes }) => ({ path, was: valueText(path, was), becomes: valueText(path, becomes) }))
     .filter(({ was, becomes }) => was !== becomes)
     .map((difference) => ({
@@ -28,7 +30,20 @@ export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES)
             ? ("removed" as const)
             : ("changed" as const),
     }))
-    .sort((a, b) => place(a.path) - place(b.path) || a.path.localeCompare(b.path, "en", { numeric: true }));
+    .sort((a, b) => place(a.path) - place(b.path) || fieldOf(a.path).localeCompare(fieldOf(b.path), "en"));
+}
+
+/** The classes of two versions one by one, by their names. */
+function classLines({ path, was, becomes }: Difference): Difference[] {
+  const [before, after] = [was, becomes].map((json) => {
+    const list: ServiceClass[] = json === null ? [] : JSON.parse(json);
+    return new Map(list.map((one, index) => [one.name, classText(one, index)]));
+  }) as [Map<string, string>, Map<string, string>];
+  return [...new Set([...after.keys(), ...before.keys()])].map((name) => ({
+    path: `${path}[${name}]`,
+    was: before.get(name) ?? null,
+    becomes: after.get(name) ?? null,
+  }));
 }
 
 /** A field's value as the form has it: lists and guardrails in words, what is empty as null. */
@@ -63,6 +78,9 @@ const PARTS = [
   "on_drift",
   "guardrails",
 ];
+
+/** Without the item of a list, which stays in the list's order. */
+const fieldOf = (path: string) => path.split("[")[0] ?? path;
 
 function place(path: string): number {
   const at = PARTS.indexOf(path.split(/[.[]/)[0] ?? "");

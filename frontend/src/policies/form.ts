@@ -1,9 +1,13 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../lib/cpulist";
 import { readLabels } from "../settings/EditLabels";
+import { type ClassDraft, classDraft, readClasses } from "./classes";
 import { DAMPINGS, type Field, fieldsOf, METRIC_NAMES, SCOPES, SELECTORS } from "./kinds";
 import type { Kind, PolicyBody, Spec } from "./types";
 
-/** A policy as it is typed: texts and checks by the path of the body's field, as `spec.act_percent`. */
+/**
+ * A policy as it is typed: texts and checks by the path of the body's field, as `spec.act_percent`, and
+ * `spec.weights.nice` for one of a list's choices. classes: of a kind that has them.
+ */
 export type Draft = {
   kind: Kind;
   mode: PolicyBody["mode"];
@@ -11,7 +15,10 @@ export type Draft = {
   on_drift: PolicyBody["on_drift"];
   texts: Record<string, string>;
   checks: Record<string, boolean>;
+  classes: ClassDraft[];
 };
+
+type SpecDraft = Pick<Draft, "texts" | "checks" | "classes">;
 
 /** What a draft says: a body, or by path the sentence for what does not fit. */
 export type Reading = { body: PolicyBody; wrong: null } | { body: null; wrong: Record<string, string> };
@@ -28,11 +35,14 @@ function shown(field: Field, value: unknown): string {
 }
 
 /** The specification's fields as a draft has them; of another kind's draft they are its initial ones. */
-export function specDraft(kind: Kind, spec: Record<string, unknown> = {}): Pick<Draft, "texts" | "checks"> {
-  const draft: Pick<Draft, "texts" | "checks"> = { texts: {}, checks: {} };
+export function specDraft(kind: Kind, spec: Record<string, unknown> = {}): SpecDraft {
+  const draft: SpecDraft = { texts: {}, checks: {}, classes: [] };
   for (const [name, field] of fieldsOf(kind)) {
     const value = spec[name] ?? field.initial;
+    const list = () => (Array.isArray(value) ? value : JSON.parse(String(value)));
     if (field.of.input === "check") draft.checks[`spec.${name}`] = value === true;
+    else if (field.of.input === "classes") draft.classes = list().map(classDraft);
+    else if (field.of.input === "choices") for (const option of list()) draft.checks[`spec.${name}.${option}`] = true;
     else draft.texts[`spec.${name}`] = shown(field, value);
   }
   return draft;
@@ -56,7 +66,7 @@ export function newDraft(kind: Kind): Draft {
 
 /** The draft that reads as this body. */
 export function draftOf(body: PolicyBody): Draft {
-  const { texts, checks } = specDraft(body.spec.type, body.spec);
+  const { texts, checks, classes } = specDraft(body.spec.type, body.spec);
   const labels = Object.entries(body.selector.labels).map(([key, value]) => `${key}=${value}`);
   return {
     kind: body.spec.type,
@@ -64,6 +74,7 @@ export function draftOf(body: PolicyBody): Draft {
     on_controller: body.on_controller,
     on_drift: body.on_drift,
     checks,
+    classes,
     texts: {
       ...texts,
       name: body.name,
@@ -81,7 +92,13 @@ export function draftOf(body: PolicyBody): Draft {
 export function withKind(draft: Draft, kind: Kind): Draft {
   const spec = specDraft(kind);
   const others = Object.entries(draft.texts).filter(([path]) => !path.startsWith("spec."));
-  return { ...draft, kind, checks: spec.checks, texts: { ...Object.fromEntries(others), ...spec.texts } };
+  return {
+    ...draft,
+    kind,
+    checks: spec.checks,
+    classes: spec.classes,
+    texts: { ...Object.fromEntries(others), ...spec.texts },
+  };
 }
 
 const words = (line: string | undefined) => (line ?? "").split(/[\s,]+/).filter(Boolean);
@@ -112,7 +129,10 @@ export function bodyOf(draft: Draft): Reading {
   const spec: Record<string, unknown> = { type: draft.kind };
   for (const [name, { of }] of fieldsOf(draft.kind)) {
     const path = `spec.${name}`;
-    if (of.input === "number") spec[name] = Number(plain(number(path, of.min, of.max) / (of.factor ?? 1)));
+    if (of.input === "number") spec[name] = Number(plain(number(path, of.min, of.max, of.whole) / (of.factor ?? 1)));
+    else if (of.input === "classes") spec[name] = readClasses(draft.classes, path, wrong);
+    else if (of.input === "choices")
+      spec[name] = Object.keys(of.options).filter((option) => draft.checks[`${path}.${option}`]);
     else if (of.input === "check") spec[name] = draft.checks[path] ?? false;
     else spec[name] = of.input === "cpus" ? cpus(path) : text(path);
   }
@@ -150,8 +170,9 @@ export function bodyOf(draft: Draft): Reading {
 
 /** What a path of a body is called on the form: `spec.act_percent` is “Act from a load of, %”. */
 export function pathName(path: string, kinds: Kind[]): string {
-  const [part = "", name = ""] = path.split(/[.[]/);
+  const [part = "", name = "", item] = path.split(/[.[\]]+/);
   const unit = (label: string, of?: string) => (of === undefined ? label : `${label}, ${of}`);
+  if (part === "spec" && name === "classes" && item) return `Class ${item}`;
   if (part === "spec") {
     const field = kinds.flatMap(fieldsOf).find(([other]) => other === name)?.[1];
     if (field !== undefined)

@@ -1,16 +1,21 @@
 import type { Kind, Metric, Mode, PolicyBody, Spec } from "./types";
 
-/** One field of a policy's specification. of: how the input shows it; factor: what is shown for one of the API's units. */
+/**
+ * One field of a policy's specification. of: how the input shows it; factor: what is shown for one of the API's units.
+ * Of choices and classes, lists both, initial is the JSON text.
+ */
 export type Field = {
   label: string;
   unit?: string;
   help: string;
   initial: number | string | boolean;
   of:
-    | { input: "number"; min: number; max: number; factor?: number }
+    | { input: "number"; min: number; max: number; factor?: number; whole?: boolean }
     | { input: "choice"; options: Record<string, string> }
     | { input: "cpus" }
-    | { input: "check" };
+    | { input: "check" }
+    | { input: "choices"; options: Record<string, string> }
+    | { input: "classes" };
 };
 
 type FieldsOf<K extends Kind> = Record<Exclude<keyof Extract<Spec, { type: K }>, "type">, Field>;
@@ -169,6 +174,45 @@ export const KINDS: { [K in Kind]: KindOf<K> } = {
         help: "Of those received; above it the last step is taken back.",
         initial: 0.1,
         of: { input: "number", min: 0, max: 100 },
+      },
+    },
+  },
+  "service-class": {
+    label: "Serve classes by percentile",
+    about: "Lets in, and gives CPU time and I/O to, the class of work that has the least of what it was promised.",
+    fields: {
+      classes: {
+        label: "Classes",
+        help: "P is the share of its requests that a class is promised. The class with the lowest S ÷ (N × P) goes first.",
+        initial: JSON.stringify([
+          { name: "gold", target_percent: 90 },
+          { name: "silver", target_percent: 70 },
+          { name: "bronze", target_percent: 50 },
+        ]),
+        of: { input: "classes" },
+      },
+      window_s: {
+        label: "Forget after",
+        unit: "s",
+        help: "Only requests of so many last seconds count.",
+        initial: 10,
+        of: { input: "number", min: 0.1, max: 3600 },
+      },
+      slots: {
+        label: "Slots of the gate",
+        unit: "requests",
+        help: "So many are inside at once; 0 is the number of CPUs that the workers may use.",
+        initial: 0,
+        of: { input: "number", min: 0, max: 4096, whole: true },
+      },
+      weights: {
+        label: "Also steer",
+        help: "For work that does not ask at the gate.",
+        initial: "[]",
+        of: {
+          input: "choices",
+          options: { nice: "nice of its processes", cpu: "CPU weight of its cgroups", io: "I/O weight of its cgroups" },
+        },
       },
     },
   },

@@ -1,6 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api } from "../api/client";
 import { queryClient } from "../api/queries";
+import type { ClassesTold } from "../live/socket";
 import type { Decision, Policy } from "./types";
 
 export const policiesQuery = queryOptions({
@@ -106,6 +107,22 @@ export const flowsQuery = (nodeId: number) =>
     queryKey: ["node-policies", nodeId, "flows"],
     queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
   });
+
+/** The service-class policies in force on a node with what its agent told last; live frames keep it new. */
+export const classesQuery = (nodeId: number) =>
+  queryOptions({
+    queryKey: ["node-policies", nodeId, "classes"],
+    queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/classes", { params: path(nodeId), signal })),
+  });
+
+/** Takes over what was told of a policy's classes, if it is known to be in force. */
+export function takeClasses({ node_id, policy_id, time_ms, told }: ClassesTold): void {
+  queryClient.setQueryData(classesQuery(node_id).queryKey, (known) => {
+    if (known === undefined) return known;
+    const at = new Date(time_ms).toISOString();
+    return { policies: known.policies.map((one) => (one.policy_id === policy_id ? { ...one, at, told } : one)) };
+  });
+}
 
 /** A live frame said that policies (null) or what a node concluded from them changed. */
 export function refetchPolicies(nodeId: number | null): void {

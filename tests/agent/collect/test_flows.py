@@ -18,12 +18,16 @@ from hypothesis import strategies as st
 
 from coresteer_agent.collect import bpf, btf
 from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
+from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
+from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.collect.landings import Landings, Place, softirq_cpu
-from coresteer_agent.collect.net_tasks import NetTasks, parse_cgroups, read_cgroup_ids
+from coresteer_agent.collect.net_tasks import NetTasks, read_cgroup_ids
 from coresteer_agent.collect.socket_owners import SocketOwners
 from coresteer_agent.collect.steering import Steering
+from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
 from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
+from coresteer_agent.collect.who import Groups, WhoReader, parse_cgroups, parse_command
 from coresteer_agent.ethtool import Rss
 from coresteer_core.model import CPU_COUNTS, CPU_SHARES, Inventory, Irq, Netdev, Queue, Rates
 
@@ -411,10 +415,86 @@ def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> N
 # Processes
 
 
-def test_the_groups_of_both_kinds_are_told_apart() -> None:
-    assert parse_cgroups("0::/web.slice/nginx.service\n") == ("/web.slice/nginx.service", None)
-    assert parse_cgroups("3:cpuset,cpu:/a\n1:name=systemd:/x\n0::/\n") == ("/", "/a")
-    assert parse_cgroups("") == (None, None)
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("0::/system.slice/nginx.service\n", Groups("/system.slice/nginx.service", None, None, "nginx.service")),
+        ("3:cpuset,cpu:/a\n1:name=systemd:/x/y.scope/z\n0::/\n", Groups("/", "/a", "/a", "y.scope")),
+        ("4:cpu,cpuacct:/docker/1\n2:cpuset:/\n", Groups(None, "/", "/docker/1", None)),
+        ("0::/user.slice/user@1000.service/app.slice/a.service/b\n",
+         Groups("/user.slice/user@1000.service/app.slice/a.service/b", None, None, "a.service")),
+        ("", Groups(None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_the_groups_of_both_versions_are_told_apart(text: str, groups: Groups) -> None:
+    assert parse_cgroups(text) == groups
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "command"),
+    [
+        (b"/usr/sbin/nginx\0-g\0daemon off;\0", "nginx"),
+        (b"nginx: worker process", "nginx"),
+        (b"postgres: walwriter \0\0", "postgres"),
+        (b"-bash\0", "-bash"),
+        (b"/\0", None),
+        (b"", None),
+        (b"a\x1bb\0", "a?b"),
+    ],
+)
+def test_the_command_is_the_first_word_without_its_folder(cmdline: bytes, command: str | None) -> None:
+    assert parse_command(cmdline) == command
+
+
+def test_a_user_is_told_by_name_or_else_by_number(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n:::\nweb:x:33:33::/:/\nother:x:33:33::/:/\n")
+    for pid, uid in ((5, 33), (6, 77)):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/status").write_text(f"Name:\tx\nUid:\t0\t{uid}\t0\t0\n")
+    reader = WhoReader(tmp_path)
+    assert [reader.look(pid).user for pid in (5, 6, 7)] == ["web", "77", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [("100\n", "100"), ("default 250\n8:16 50\n", "250"), ("8:16 50\n", None), ("", None), ("max", None)],
+)
+def test_a_weight_is_that_of_the_group_not_of_a_device(text: str, weight: str | None) -> None:
+    assert parse_weight(text) == weight
+
+
+def test_weights_are_read_in_both_versions_and_the_root_has_none(tmp_path: Path) -> None:
+    files = {
+        "cpu,cpuacct/web/cpu.shares": "1024\n",
+        "cpu,cpuacct/cpu.shares": "1024\n",
+        "web.slice/cpu.weight": "100\n",
+        "web.slice/io.weight": "default 200\n",
+        "unified/db.slice/cpu.weight": "50\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    reader = CgroupWeights(tmp_path)
+    wanted = {
+        "web": {"cpu.shares": "1024"},
+        "web.slice": {"cpu.weight": "100", "io.weight": "200"},
+        "db.slice": {"cpu.weight": "50"},
+    }
+    assert reader.read(["", "web", "web.slice", "db.slice", "web", "gone"]) == wanted
+    (tmp_path / "sys/fs/cgroup/web.slice/io.weight").unlink()
+    assert reader.read(["web.slice"]) == {"web.slice": {"cpu.weight": "100"}}
+
+
+def test_how_a_process_is_scheduled_is_read_from_its_stat() -> None:
+    mine = parse_scheduling(Path("/proc/self/stat").read_bytes(), "proc/self/stat")
+    assert (mine.nice, mine.realtime, mine.kernel) == (os.getpriority(os.PRIO_PROCESS, 0), False, False)
+    fields = [b"0"] * 50
+    fields[6], fields[16], fields[38] = str(0x0420_0000).encode(), b"-20", b"1"
+    assert parse_scheduling(b"2 (a) b) " + b" ".join(fields), "") == Scheduling(-20, True, True, True)
+    with pytest.raises(ParseError):
+        parse_scheduling(b"2 (a) " + b" ".join(fields[:38]), "")
 
 
 @given(st.text(max_size=80))
@@ -427,6 +507,8 @@ def test_a_process_is_told_with_where_it_may_run() -> None:
     tasks.round()
     facts = tasks.look(MINE)
     assert facts is not None
+    assert facts.who.command == parse_command(Path("/proc/self/cmdline").read_bytes())
+    assert facts.who.user in ("root", str(os.geteuid())) or os.geteuid()
     assert facts.threads >= 1
     assert facts.affinity == facts.allowed or set(os.sched_getaffinity(0))
     assert tasks.look(2**22 + 1) is None
@@ -459,6 +541,29 @@ def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple
     assert [landing.netdev for landing in task.landings] == ["lo"]
     assert task.landings[0].sockets == 2
     assert task.landings[0].cpu is None
+    reader.close()
+
+
+def test_who_accepts_connections_is_told_with_its_port_and_clients_also_while_it_is_silent() -> None:
+    reader = FlowReader(ROOT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        reader.read(Inventory([], []))
+        silent = next(task for task in reader.read(Inventory([], [])) if task.pid == MINE)
+        assert port in silent.listens
+        assert silent.landings == []
+        with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as accepted:
+            client.sendall(b"x" * 10)
+            accepted.recv(10)
+            accepted.sendall(b"y" * 10)
+            client.recv(10)
+            mine = next(task for task in reader.read(Inventory([], [])) if task.pid == MINE)
+            assert mine.clients == ["127.0.0.1"]
+            assert mine.params["nice"] == str(os.getpriority(os.PRIO_PROCESS, 0))
+            [one] = [found for found in reader.connections() if found.port == port]
+            assert (one.pid, one.client) == (MINE, socket.inet_aton("127.0.0.1"))
+            assert one.rtt_us
+    assert port not in next(task for task in reader.read(Inventory([], [])) if task.pid == MINE).listens
     reader.close()
 
 

@@ -1,0 +1,52 @@
+"""How much cgroups get beside their siblings: cpu.weight, io.weight, and cpu.shares of version 1."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from coresteer_agent.collect.files import read_bytes
+
+_VERSION_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+MOUNTS = {
+    "cpu.weight": _VERSION_2,
+    "cpu.shares": ("sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpuacct,cpu"),
+    "io.weight": _VERSION_2,
+}
+"""Where the folders of cgroups with that file are, below the root directory."""
+
+_WEIGHT = re.compile(r"(?:default )?(\d{1,10})$", re.ASCII | re.MULTILINE)
+
+
+def parse_weight(text: str) -> str | None:
+    """``100``, or of io.weight the default before what single devices have (``default 100``); None without one."""
+    found = _WEIGHT.match(text)
+    return None if found is None else str(int(found[1]))
+
+
+class CgroupWeights:
+    """Reads them again and again; a file that is absent is looked for once for each group that is asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[str, dict[str, str]] = {}
+
+    def read(self, paths: Iterable[str]) -> dict[str, dict[str, str]]:
+        """By path without the slash before it the weights by name; without groups that have none, as the root."""
+        before, self._files = self._files, {}
+        weights = {}
+        for path in dict.fromkeys(paths):
+            if not path:
+                continue
+            files = before.get(path)
+            self._files[path] = self._find(path) if files is None else files
+            if its := {name: value for name, file in self._files[path].items() if (value := self._read(file))}:
+                weights[path] = its
+        return weights
+
+    def _find(self, path: str) -> dict[str, str]:
+        places = {name: [f"{mount}/{path}/{name}" for mount in mounts] for name, mounts in MOUNTS.items()}
+        found = {name: next((file for file in files if self._read(file)), None) for name, files in places.items()}
+        return {name: file for name, file in found.items() if file is not None}
+
+    def _read(self, file: str) -> str | None:
+        return parse_weight((read_bytes(self._root, file) or b"").decode("ascii", "replace").strip())

@@ -1,0 +1,1 @@
+"""Experiments that make their own load, on this machine only, bounded in time and count."""

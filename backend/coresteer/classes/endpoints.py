@@ -1,0 +1,50 @@
+"""Service classes of a node over HTTP. The policies themselves are those of /api/policies."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import AwareDatetime
+
+from coresteer.auth.dependencies import Viewer
+from coresteer.classes import service
+from coresteer.classes.schemas import ClassesHistory, ClassFigure, Matches, MatchRequest, NodeClasses
+from coresteer.db import Session
+from coresteer.inputs import RowId
+from coresteer.telemetry.history import Range
+
+router = APIRouter(prefix="/api/nodes/{node_id}/classes", tags=["classes"])
+
+_LONGEST = timedelta(days=7)
+
+Figures = Annotated[set[ClassFigure], Query(min_length=1)]
+
+
+@router.get("")
+async def get_node_classes(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeClasses:
+    """How far the classes of the policies in force get what they were promised, as the agent told it last."""
+    return await service.latest(session, request.app.state.registry, node_id)
+
+
+@router.get("/history")
+async def get_node_classes_history(
+    request: Request,
+    session: Session,
+    _: Viewer,
+    node_id: RowId,
+    *,
+    figure: Figures,
+    from_time: AwareDatetime,
+    to_time: AwareDatetime,
+) -> ClassesHistory:
+    """The same over a range of at most a week, a value a second up to 15 minutes, else 900 steps."""
+    span = Range.asked(from_time, to_time, _LONGEST)
+    return await service.history(session, request.app.state.agents.classes, node_id, span, sorted(figure))
+
+
+@router.post("/match")
+async def match_node_classes(
+    request: Request, session: Session, _: Viewer, node_id: RowId, body: MatchRequest
+) -> Matches:
+    """Which of the node's processes belong to each class now. Changes nothing."""
+    return await service.match(session, request.app.state.registry, node_id, body)

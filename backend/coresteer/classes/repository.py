@@ -1,0 +1,47 @@
+"""SQL about what service classes got."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.classes.chunks import LONGEST_MS
+from coresteer.policies.tables import PolicyRow
+from coresteer.telemetry.repository import Connection, at_ms
+
+
+@dataclass(frozen=True)
+class Row:
+    """A chunk of a node's policy and when it begins."""
+
+    node_id: int
+    policy_id: int
+    time_ms: int
+    data: bytes
+
+
+async def insert(connection: Connection, rows: Sequence[Row]) -> None:
+    """Store; what is there already stays."""
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            "INSERT INTO telemetry_classes (node_id, policy_id, t0, data) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            [(row.node_id, row.policy_id, at_ms(row.time_ms), row.data) for row in rows],
+        )
+
+
+async def read(connection: Connection, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
+    """Policy ids and chunks that reach into a range, in order of time."""
+    cursor = await connection.execute(
+        "SELECT policy_id, data FROM telemetry_classes WHERE node_id = %s AND t0 > %s AND t0 <= %s ORDER BY t0",
+        (node_id, at_ms(start_ms) - timedelta(milliseconds=LONGEST_MS), at_ms(end_ms)),
+    )
+    return [(policy_id, data) for policy_id, data in await cursor.fetchall()]
+
+
+async def names(session: AsyncSession, policy_ids: Sequence[int]) -> dict[int, str]:
+    """Policies' names, of deleted ones too."""
+    found = await session.execute(select(PolicyRow.id, PolicyRow.name).where(PolicyRow.id.in_(policy_ids)))
+    return {row.id: row.name for row in found}

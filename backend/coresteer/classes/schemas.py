@@ -1,0 +1,110 @@
+"""What the API says about service classes."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from coresteer.inputs import Body
+from coresteer.structs import AsStruct, FromStruct
+from coresteer_core.attainment import ClassFigures
+from coresteer_core.policies.base import Mode, Scope
+from coresteer_core.policies.service_class import ServiceClasses
+
+
+class ClassFigure(StrEnum):
+    """Figures of a service class over time: f as it is, requests and longest wait of the window, times in µs."""
+
+    F = "f"
+    REQUESTS = "requests"
+    SATISFIED = "satisfied"
+    WAITING = "waiting"
+    INSIDE = "inside"
+    P50 = "p50_us"
+    P95 = "p95_us"
+    P99 = "p99_us"
+    LONGEST_WAIT = "longest_wait_us"
+
+
+class PolicyClasses(BaseModel):
+    """A policy in force on the node. told, at: what its agent said last, None where it has not said anything yet."""
+
+    policy_id: int
+    name: str
+    version: int
+    mode: Mode
+    spec: Annotated[ServiceClasses, AsStruct()]
+    at: datetime | None
+    told: list[Annotated[ClassFigures, AsStruct()]] | None
+
+
+class NodeClasses(BaseModel):
+    """The service-class policies in force on a node, in order of rank."""
+
+    policies: list[PolicyClasses]
+
+
+class ClassHistory(BaseModel):
+    """A class's figures, a value for each step; None is no word, and for f and response times also no request."""
+
+    name: str
+    values: dict[ClassFigure, list[float | None]]
+
+
+class PolicyHistory(BaseModel):
+    """The classes that a policy had in a range. name: None of a policy that is not there any more."""
+
+    policy_id: int
+    name: str | None
+    classes: list[ClassHistory]
+
+
+class ClassesHistory(BaseModel):
+    """What classes got over time. times_ms: the start of each step, by the node's clock.
+
+    Of several seconds in a step the worst: the lowest f and satisfied, the highest of the others.
+    """
+
+    step_ms: int
+    times_ms: list[int]
+    policies: list[PolicyHistory]
+
+
+class MatchRequest(Body):
+    """Classes to try on a node's processes. scope: as in the policy, processes outside are not looked at."""
+
+    spec: Annotated[ServiceClasses, FromStruct()]
+    scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
+
+
+class MatchedTask(BaseModel):
+    """A process that talks over the network, with all that a class can match."""
+
+    pid: int
+    name: str
+    cgroup: str | None
+    unit: str | None
+    user: str | None
+    command: str | None
+    listens: list[int]
+    clients: list[str]
+
+
+class MatchedClass(BaseModel):
+    """A class and the processes that belong to it."""
+
+    name: str
+    tasks: list[MatchedTask]
+
+
+class Matches(BaseModel):
+    """Classes in order of precedence with their processes; unmatched: those of no class.
+
+    at: when the node told its processes, None while it has not. exact: as in NodeFlows.
+    """
+
+    at: datetime | None
+    exact: bool
+    classes: list[MatchedClass]
+    unmatched: list[MatchedTask]

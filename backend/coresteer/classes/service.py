@@ -1,0 +1,135 @@
+"""Service classes of a node: what they get now, what they got, and which processes belong to them."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.classes import chunks, repository
+from coresteer.classes.keeper import ClassesKeeper
+from coresteer.classes.schemas import (
+    ClassesHistory,
+    ClassFigure,
+    ClassHistory,
+    MatchedClass,
+    MatchedTask,
+    Matches,
+    MatchRequest,
+    NodeClasses,
+    PolicyClasses,
+    PolicyHistory,
+)
+from coresteer.nodes import service as nodes
+from coresteer.nodes.registry import Registry
+from coresteer.policies import repository as policies
+from coresteer.policies import trial
+from coresteer.policies.in_force import in_force
+from coresteer.telemetry.history import Range
+from coresteer.telemetry.repository import at_ms
+from coresteer_core.model import NetTask
+from coresteer_core.policies.service_class import ServiceClasses, enrol
+
+POINTS = 900
+
+
+async def latest(session: AsyncSession, registry: Registry, node_id: int) -> NodeClasses:
+    """What the agent told last of each policy in force. Raises NotFound."""
+    await nodes.find(session, node_id)
+    enabled = await policies.enabled(session)
+    (facts,) = await policies.facts(session, [node_id])
+    found = []
+    for policy in in_force(enabled, facts):
+        if not isinstance(policy.spec, ServiceClasses):
+            continue
+        told = registry.get(node_id).classes.get(int(policy.policy_id))
+        found.append(
+            PolicyClasses(
+                policy_id=int(policy.policy_id),
+                name=policy.name,
+                version=policy.version,
+                mode=policy.mode,
+                spec=policy.spec,
+                at=None if told is None else at_ms(told.time_ms),
+                told=None if told is None else told.classes,
+            )
+        )
+    return NodeClasses(policies=found)
+
+
+async def history(
+    session: AsyncSession, keeper: ClassesKeeper, node_id: int, span: Range, figures: Sequence[ClassFigure]
+) -> ClassesHistory:
+    """What its classes got in a range, from what is stored and what is not stored yet. Raises NotFound."""
+    await nodes.find(session, node_id)
+    told = await keeper.read(node_id, span.start, span.end)
+    # hundreds of milliseconds for a week, which others need not wait for
+    found = await asyncio.to_thread(_history, told, span, figures)
+    names = await repository.names(session, [policy.policy_id for policy in found.policies])
+    for policy in found.policies:
+        policy.name = names.get(policy.policy_id)
+    return found
+
+
+def _history(told: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[ClassFigure]) -> ClassesHistory:
+    step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / (POINTS - 1))
+    first_ms = int(span.start // step_ms) * step_ms
+    steps = math.ceil((span.end - first_ms) / step_ms)
+    by_policy: dict[int, list[bytes]] = {}
+    for policy_id, chunk in told:
+        by_policy.setdefault(policy_id, []).append(chunk)
+    rows = {figure: row for row, figure in enumerate(ClassFigure) if figure in figures}
+    found = []
+    for policy_id, of_policy in sorted(by_policy.items()):
+        pooled = chunks.pool(of_policy, first_ms=first_ms, step_ms=step_ms, steps=steps)
+        classes = [
+            ClassHistory(name=name, values={figure: _known(values[row].tolist()) for figure, row in rows.items()})
+            for name, values in pooled.items()
+        ]
+        if classes:
+            found.append(PolicyHistory(policy_id=policy_id, name=None, classes=classes))
+    return ClassesHistory(
+        step_ms=step_ms, times_ms=[first_ms + step_ms * step for step in range(steps)], policies=found
+    )
+
+
+def _known(values: list[float]) -> list[float | None]:
+    return [None if math.isnan(value) else round(value, 4) for value in values]
+
+
+async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
+    """The node's processes by class, each in the first that it fits. Raises NotFound."""
+    view = await trial.view_of(session, registry, node_id)
+    flows = registry.get(node_id).flows
+    if view is None or flows is None:
+        return Matches(
+            at=None, exact=False, classes=[_matched(name, []) for name in _names(request.spec)], unmatched=[]
+        )
+    found = enrol(view, request.spec, request.scope)
+    return Matches(
+        at=at_ms(flows.time_ms),
+        exact=flows.exact,
+        classes=[_matched(name, found.tasks[name]) for name in _names(request.spec)],
+        unmatched=[_task(task) for task in found.unmatched],
+    )
+
+
+def _names(spec: ServiceClasses) -> list[str]:
+    return [graded.name for graded in spec.classes]
+
+
+def _matched(name: str, tasks: Sequence[NetTask]) -> MatchedClass:
+    return MatchedClass(name=name, tasks=[_task(task) for task in tasks])
+
+
+def _task(task: NetTask) -> MatchedTask:
+    return MatchedTask(
+        pid=task.pid,
+        name=task.name,
+        cgroup=task.cgroup,
+        unit=task.unit,
+        user=task.user,
+        command=task.command,
+        listens=task.listens,
+        clients=task.clients,
+    )

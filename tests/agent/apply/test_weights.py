@@ -1,0 +1,326 @@
+"""Nice values of the test's own processes, weights of cgroups on a captured tree and of one of the test's own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_core.model import Cpu, Inventory, NetTask, Topology, View
+from coresteer_core.plan import Action
+from coresteer_core.protocol import Outcome
+
+ROOT = Path("/")
+MINE = os.getpriority(os.PRIO_PROCESS, 0)
+TOPOLOGY = Topology([Cpu(0, 0, 0, 0, online=True)], [], [])
+live = pytest.mark.skipif(not is_running_kernel(ROOT), reason="There is no /proc of the running kernel here.")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="Only root may lower a nice value or write a cgroup's files.")
+
+# three threads, one nicer than the others; another one for each line
+CHILD = """
+import os, sys, threading
+def work(nicer, ready):
+    if nicer:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + 3)
+    ready.release()
+    threading.Event().wait()
+ready = threading.Semaphore(0)
+for nicer in (False, True):
+    threading.Thread(target=work, args=(nicer, ready), daemon=True).start()
+for _ in range(2):
+    ready.acquire()
+print("ready", flush=True)
+for line in sys.stdin:
+    thread = threading.Thread(target=work, args=(False, ready), daemon=True)
+    thread.start()
+    ready.acquire()
+    print(thread.native_id, flush=True)
+"""
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state/agent/journal.jsonl"
+
+
+@pytest.fixture
+def open_executor(path: Path) -> Iterator[Callable[[Path, View], Executor]]:
+    journals = []
+
+    def open_one(root: Path, view: View) -> Executor:
+        journals.append(Journal(path, root))
+        return Executor(root, journals[-1], lambda: view)
+
+    yield open_one
+    for journal in journals:
+        journal.close()
+
+
+def nothing() -> View:
+    return View(TOPOLOGY, Inventory([], []))
+
+
+def nices(process: subprocess.Popen[str]) -> dict[int, int]:
+    threads = [int(folder.name) for folder in Path(f"/proc/{process.pid}/task").iterdir()]
+    return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+
+
+@live
+@as_root
+def test_every_thread_is_made_as_nice_and_gets_back_what_it_had_itself(
+    open_executor: Callable[[Path, View], Executor], path: Path, child: subprocess.Popen[str]
+) -> None:
+    before = nices(child)
+    assert set(before.values()) == {MINE, MINE + 3}
+    executor = open_executor(ROOT, nothing())
+    key = f"task/{child.pid}/nice"
+    result = executor.apply(Action(key, str(MINE), str(MINE + 6), "test"), change_id="c")
+    assert result.outcome is Outcome.APPLIED, result
+    assert set(nices(child).values()) == {MINE + 6}
+    assert child.stdin is not None
+    assert child.stdout is not None
+    print(file=child.stdin, flush=True)
+    started = int(child.stdout.readline())
+    assert executor.steer(Action(key, str(MINE + 6), str(MINE + 4), "test")).outcome is Outcome.APPLIED
+    assert set(nices(child).values()) == {MINE + 4}
+    [back] = restore(path, ROOT) or []
+    assert back.done, back
+    assert nices(child) == {**before, started: MINE}
+
+
+@live
+def test_another_process_with_the_number_is_left_alone(
+    open_executor: Callable[[Path, View], Executor], child: subprocess.Popen[str], path: Path
+) -> None:
+    key = f"task/{child.pid}/nice"
+    before = nices(child)
+    ended = NetTask(child.pid, 1, "nginx", None, 1, "", "", 0, 0.0, 0.0, [])
+    executor = open_executor(ROOT, View(TOPOLOGY, Inventory([], []), tasks=[ended]))
+    refused = executor.apply(Action(key, str(MINE), str(MINE + 1), "test"), change_id="c")
+    assert refused.outcome is Outcome.REFUSED
+    journal = Journal(path, ROOT)
+    journal.writing("c", key, str(MINE), ["the process that started at tick 1"])
+    journal.close()
+    assert executor.steer(Action(key, str(MINE), str(MINE + 1), "test")).outcome is Outcome.UNSUPPORTED
+    assert executor.undo(Action(key, "", str(MINE), "test")).outcome is Outcome.UNSUPPORTED
+    assert nices(child) == before
+
+
+@live
+@as_root
+def test_a_kernel_thread_and_a_real_time_task_are_refused(
+    open_executor: Callable[[Path, View], Executor], child: subprocess.Popen[str]
+) -> None:
+    executor = open_executor(ROOT, nothing())
+    kernel = next(
+        int(stat.parent.name)
+        for stat in Path("/proc").glob("[0-9]*/stat")
+        if int(stat.read_text().rpartition(") ")[2].split()[6]) & 0x0020_0000
+    )
+    was = str(os.getpriority(os.PRIO_PROCESS, kernel))
+    result = executor.apply(Action(f"task/{kernel}/nice", was, "5", "test"), change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert "is a kernel thread" in result.sentence
+    try:
+        os.sched_setscheduler(child.pid, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("The kernel gives this cgroup no real-time tasks.")
+    result = executor.apply(Action(f"task/{child.pid}/nice", str(MINE), "5", "test"), change_id="c")
+    assert result.outcome is Outcome.REFUSED
+    assert "is a real-time task" in result.sentence
+
+
+# Cgroups
+
+VIEW = View(
+    TOPOLOGY,
+    Inventory([], []),
+    cgroups={"web.slice/a b.service": {"cpu.weight": "100", "io.weight": "100"}, "db": {"cpu.shares": "1024"}},
+)
+FILES = {
+    "cgroup/web.slice/a b.service/cpu.weight": ("sys/fs/cgroup/web.slice/a b.service/cpu.weight", "100\n", "100"),
+    "cgroup/web.slice/a b.service/io.weight": (
+        "sys/fs/cgroup/unified/web.slice/a b.service/io.weight", "default 100\n8:16 50\n", "100",
+    ),
+    "cgroup/db/cpu.shares": ("sys/fs/cgroup/cpu,cpuacct/db/cpu.shares", "1024\n", "1024"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    for file, text, _ in FILES.values():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize("key", FILES)
+def test_a_weight_is_written_read_back_steered_and_restored(
+    open_executor: Callable[[Path, View], Executor], path: Path, root: Path, key: str
+) -> None:
+    file, text, was = FILES[key]
+    executor = open_executor(root, VIEW)
+    assert executor.apply(Action(key, was, "300", "test"), change_id="c").outcome is Outcome.APPLIED
+    assert executor.steer(Action(key, "300", "250", "test")).outcome is Outcome.APPLIED
+    assert (root / file).read_text().removeprefix("default ") == "250\n"
+    result = executor.steer(Action(key, "300", "200", "test"))
+    assert result.outcome is Outcome.REFUSED
+    assert result.sentence.endswith("is on 250 instead of 300: something else has moved it.")
+    [back] = restore(path, root) or []
+    assert back.done
+    assert (root / file).read_text().split() == text.split()[: 2 if "default" in text else 1]
+
+
+def test_what_no_change_has_set_is_not_steered(open_executor: Callable[[Path, View], Executor], root: Path) -> None:
+    executor = open_executor(root, VIEW)
+    result = executor.steer(Action("cgroup/db/cpu.shares", "1024", "2048", "test"))
+    assert result.outcome is Outcome.REFUSED
+    assert result.sentence == "No change that stands has set cpu.shares of db, so it is not steered."
+    assert (root / FILES["cgroup/db/cpu.shares"][0]).read_text() == "1024\n"
+
+
+def test_steering_out_of_bounds_is_refused_and_steering_to_the_original_keeps_it_in_the_journal(
+    open_executor: Callable[[Path, View], Executor], root: Path, path: Path
+) -> None:
+    executor = open_executor(root, VIEW)
+    key = "cgroup/db/cpu.shares"
+    executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
+    assert executor.steer(Action(key, "2048", "1", "test")).outcome is Outcome.REFUSED
+    assert executor.steer(Action(key, "2048", "1024", "test")).outcome is Outcome.APPLIED
+    assert executor.steer(Action(key, "1024", "4096", "test")).outcome is Outcome.APPLIED
+    assert len(restore(path, root) or []) == 1
+    assert (root / FILES[key][0]).read_text() == "1024\n"
+    assert executor.steer(Action(key, "1024", "4096", "test")).outcome is Outcome.REFUSED
+
+
+def test_undo_of_a_steered_setting_does_not_blame_somebody_else(
+    open_executor: Callable[[Path, View], Executor], root: Path
+) -> None:
+    executor = open_executor(root, VIEW)
+    key = "cgroup/db/cpu.shares"
+    executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
+    executor.steer(Action(key, "2048", "4096", "test"))
+    assert executor.undo(Action(key, "2048", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
+    executor.apply(Action(key, "1024", "2048", "test"), change_id="d")
+    executor.steer(Action(key, "2048", "4096", "test"))
+    executor.apply(Action(key, "4096", "512", "another change"), change_id="e")
+    assert executor.undo(Action(key, "512", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
+
+
+def test_a_cgroup_made_anew_with_the_path_of_one_that_was_removed_is_another_one(
+    open_executor: Callable[[Path, View], Executor], root: Path, path: Path
+) -> None:
+    executor = open_executor(root, VIEW)
+    key = "cgroup/db/cpu.shares"
+    executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
+    assert not executor.gone(key)
+    folder = (root / FILES[key][0]).parent
+    folder.rename(folder.with_name("old"))  # which keeps its number from being given again
+    assert executor.gone(key)
+    folder.mkdir()
+    (folder / "cpu.shares").write_text("1024\n")
+    assert executor.gone(key)
+    assert executor.steer(Action(key, "2048", "4096", "test")).outcome is Outcome.UNSUPPORTED
+    [gone] = restore(path, root) or []
+    assert gone.outcome is Outcome.UNSUPPORTED
+    assert (folder / "cpu.shares").read_text() == "1024\n"
+
+
+DRILL = """
+import os, signal, sys
+from pathlib import Path
+from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.journal import Journal
+from coresteer_core.model import Cpu, Inventory, Topology, View
+from coresteer_core.plan import Action
+
+path, root, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))
+executor = Executor(root, Journal(path, root), lambda: view)
+key = "cgroup/db/cpu.shares"
+executor.apply(Action(key, "1024", "2048", "drill"), change_id="c")
+calls = 0
+def counted(name):
+    real = getattr(os, name)
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == instant:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+    setattr(os, name, call)
+for name in ("open", "write", "fsync", "pread", "read"):
+    counted(name)
+value = 2048
+for _ in range(3):
+    assert executor.steer(Action(key, str(value), str(value + 100), "drill")).done
+    value += 100
+print(calls)
+"""
+
+
+def test_a_kill_at_any_instant_of_steering_leaves_the_original_restorable(tmp_path: Path, root: Path) -> None:
+    file = root / FILES["cgroup/db/cpu.shares"][0]
+
+    def drill(path: Path, instant: int) -> "subprocess.CompletedProcess[str]":
+        arguments = [sys.executable, "-c", DRILL, str(path), str(root), str(instant)]
+        return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+
+    whole = drill(tmp_path / "whole/journal.jsonl", 0)
+    calls = int(whole.stdout)
+    assert calls > 10, whole.stderr
+    assert file.read_text() == "2348\n"
+    file.write_text("1024\n")
+    moved = set()
+    for instant in range(1, calls + 1, max(1, calls // 12)):
+        path = tmp_path / f"{instant}/journal.jsonl"
+        killed = drill(path, instant)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        moved.add(file.read_text())
+        assert [result.done for result in restore(path, root) or []] == [True]
+        assert file.read_text() == "1024\n"
+    assert len(moved) > 1, "the kills have to hit between the writes as well"
+
+
+@live
+@as_root
+def test_a_cgroup_of_the_tests_own_is_weighed_and_goes_back(
+    open_executor: Callable[[Path, View], Executor], path: Path
+) -> None:
+    paths = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    home = next((group for controllers, group in paths.items() if "cpu" in controllers.split(",")), None)
+    name = f"coresteer-test-{os.getpid()}"
+    folder = Path("/sys/fs/cgroup/cpu") / (home or "").lstrip("/") / name
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"No cgroup of version 1 with the CPU can be made here: {error.strerror}.")
+    try:
+        key = f"cgroup/{(home or '').lstrip('/')}/{name}/cpu.shares".replace("cgroup//", "cgroup/")
+        executor = open_executor(ROOT, nothing())
+        assert executor.apply(Action(key, "1024", "2000", "test"), change_id="c").outcome is Outcome.APPLIED
+        assert executor.steer(Action(key, "2000", "2500", "test")).outcome is Outcome.APPLIED
+        assert (folder / "cpu.shares").read_text() == "2500\n"
+        assert [result.done for result in restore(path, ROOT) or []] == [True]
+        assert (folder / "cpu.shares").read_text() == "1024\n"
+    finally:
+        folder.rmdir()
+    assert executor.apply(Action(key, "1024", "2000", "test"), change_id="c").outcome is Outcome.UNSUPPORTED

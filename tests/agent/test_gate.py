@@ -1,0 +1,613 @@
+"""The gate's socket with real processes: who is let in, and what becomes of those that die, wait or ask nonsense."""
+
+import asyncio
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from coresteer_agent import gate as gate_module
+from coresteer_agent.gate import Address, GateError, GateServer
+from coresteer_core.attainment import ClassFigures
+from coresteer_core.policies.service_class import ServiceClass, ServiceClasses
+from coresteer_gate import Gate
+from coresteer_gate.aio import AsyncGate
+
+PROCESSES = multiprocessing.get_context("spawn")
+WAIT_S = 20.0
+
+
+def policy(*names: str, slots: int = 1) -> ServiceClasses:
+    """Classes with falling targets and a window that outlasts the tests."""
+    return ServiceClasses([ServiceClass(n, 90.0 - 10 * i) for i, n in enumerate(names)], window_s=600.0, slots=slots)
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path is at most 107 bytes long
+        yield Path(folder) / "run/gate.sock"
+
+
+@pytest.fixture
+def server(path: Path) -> Iterator[GateServer]:
+    served = GateServer(path)
+    served.start()
+    yield served
+    served.stop()
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[socket.socket]:
+    """A worker that speaks the wire itself."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
+        worker.settimeout(WAIT_S)
+        worker.connect(str(path))
+        yield worker
+
+
+def ask(worker: socket.socket, message: str) -> str:
+    worker.send(message.encode())
+    return worker.recv(256).decode()
+
+
+def figures_when(server: GateServer, settled: dict[str, tuple[int, int]]) -> dict[str, ClassFigures]:
+    """The figures once so many wait and are inside, by class. A newcomer's answer tells that the server went round."""
+    for _ in range(10_000):
+        with connected(server.path) as after:
+            assert ask(after, "enter nothing-of-the-kind").startswith("no ")
+        figures = {its.name: its for its in server.figures()}
+        if all((figures[name].waiting, figures[name].inside) == counts for name, counts in settled.items()):
+            return figures
+    raise AssertionError(f"It never came to {settled}: {figures}")
+
+
+def work(path: str, name: str, ours: Connection) -> None:
+    """A process that enters, says as what, and leaves when it is told to."""
+    gate = Gate(path)
+    ours.send("asks")
+    with gate.enter(name) as entered:
+        ours.send(entered.name)
+        ours.recv()
+    ours.send("left")
+
+
+class Process:
+    """One such process. It has its own interpreter and shares no descriptor with the test."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.pipe, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=work, args=(str(path), name, theirs))
+        self.process.start()
+        theirs.close()
+        assert self.hears() == "asks"
+
+    def hears(self) -> str:
+        assert self.pipe.poll(WAIT_S), "The process says nothing."
+        said = self.pipe.recv()
+        assert isinstance(said, str)
+        return said
+
+    def leave(self) -> None:
+        self.pipe.send(None)
+        assert self.hears() == "left"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join(WAIT_S)
+        self.pipe.close()
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator["list[Process]"]:
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.end()
+
+
+def started(start: list[Process], path: Path, name: str) -> Process:
+    start.append(Process(path, name))
+    return start[-1]
+
+
+def test_the_socket_may_be_used_by_everybody_and_its_folder_only_passed(server: GateServer) -> None:
+    assert stat.S_IMODE(server.path.stat().st_mode) == 0o666
+    assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o755
+    assert [entry.name for entry in server.path.parent.iterdir()] == ["gate.sock"]
+    server.stop()
+    assert list(server.path.parent.iterdir()) == []
+
+
+def test_a_living_agents_gate_is_not_taken_and_a_dead_ones_is(server: GateServer) -> None:
+    with pytest.raises(GateError, match="Another agent serves the gate"):
+        GateServer(server.path).start()
+    with connected(server.path) as worker:
+        assert ask(worker, "enter gold") == "go"
+    server.stop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(server.path))
+    server.start()
+    with connected(server.path) as worker:
+        assert ask(worker, "enter gold") == "go"
+
+
+def test_a_gate_that_cannot_be_opened_says_where_and_why(path: Path) -> None:
+    with pytest.raises(GateError, match=r"cannot be opened at .*: AF_UNIX path too long"):
+        GateServer(path / ("x" * 120)).start()
+
+
+def test_without_a_policy_everybody_goes_straight_in_without_a_class(server: GateServer) -> None:
+    with Gate(str(server.path)).enter("gold") as first, Gate(str(server.path)).enter("gold") as second:
+        assert (first.name, second.name) == ("", "")
+    assert server.figures() == []
+
+
+def test_more_than_the_slots_wait_and_the_lowest_f_goes_first(server: GateServer, start: list[Process]) -> None:
+    server.set_policy(policy("gold", "tin"))
+    first = started(start, server.path, "gold")
+    assert first.hears() == "gold"
+    tin = started(start, server.path, "tin")
+    figures_when(server, {"tin": (1, 0)})
+    gold = started(start, server.path, "gold")
+    figures_when(server, {"tin": (1, 0), "gold": (1, 1)})
+    first.leave()
+    assert tin.hears() == "tin", "gold has S 1, tin 0"
+    assert not gold.pipe.poll()
+    tin.leave()
+    assert gold.hears() == "gold"
+    figures = figures_when(server, {"tin": (0, 0), "gold": (0, 1)})
+    assert (figures["gold"].requests, figures["gold"].satisfied) == (2, 1)
+    assert (figures["tin"].requests, figures["tin"].satisfied) == (1, 1)
+
+
+def test_a_worker_killed_inside_gives_its_slot_back_and_counts_as_failed(
+    server: GateServer, start: list[Process]
+) -> None:
+    server.set_policy(policy("gold"))
+    inside = started(start, server.path, "gold")
+    assert inside.hears() == "gold"
+    waiting = started(start, server.path, "gold")
+    figures_when(server, {"gold": (1, 1)})
+    inside.process.kill()
+    assert waiting.hears() == "gold"
+    figures = figures_when(server, {"gold": (0, 1)})
+    assert (figures["gold"].requests, figures["gold"].satisfied) == (2, 0)
+
+
+def test_a_worker_killed_while_it_waits_is_passed_over(server: GateServer, start: list[Process]) -> None:
+    server.set_policy(policy("gold"))
+    inside = started(start, server.path, "gold")
+    assert inside.hears() == "gold"
+    dying = started(start, server.path, "gold")
+    figures_when(server, {"gold": (1, 1)})
+    last = started(start, server.path, "gold")
+    figures_when(server, {"gold": (2, 1)})
+    dying.process.kill()
+    figures_when(server, {"gold": (1, 1)})
+    inside.leave()
+    assert last.hears() == "gold"
+
+
+def test_when_the_agent_stops_those_that_wait_go_straight_on(server: GateServer, start: list[Process]) -> None:
+    server.set_policy(policy("gold"))
+    inside, waiting = started(start, server.path, "gold"), started(start, server.path, "gold")
+    assert inside.hears() == "gold"
+    figures_when(server, {"gold": (1, 1)})
+    server.stop()
+    assert waiting.hears() == ""
+    waiting.leave()
+    inside.leave()
+
+
+def serve(path: str, ours: Connection) -> None:
+    """An agent's gate in a process of its own."""
+    server = GateServer(Path(path))
+    server.start()
+    server.set_policy(policy("gold"))
+    ours.send("serves")
+    ours.recv()
+
+
+@contextmanager
+def agent(path: Path) -> Iterator[int]:
+    """Such a process; gives its pid."""
+    pipe, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=serve, args=(str(path), theirs))
+    process.start()
+    theirs.close()
+    try:
+        assert pipe.poll(WAIT_S) and pipe.recv() == "serves"
+        assert process.pid is not None
+        yield process.pid
+    finally:
+        process.kill()
+        process.join(WAIT_S)
+        pipe.close()
+
+
+def test_when_the_agent_is_killed_workers_go_on_and_find_the_next_one(path: Path, start: list[Process]) -> None:
+    mine = Gate(str(path))
+    with agent(path) as pid:
+        with mine.enter("gold") as entered:
+            assert entered.name == "gold"
+            waiting = started(start, path, "gold")
+            os.kill(pid, signal.SIGKILL)
+            assert waiting.hears() == ""
+        with mine.enter("gold") as entered:
+            assert entered.name == ""
+    with agent(path):
+        mine._away.answered()  # as if the pause had passed
+        with mine.enter("gold") as entered:
+            assert entered.name == "gold"
+
+
+def test_an_agent_that_came_back_between_two_requests_is_found_at_once(server: GateServer) -> None:
+    mine = Gate(str(server.path))
+    with mine.enter("gold"):
+        pass
+    server.stop()
+    server.start()
+    server.set_policy(policy("gold"))
+    with mine.enter("gold") as entered:
+        assert entered.name == "gold"
+
+
+def test_without_an_agent_only_the_pauses_end_is_looked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(Gate, "_reach", lambda _self, message: looked.append(message))
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    mine = Gate(str(path))
+    for now[0] in (1000.0, 1000.05, 1000.1, 1000.15, 1000.29, 1000.31):
+        with mine.enter("gold") as entered:
+            assert entered.name == ""
+    assert len(looked) == 3, "at once, after 0.1 s and 0.2 s after that"
+
+
+def test_an_agent_that_hangs_holds_up_one_request_at_a_time(path: Path) -> None:
+    mine = Gate(str(path))
+    asked = threading.Barrier(2)
+
+    def look() -> None:
+        with mine.enter("gold") as entered:
+            said.append(entered.name)
+            asked.wait(WAIT_S)
+
+    said: list[str] = []
+    with mine.enter("gold") as entered:
+        assert entered.name == "", "nobody is there yet"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hanging:
+        hanging.bind(str(path))
+        hanging.listen()
+        mine._away._until_s = 0.0  # as if the pause had passed
+        looking = threading.Thread(target=look)
+        looking.start()
+        connection, _ = hanging.accept()
+        assert connection.recv(256) == b"enter gold"
+        for _ in range(9):
+            with mine.enter("gold") as entered:
+                assert entered.name == ""
+        assert said == [], "the one that looks still waits"
+        connection.send(b"go gold 6")
+        asked.wait(WAIT_S)
+        looking.join(WAIT_S)
+        connection.close()
+    assert said == ["gold"]
+
+
+def test_who_is_interrupted_while_it_looks_for_the_agent_lets_the_next_one_look(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Gate(str(path))
+    with mine.enter("gold"):
+        pass
+    mine._away._until_s = 0.0  # as if the pause had passed
+    reached = []
+
+    def interrupted(_gate: Gate, _message: bytes) -> None:
+        reached.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Gate, "_reach", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), mine.enter("gold"):
+            pass
+    assert len(reached) == 2
+
+
+def test_patience_ends_the_wait_and_gives_the_place_back(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    with Gate(str(server.path)).enter("gold"), Gate(str(server.path), patience_s=0.01).enter("gold") as hasty:
+        assert hasty.name == ""
+        figures = figures_when(server, {"gold": (0, 1)})
+        assert figures["gold"].requests == 2
+
+
+@pytest.mark.parametrize(
+    "message", ["", "hello", "enter", "ENTER gold", "leave", "leave ok ", "leave\0ok", "enter gold\n" * 100]
+)
+def test_what_is_no_message_ends_the_connection_and_gives_the_slot_back(server: GateServer, message: str) -> None:
+    server.set_policy(policy("gold"))
+    with connected(server.path) as nonsense, connected(server.path) as next_one:
+        assert ask(nonsense, "enter gold") == "go gold 6"
+        nonsense.send(message.encode())
+        if message.startswith("enter "):
+            assert nonsense.recv(256).startswith(b"no ")
+            nonsense.close()
+        elif message:
+            assert nonsense.recv(256) == b"no message of this kind"
+            assert nonsense.recv(256) == b""
+        assert ask(next_one, "enter gold") == "go gold 6"
+
+
+@pytest.mark.parametrize(
+    "asked", ["lead", "Gold", "", "@", "@127.0.0.1", "@127.0.0.1 ", "@127.0.0.1 -1", "@here 80", "@::1 80 80", "\udcff"]
+)
+def test_a_class_or_an_address_that_is_none_goes_on_without_a_slot(server: GateServer, asked: str) -> None:
+    server.set_policy(policy("gold"), lambda _client, _port, _pid: "gold")
+    with connected(server.path) as worker:
+        worker.send(b"enter " + asked.encode("utf-8", "surrogateescape"))
+        assert worker.recv(256) == b"no such class"
+        assert ask(worker, "enter gold") == "go gold 6"
+
+
+def test_who_asks_twice_over_one_connection_loses_it(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    with connected(server.path) as worker:
+        assert ask(worker, "enter gold") == "go gold 6"
+        assert ask(worker, "enter gold") == "no second request over one connection"
+        assert worker.recv(256) == b""
+    figures_when(server, {"gold": (0, 0)})
+
+
+def test_a_request_is_classified_by_client_port_and_process(server: GateServer) -> None:
+    asked: list[tuple[Address, int, int]] = []
+
+    def classify(client: Address, local_port: int, pid: int) -> str | None:
+        asked.append((client, local_port, pid))
+        return {80: "gold", 81: "gone"}.get(local_port)
+
+    server.set_policy(policy("gold", slots=9), classify)
+    with connected(server.path) as worker:
+        assert ask(worker, "enter @10.0.0.7 80") == "go gold 6"
+        worker.send(b"leave ok")
+        assert ask(worker, "enter @::ffff:10.0.0.8 81") == ask(worker, "enter @fe80::1%2 82") == "no such class"
+    assert asked == [
+        (ip_address("10.0.0.7"), 80, os.getpid()),
+        (ip_address("10.0.0.8"), 81, os.getpid()),
+        (ip_address("fe80::1%2"), 82, os.getpid()),
+    ]
+
+
+def test_a_classification_that_fails_leaves_the_request_without_a_class(
+    server: GateServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def classify(_client: Address, _port: int, _pid: int) -> str:
+        raise RuntimeError("a table is broken")
+
+    server.set_policy(policy("gold"), classify)
+    with connected(server.path) as worker:
+        for _ in range(3):
+            assert ask(worker, "enter @10.0.0.7 80") == "no such class"
+    assert [record.getMessage() for record in caplog.records] == [
+        "A request could not be classified: a table is broken This is said once."
+    ]
+
+
+def test_a_tcp_connection_names_its_client_and_takes_the_classs_priority(server: GateServer) -> None:
+    server.set_policy(policy("gold", "tin", slots=9), lambda client, _port, _pid: "tin" if client.is_loopback else None)
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection, Gate(str(server.path)).enter_for(connection) as entered:
+            entered.mark(connection)
+            assert (entered.name, connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY)) == ("tin", 0)
+            with Gate(str(server.path)).enter("gold") as first:
+                first.mark(connection)
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 6
+
+
+def test_a_request_that_raises_or_says_so_counts_as_failed(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    mine = Gate(str(server.path))
+    with pytest.raises(ZeroDivisionError), mine.enter("gold"):
+        raise ZeroDivisionError
+    with mine.enter("gold") as entered:
+        entered.ok = False
+    with mine.enter("gold"):
+        pass
+    figures = figures_when(server, {"gold": (0, 0)})["gold"]
+    assert (figures.requests, figures.satisfied) == (3, 1)
+
+
+def test_switching_the_policy_off_lets_all_in_and_on_again_starts_anew(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    with connected(server.path) as inside, connected(server.path) as waiting, connected(server.path) as third:
+        assert ask(inside, "enter gold") == "go gold 6"
+        waiting.send(b"enter gold")
+        figures_when(server, {"gold": (1, 1)})
+        server.set_policy(None)
+        assert waiting.recv(256) == b"go"
+        server.set_policy(policy("gold"))
+        inside.send(b"leave ok")
+        assert ask(third, "enter gold") == "go gold 6"
+        assert figures_when(server, {"gold": (0, 1)})["gold"].requests == 1
+
+
+def test_another_policy_grades_those_that_wait_again(server: GateServer) -> None:
+    server.set_policy(policy("gold", "tin"), lambda _client, _port, _pid: "gold")
+    with connected(server.path) as inside, connected(server.path) as a, connected(server.path) as b:
+        assert ask(inside, "enter gold") == "go gold 6"
+        a.send(b"enter @10.0.0.7 80")
+        b.send(b"enter tin")
+        figures_when(server, {"gold": (1, 1), "tin": (1, 0)})
+        server.set_policy(policy("gold", "iron"), lambda _client, _port, _pid: "iron")
+        assert b.recv(256) == b"no class any more"
+        figures_when(server, {"gold": (0, 1), "iron": (1, 0)})
+        server.set_policy(policy("gold", "iron", slots=2), lambda _client, _port, _pid: "iron")
+        assert a.recv(256) == b"go iron 0"
+
+
+def test_slots_are_the_cpus_of_the_first_worker_where_none_are_given(server: GateServer, start: list[Process]) -> None:
+    cpus = os.sched_getaffinity(0)
+    server.set_policy(policy("gold", slots=0))
+    try:
+        os.sched_setaffinity(0, {min(cpus)})
+        with connected(server.path) as first, connected(server.path) as second:
+            assert ask(first, "enter gold") == "go gold 6"
+            second.send(b"enter gold")
+            figures_when(server, {"gold": (1, 1)})
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def test_when_the_first_worker_ends_slots_are_the_cpus_of_the_next(server: GateServer, start: list[Process]) -> None:
+    cpus = os.sched_getaffinity(0)
+    server.set_policy(policy("gold", slots=0))
+    try:
+        os.sched_setaffinity(0, {min(cpus)})
+        with connected(server.path) as first:
+            assert ask(first, "enter gold") == "go gold 6"
+            os.sched_setaffinity(0, cpus)
+            others = [started(start, server.path, "gold") for _ in cpus]
+            figures_when(server, {"gold": (len(cpus), 1)})
+        assert [other.hears() for other in others] == ["gold"] * len(cpus)
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+def test_more_connections_than_there_may_be_are_turned_away_and_the_others_stay(
+    server: GateServer, monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    monkeypatch.setattr(gate_module, "MAX_WORKERS", 3)
+    server.stop()
+    server.start()
+    server.set_policy(policy("gold", slots=9))
+    mine = [Gate(str(path)) for _ in range(5)]
+    names = []
+    for each in mine:
+        with each.enter("gold") as entered:
+            names.append(entered.name)
+    assert names == ["gold"] * 3 + [""] * 2
+    mine[0].close()
+    with connected(path):  # in order: the server has heard of the end by now, or turns this one away
+        pass
+    with mine[1].enter("gold") as entered:
+        assert entered.name == "gold"
+
+
+def test_without_descriptors_to_give_a_worker_goes_straight_on_and_the_next_finds_the_gate(server: GateServer) -> None:
+    server.set_policy(policy("gold", slots=9))
+    mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.settimeout(WAIT_S)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (mine.fileno(), hard))
+        mine.connect(str(server.path))
+        assert mine.recv(256) == b""
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        mine.close()
+    with connected(server.path) as worker:
+        assert ask(worker, "enter gold") == "go gold 6"
+
+
+def test_a_child_makes_its_own_connection_and_its_parents_slot_is_the_parents(server: GateServer) -> None:
+    server.set_policy(policy("gold", slots=2))
+    mine = Gate(str(server.path))
+    with mine.enter("gold"):
+        if (child := os.fork()) == 0:
+            with mine.enter("gold") as entered:
+                os._exit(0 if entered.name == "gold" and not mine._idle else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        figures = figures_when(server, {"gold": (0, 1)})["gold"]
+        assert (figures.requests, figures.satisfied) == (2, 0), "the child died inside"
+
+
+def test_threads_of_one_gate_never_hold_more_slots_than_there_are(server: GateServer) -> None:
+    server.set_policy(policy("gold", "tin", slots=2))
+    mine = Gate(str(server.path))
+    lock, inside, most, entered_as = threading.Lock(), 0, 0, []
+
+    def requests(name: str) -> None:
+        nonlocal inside, most
+        for _ in range(100):
+            with mine.enter(name) as entered:
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                    entered_as.append(entered.name)
+                with lock:
+                    inside -= 1
+
+    threads = [threading.Thread(target=requests, args=(name,)) for name in ("gold", "tin") for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert most <= 2
+    assert sorted(entered_as) == ["gold"] * 400 + ["tin"] * 400
+    figures = figures_when(server, {"gold": (0, 0), "tin": (0, 0)})
+    assert [(its.requests, its.satisfied) for its in figures.values()] == [(400, 400)] * 2
+
+
+async def test_tasks_wait_their_turn_and_a_cancelled_one_gives_its_place_back(server: GateServer) -> None:
+    server.set_policy(policy("gold", "tin"))
+    mine = AsyncGate(str(server.path))
+    order: list[str] = []
+
+    async def request(name: str) -> None:
+        async with mine.enter(name) as entered:
+            order.append(entered.name)
+
+    async with mine.enter("gold") as entered:
+        assert entered.name == "gold"
+        gold, tin, cancelled = (asyncio.create_task(request(name)) for name in ("gold", "tin", "tin"))
+        await asyncio.to_thread(figures_when, server, {"gold": (1, 1), "tin": (2, 0)})
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.gather(gold, tin)
+    assert order == ["tin", "gold"]
+    mine.close()
+
+
+async def test_tasks_that_wait_go_straight_on_when_the_agent_stops_and_find_it_again(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    mine = AsyncGate(str(server.path))
+
+    async def request() -> str:
+        async with mine.enter("gold") as entered:
+            return entered.name
+
+    async with mine.enter("gold"):
+        waiting = asyncio.create_task(request())
+        await asyncio.to_thread(figures_when, server, {"gold": (1, 1)})
+        await asyncio.to_thread(server.stop)
+        async with asyncio.timeout(WAIT_S):
+            assert await waiting == ""
+    assert await request() == ""
+    server.start()
+    server.set_policy(policy("gold"))
+    mine._away.answered()  # as if the pause had passed
+    assert await request() == "gold"
+    assert await request() == "gold"
+    mine.close()
+
+
+async def test_a_task_without_patience_goes_straight_on(server: GateServer) -> None:
+    server.set_policy(policy("gold"))
+    with Gate(str(server.path)).enter("gold"):
+        async with AsyncGate(str(server.path), patience_s=0.01).enter("gold") as entered:
+            assert entered.name == ""

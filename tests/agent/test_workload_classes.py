@@ -1,0 +1,141 @@
+"""The echo server experiment, tiny: who goes first, what goes wrong in it, and that nothing of it is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from coresteer_agent.__main__ import main
+from coresteer_agent.workloads.classes import NAMES, THREADS, Method, Result, Setup, WorkloadError, run
+
+REQUESTS = 8
+EACH = THREADS * REQUESTS
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for negative nice values and cgroups")
+
+
+def cgroups_of(pid: int) -> list[Path]:
+    return [*Path("/sys/fs/cgroup").rglob(f"coresteer-workload-{pid}")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
+    folders = {*Path(tempfile.gettempdir()).glob("coresteer-workload-*")}
+    children = {*psutil.Process().children(recursive=True)}
+    yield
+    assert {*psutil.Process().children(recursive=True)} - children == set()
+    assert cgroups_of(os.getpid()) == []
+    assert {*Path(tempfile.gettempdir()).glob("coresteer-workload-*")} - folders == set()
+    assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)) == before
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "default",
+        "gate",
+        pytest.param("nice", marks=needs_root),
+        pytest.param("cgroup", marks=needs_root),
+        pytest.param("weight", marks=needs_root),
+    ],
+)
+def test_every_request_is_answered_by_every_method(method: Method) -> None:
+    result = run(Setup(method=method, requests=REQUESTS, seed=1))
+    assert [(row.name, row.completed, row.failed) for row in result.classes] == [(name, EACH, 0) for name in NAMES]
+    assert (result.all.completed, result.all.failed) == (EACH * len(NAMES), 0)
+    for row in result.classes:
+        assert row.mean_us is not None and row.longest_wait_us is not None and row.max_us is not None
+        assert row.p50_us is not None and row.p99_us is not None
+        assert 0 < row.p50_us <= row.p99_us <= row.max_us
+        assert row.longest_wait_us < row.max_us
+    assert result.server_cpu not in result.client_cpus
+
+
+def test_the_gate_serves_the_first_class_before_the_last() -> None:
+    first, *_, last = run(Setup(method="gate", requests=4 * REQUESTS)).classes
+    assert first.mean_us is not None and last.mean_us is not None
+    assert first.mean_us < last.mean_us
+    assert first.finished_s is not None and last.finished_s is not None
+    assert first.finished_s < last.finished_s
+
+
+@pytest.mark.parametrize("method", ["default", "gate"])
+def test_a_killed_worker_fails_its_own_request_and_no_other(method: Method) -> None:
+    result = run(Setup(method=method, requests=REQUESTS, disturbance="worker"))
+    assert [(row.completed, row.failed) for row in result.classes] == [(EACH - 1, 1)] * len(NAMES)
+
+
+def test_when_the_gate_is_killed_workers_go_straight_on_and_ask_the_next_one() -> None:
+    result = run(Setup(method="gate", requests=4 * REQUESTS, disturbance="gate"))
+    assert [(row.completed, row.failed) for row in result.classes] == [(4 * EACH, 0)] * len(NAMES)
+
+
+def test_a_class_that_asks_nothing_has_no_response_times_and_holds_nobody_up() -> None:
+    result = run(Setup(method="gate", requests=REQUESTS, disturbance="silent"))
+    assert [row.completed for row in result.classes] == [EACH, EACH, 0, EACH, EACH]
+    assert (result.classes[2].mean_us, result.classes[2].max_us, result.classes[2].longest_wait_us) == (None,) * 3
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("method", ["gate", pytest.param("cgroup", marks=needs_root)])
+def test_nothing_goes_on_when_the_workload_is_killed(method: Method, signal_number: int, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "coresteer_agent",
+        "workload",
+        "classes",
+        "--method",
+        method,
+        "--requests",
+        "10000",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}) as workload:
+        try:
+            all_of_it = until_it_serves(workload)
+        finally:
+            workload.send_signal(signal_number)
+        _, alive = psutil.wait_procs(all_of_it, timeout=20)
+    assert alive == []
+    deadline = time.monotonic() + 20
+    while cgroups_of(workload.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert cgroups_of(workload.pid) == []
+
+
+def until_it_serves(workload: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Its processes, as soon as its servers have children."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert workload.poll() is None, "it ended by itself"
+        if any(child.children() for child in psutil.Process(workload.pid).children()):
+            return psutil.Process(workload.pid).children(recursive=True)
+        time.sleep(0.05)
+    raise AssertionError("Its servers never got a request.")
+
+
+def test_the_command_prints_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "classes", "--requests", "1", "--seed", "7", "-o", "json"]) == 0
+    result = msgspec.json.decode(capsys.readouterr().out, type=Result)
+    assert result.setup == Setup(method="default", requests=1, seed=7)
+    assert result.all.completed == THREADS * len(NAMES)
+
+
+def test_a_number_out_of_bounds_is_refused_with_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "classes", "--requests", "0"]) == 2
+    assert "requests" in (error := capsys.readouterr().err) and ">= 1" in error
+
+
+def test_with_one_cpu_only_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    with pytest.raises(WorkloadError, match="one CPU only"):
+        run(Setup(method="default", requests=1))
+    monkeypatch.undo()

@@ -1,0 +1,65 @@
+"""How the gate's window separates the classes of the echo experiment, by its real rules in a time that is made up.
+
+    python -m tests.bench.bench_class_windows [--requests 1000] [--service-us 550]
+
+Fifty threads that ask again 0.1 ms after they were answered, one slot, each request served in the same time, nothing
+else costs any. The same on any machine, in two seconds a row.
+"""
+
+import argparse
+from heapq import heappop, heappush
+from statistics import fmean
+
+from coresteer_agent.workloads.classes import NAMES, TARGETS_PERCENT, THREADS
+from coresteer_core.attainment import Promise
+from coresteer_core.gate import Gate
+
+WINDOWS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+THINK_S = 0.0001
+
+
+def respond(window_s: float, requests: int, service_s: float) -> list[list[float]]:
+    """The response times of each class in ms."""
+    promises = [Promise(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
+    gate = Gate(promises, slots=1, window_s=window_s)
+    threads = range(THREADS * len(NAMES))
+    asked_s = dict.fromkeys(threads, 0.0)
+    left = dict.fromkeys(threads, requests)
+    responses_ms: list[list[float]] = [[] for _ in NAMES]
+    events = [(thread / 1e6, thread, False) for thread in threads]
+    while events:
+        time_s, thread, done = heappop(events)
+        if done:
+            let_in = gate.leave(thread, time_s, ok=True)
+            responses_ms[thread // THREADS].append((time_s - asked_s[thread]) * 1e3)
+            left[thread] -= 1
+            if left[thread]:
+                heappush(events, (time_s + THINK_S, thread, False))
+        else:
+            asked_s[thread] = time_s
+            let_in = gate.enter(thread, NAMES[thread // THREADS], time_s)
+        for one in let_in:
+            heappush(events, (time_s + service_s, one, True))
+    return responses_ms
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The classes' response times by the gate's window.")
+    parser.add_argument("--requests", type=int, default=1_000, help="of each thread")
+    parser.add_argument("--service-us", type=float, default=550.0)
+    args = parser.parse_args()
+    service_s = args.service_us / 1e6
+    print(
+        f"Mean response time in ms, and the longest of any class; first come, first served: {50 * service_s * 1e3:.1f}."
+    )
+    print(f"\n| window (s) | requests a window | {' | '.join(NAMES)} | all | c5 / c1 | longest |")
+    print(f"|{'---|' * (len(NAMES) + 5)}")
+    for window_s in WINDOWS_S:
+        responses_ms = respond(window_s, args.requests, service_s)
+        means = [fmean(its) for its in responses_ms]
+        figures = (*means, fmean(means), means[-1] / means[0], max(map(max, responses_ms)))
+        print(f"| {window_s:g} | {window_s / service_s:.0f} | {' | '.join(f'{figure:.2f}' for figure in figures)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+
+const NODE = "sim8-0001";
+let stack: Stack;
+let simulation: Child;
+let browser: Browser;
+let page: Page;
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  await setUp(page, stack);
+  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
+  await openNode(page, NODE);
+  await page.getByRole("region", { name: "Network tasks" }).getByText("memcached").first().waitFor();
+});
+
+afterAll(async () => {
+  await simulation?.stop();
+  await browser?.close();
+  await stack?.stop();
+});
+
+const classNames = () =>
+  page
+    .getByRole("list", { name: "Classes" })
+    .getByRole("listitem")
+    .evaluateAll((rows) => rows.map((row) => row.getAttribute("aria-label")));
+
+async function violations(): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+}
+
+test("a node without such a policy says so and leads to making one", async () => {
+  const section = page.getByRole("region", { name: "Service classes" });
+  await section.getByText("No policy grades work into classes here.").waitFor();
+  await section.getByRole("link", { name: "Make one" }).click();
+  await page.waitForURL(/kind=service-class/);
+});
+
+test("classes are put into another order with the keyboard alone", async () => {
+  await page.getByRole("button", { name: "bronze up" }).focus();
+  expect(await classNames()).toEqual(["gold", "silver", "bronze"]);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Enter");
+  await expect.poll(classNames, { timeout: 20_000 }).toEqual(["bronze", "gold", "silver"]);
+  await page.getByRole("button", { name: "Move bronze", exact: true }).focus();
+  await page.keyboard.press("ArrowDown");
+  await expect.poll(classNames, { timeout: 20_000 }).toEqual(["gold", "bronze", "silver"]);
+});
+
+test("the preview shows which processes belong to each class while it is typed", async () => {
+  const gold = page.getByRole("listitem", { name: "gold" });
+  await gold.getByText("only workers that ask for it by name").click();
+  await gold.getByLabel("Commands").fill("nginx");
+  const silver = page.getByRole("listitem", { name: "silver" });
+  await silver.getByText("only workers that ask for it by name").click();
+  await silver.getByLabel("Listening ports").fill("5432 11211");
+  await page.getByRole("checkbox", { name: "nice of its processes" }).check();
+  const matches = page.getByRole("region", { name: `Processes by class, ${NODE}` });
+  await matches.getByRole("row", { name: /^gold 1 nginx/ }).waitFor();
+  await matches.getByRole("row", { name: /^silver 2 .*postgres/ }).waitFor();
+  await matches.getByRole("row", { name: /^bronze 0 workers that ask/ }).waitFor();
+  const moves = page.getByRole("region", { name: `Moves, ${NODE}` });
+  await moves.getByRole("row", { name: /nice.*nginx/ }).waitFor();
+  await gold.getByLabel("Client networks").fill("office");
+  await page.getByText("office is not a network").waitFor();
+  await gold.getByLabel("Client networks").fill("");
+  expect(await violations()).toEqual([]);
+});
+
+test("in force, the node's page shows how far each class gets what it was promised, now and over time", async () => {
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill("percentiles");
+  await page.getByRole("button", { name: "enforce", exact: true }).click();
+  await page.getByRole("button", { name: "Create policy" }).click();
+  await page.waitForURL(/\/policies\/\d+/);
+  await page.getByRole("region", { name: "State" }).getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("region", { name: "State" }).getByText("in force", { exact: true }).waitFor();
+  await openNode(page, NODE);
+  const section = page.getByRole("article", { name: "Classes of percentiles" });
+  const gold = section.getByRole("row", { name: /^gold/ });
+  await gold.getByRole("cell", { name: "gate" }).waitFor();
+  const [target, , f, requests] = await gold.getByRole("cell").allTextContents();
+  expect(target).toBe("90 %");
+  expect(Number(f)).toBeGreaterThan(0);
+  expect(Number(requests?.replace(",", ""))).toBeGreaterThan(0);
+  const chart = section.getByRole("region", { name: "F of percentiles" });
+  await chart.getByText(/^gold \d/).waitFor();
+  await chart.locator("path.recharts-line-curve").nth(2).waitFor({ state: "attached" });
+  await section.getByRole("button", { name: "p99" }).click();
+  await section.getByRole("region", { name: "Response time p99 of percentiles" }).waitFor();
+  expect(await violations()).toEqual([]);
+});
+
+test("a version with other promises is compared class by class", async () => {
+  await page.getByRole("link", { name: "percentiles" }).first().click();
+  await page.waitForURL(/\/policies\/\d+/);
+  const policy = page.url();
+  await page.getByLabel("P, %, gold").fill("95");
+  await page.getByRole("button", { name: "Save as version 2" }).click();
+  await page.getByRole("button", { name: "Save as version 3" }).waitFor();
+  await page.goto(`${policy}?tab=versions&version=2&diff=1`);
+  const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Class gold/ });
+  await line.waitFor();
+  expect(await line.getByRole("cell").allTextContents()).toEqual([
+    "Class gold",
+    "1st · P 90 % · command nginx",
+    "1st · P 95 % · command nginx",
+  ]);
+});
