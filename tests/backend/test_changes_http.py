@@ -16,7 +16,7 @@ from coresteer.nodes.service import enrol
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.protocol import ChangeState
+from coresteer_core.protocol import ChangeState, FlowsMessage
 
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
 
@@ -77,6 +77,14 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)
     await member.leave()
+
+
+async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_told_it(live: Live) -> None:
+    told = FlowsMessage(0, [], cgroups={"web.slice": {"cpu.weight": "100"}})
+    live.backend.app.state.agents.registry.made(live.node_id).flows = told
+    wishes = [{"key": "cgroup/web.slice/cpu.weight", "value": "300"}]
+    answer = await live.operator.post(f"{live.path}/previews", {"wishes": wishes})
+    assert [action["was"] for action in answer.json()["plan"]["actions"]] == ["100"], answer.text
 
 
 async def test_an_interrupt_is_previewed_moved_kept_and_put_back_again(live: Live) -> None:

@@ -9,18 +9,20 @@ from coresteer.errors import Conflict, Invalid
 from coresteer.nodes.service import told
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans.tables import ChangeRow
-from coresteer_core.model import NetTask, View
+from coresteer_core.model import View
 from coresteer_core.plan import Plan, Preview, Wish, preview
-from coresteer_core.protocol import Hello
+from coresteer_core.protocol import FlowsMessage, Hello
 from coresteer_core.settings import SettingError, parse_setting
 
 
-def view_of(node: NodeRow, tasks: Sequence[NetTask] = ()) -> View:
-    """The node as it last described itself; tasks: as it last told. Raises Conflict when it never described itself."""
+def view_of(node: NodeRow, flows: FlowsMessage | None = None) -> View:
+    """The node as it last described itself; flows: as it last told. Raises Conflict when it never described itself."""
     topology, inventory, learned = told(node)
     if topology is None or inventory is None:
         raise Conflict(f"{node.name} has not told its topology and interrupts yet; try again when it has connected.")
-    return View(topology, inventory, tasks=list(tasks), learned=learned)
+    if flows is None:
+        return View(topology, inventory, learned=learned)
+    return View(topology, inventory, tasks=flows.tasks, learned=learned, cgroups=flows.cgroups)
 
 
 def blocked_because(

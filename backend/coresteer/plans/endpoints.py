@@ -36,7 +36,7 @@ async def preview_plan(
         identity=identity,
         connected=agents.connections.is_connected(node_id),
         rates=await last_minute(request.app.state.database, agents.ingest, node_id),
-        tasks=agents.registry.get(node_id).net_tasks,
+        flows=agents.registry.get(node_id).flows,
     )
 
 
@@ -51,7 +51,7 @@ async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, re
         node_id=node_id,
         request=body,
         identity=identity,
-        tasks=agents.registry.get(node_id).net_tasks,
+        flows=agents.registry.get(node_id).flows,
     )
 
 

@@ -23,7 +23,7 @@ from coresteer.plans.tables import ChangeRow, ChangeStepRow, EarlyReportRow
 from coresteer.plans.view import to_schema
 from coresteer_core.effect import expected
 from coresteer_core.guardrail import Guardrail
-from coresteer_core.model import NetTask, Rates
+from coresteer_core.model import Rates
 from coresteer_core.plan import Plan, Wish, preview, sentence_of
 from coresteer_core.protocol import (
     Apply,
@@ -32,6 +32,7 @@ from coresteer_core.protocol import (
     Confirm,
     EndedBy,
     Extend,
+    FlowsMessage,
     Rollback,
     Seen,
     ToAgent,
@@ -60,11 +61,11 @@ async def preview_for(
     identity: Identity,
     connected: bool,
     rates: Sequence[Rates],
-    tasks: Sequence[NetTask] = (),
+    flows: FlowsMessage | None = None,
 ) -> PreviewAnswer:
-    """What would happen. rates: the node's last minute; tasks: its processes that talk over the network."""
+    """What would happen. rates: the node's last minute; flows: its processes that talk over the network."""
     node = await _node(session, node_id)
-    view = check.view_of(node, tasks)
+    view = check.view_of(node, flows)
     found = preview(
         view,
         [Wish(wish.key, wish.value) for wish in request.wishes],
@@ -100,7 +101,7 @@ async def apply(
     node_id: int,
     request: ChangeRequest,
     identity: Identity,
-    tasks: Sequence[NetTask] = (),
+    flows: FlowsMessage | None = None,
 ) -> Change:
     """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent."""
     plan = request.plan.to_plan()
@@ -110,7 +111,7 @@ async def apply(
         check.check_plan(plan)
         node = await _node(session, node_id)
         await repository.one_at_a_time(session, node_id)
-        found = check.check_against_node(check.view_of(node, tasks), plan)
+        found = check.check_against_node(check.view_of(node, flows), plan)
         blocked = check.blocked_because(
             node,
             plan,
@@ -266,7 +267,7 @@ async def adopt(
     *,
     change_id: UUID,
     plan: Plan,
-    tasks: Sequence[NetTask],
+    flows: FlowsMessage | None,
     policy_id: int | None,
     created_by: str,
     reason: str,
@@ -284,7 +285,7 @@ async def adopt(
         node_id=node.id,
         node=node,
         plan=msgspec.to_builtins(plan),
-        sentence=_plan_sentence(node, plan, tasks),
+        sentence=_plan_sentence(node, plan, flows),
         state=ChangeState.APPLYING,
         created_by=created_by,
         policy_id=policy_id,
@@ -306,10 +307,10 @@ async def adopt(
     return to_schema(row, _now())
 
 
-def _plan_sentence(node: NodeRow, plan: Plan, tasks: Sequence[NetTask]) -> str:
+def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str:
     if node.topology is None or node.inventory is None:
         return "; ".join(f"{action.key} goes from {action.was} to {action.becomes}" for action in plan.actions) + "."
-    return sentence_of(check.view_of(node, tasks), plan)
+    return sentence_of(check.view_of(node, flows), plan)
 
 
 async def to_ask(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:

@@ -53,7 +53,7 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 node,
                 change_id=change_id,
                 plan=Plan(conclusion.actions),
-                tasks=state.net_tasks,
+                flows=state.flows,
                 policy_id=None if name is None else policy_id,
                 created_by=f"policy {policy_name} v{conclusion.version}",
                 reason=conclusion.sentence,
