@@ -32,8 +32,8 @@ def two_socket(kit: Kit, host: Backend) -> Iterator[Guest]:
 
 
 @pytest.fixture(scope="session")
-def small_vm(kit: Kit) -> Iterator[Guest]:
-    with boot(kit, SMALL_VM) as [guest]:
+def small_vm(kit: Kit, host: Backend) -> Iterator[Guest]:
+    with boot(kit, SMALL_VM, backend_port=host.port) as [guest]:
         yield guest
 
 

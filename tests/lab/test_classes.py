@@ -1,0 +1,139 @@
+"""Service classes in a guest with control groups of version 2: weights of the kernel, steered ones, and the gate."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from tests.lab.fleet import Backend, agent_in, await_said
+from tests.lab.nics import enforced
+from tests.lab.rig import Guest
+from tests.lab.test_changes import await_change
+
+T = TypeVar("T")
+
+GROUPS = "/sys/fs/cgroup/lab"
+PORTS = {"gold": 9011, "bronze": 9012}
+OWN = {"gold": "150", "bronze": "100"}
+"""The groups' weights before anybody else sets them."""
+SOCKET = "/run/coresteer/gate.sock"
+WORKER = """
+import signal, sys
+from coresteer_gate import Gate
+with Gate().enter(sys.argv[1]) as entered:
+    print(f"in as {entered.name or 'nobody'}, {entered.priority}", flush=True)
+    signal.pause()
+"""
+"""Goes in and stays until it is killed."""
+
+
+@pytest.fixture(scope="module")
+def node(small_vm: Guest, host: Backend) -> Iterator[int]:
+    """A node with an agent, and a server of each class in a cgroup of its own. At the end every weight is as before."""
+    for group in ("/sys/fs/cgroup", GROUPS):
+        small_vm.run("sh", "-ec", f"mkdir -p {group}; echo +cpu +io > {group}/cgroup.subtree_control")
+    servers = []
+    for name, port in PORTS.items():
+        own = f"mkdir {GROUPS}/{name}; cd {GROUPS}/{name}; echo {OWN[name]} > cpu.weight; echo $$ > cgroup.procs"
+        worker = f"exec python -m tests.lab.worker {name} --port {port} --cpu 1 --work-ms 120"
+        servers.append(small_vm.start("sh", "-ec", f"{own}; {worker}", output=name))
+    with agent_in(small_vm, host):
+        for name in PORTS:
+            await_said(small_vm, name, "ready")
+        yield host.await_live("small-vm")["id"]
+    small_vm.run("kill", *map(str, servers))
+    assert cpu_weights(small_vm) == OWN
+
+
+def cpu_weights(guest: Guest) -> dict[str, str]:
+    said = guest.run("cat", *(f"{GROUPS}/{name}/cpu.weight" for name in PORTS)).stdout
+    return dict(zip(PORTS, said.split(), strict=True))
+
+
+def cpu_usecs(guest: Guest) -> dict[str, int]:
+    """CPU time that the processes of each group have had."""
+    said = guest.run("grep", "-h", "^usage_usec", *(f"{GROUPS}/{name}/cpu.stat" for name in PORTS)).stdout
+    return dict(zip(PORTS, map(int, said.split()[1::2]), strict=True))
+
+
+def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
+    """What the agent told last of each class of the policy in force, by name; nothing before it has told."""
+    [policy] = host.ask("GET", f"/api/nodes/{node_id}/classes")["policies"]
+    return {each["name"]: each for each in policy["told"] or []}
+
+
+def wait_for(look: Callable[[], T], until: Callable[[T], bool], *, seconds: float = 45) -> T:
+    """What was seen when it was as wanted."""
+    end = time.monotonic() + seconds
+    while not until(seen := look()):
+        assert time.monotonic() < end, seen
+        time.sleep(0.2)  # the kernel tells nobody when a weight changes, nor the backend that it was told
+    return seen
+
+
+def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_all_go_on(
+    small_vm: Guest, host: Backend, node: int
+) -> None:
+    graded = [{"name": "first", "target_percent": 90}, {"name": "last", "target_percent": 50}]
+    with enforced(host, "gate", {"type": "service-class", "classes": graded, "window_s": 60, "slots": 1}):
+        wait_for(lambda: classes(host, node), bool)
+        small_vm.run("test", "-S", SOCKET)
+        killed = small_vm.start("python", "-c", WORKER, "last", output="killed")
+        await_said(small_vm, "killed", "in as last, 0")
+        second = small_vm.start("python", "-c", WORKER, "first", output="second")
+        third = small_vm.start("python", "-c", WORKER, "last", output="third")
+        told = wait_for(lambda: classes(host, node), lambda seen: [c["waiting"] for c in seen.values()] == [1, 1])
+        assert [each["inside"] for each in told.values()] == [0, 1]
+        assert (small_vm.share / "second").read_text() + (small_vm.share / "third").read_text() == ""
+
+        small_vm.run("kill", "-9", str(killed))
+        await_said(small_vm, "second", "in as first, 6")
+        told = wait_for(lambda: classes(host, node), lambda seen: seen["first"]["inside"] == 1)
+        counted = {name: (each["requests"], each["satisfied"], each["source"]) for name, each in told.items()}
+        assert counted == {"first": (1, 0, "gate"), "last": (2, 0, "gate")}
+        assert (small_vm.share / "third").read_text() == ""
+    await_said(small_vm, "third", "in as nobody, None")
+    small_vm.run("test", "!", "-e", SOCKET)
+    small_vm.run("kill", str(second), str(third))
+
+
+def test_weights_reach_the_cgroups_files_and_go_back(small_vm: Guest, host: Backend, node: int) -> None:
+    wishes = [
+        {"key": "cgroup/lab/gold/cpu.weight", "value": "300"},
+        {"key": "cgroup/lab/gold/io.weight", "value": "50"},
+    ]
+    files = [f"{GROUPS}/gold/cpu.weight", f"{GROUPS}/gold/io.weight"]
+    before = small_vm.run("cat", *files).stdout
+    assert before == "150\ndefault 100\n"
+    # its processes are looked for every five seconds
+    previewed = wait_for(
+        lambda: host.ask("POST", f"/api/nodes/{node}/previews", {"wishes": wishes}), lambda seen: seen["can_apply"]
+    )
+    change = host.ask("POST", f"/api/nodes/{node}/changes", {"plan": previewed["plan"]})
+    applied = await_change(host, change["id"], {"unconfirmed"})
+    assert [(result["found"], result["read_back"]) for result in applied["results"]] == [("150", "300"), ("100", "50")]
+    assert small_vm.run("cat", *files).stdout == "300\ndefault 50\n"
+    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    await_change(host, change["id"], {"rolled_back"})
+    assert small_vm.run("cat", *files).stdout == before
+
+
+def test_weights_follow_until_the_class_meets_its_deadline_and_go_back_with_the_policy(
+    small_vm: Guest, host: Backend, node: int
+) -> None:
+    """Gold needs two thirds of the CPU for it; its first weight gives it less."""
+    graded = [
+        {"name": "gold", "target_percent": 100, "deadline_ms": 180, "match": {"listens": [PORTS["gold"]]}},
+        {"name": "bronze", "target_percent": 50, "match": {"cgroups": ["/lab/bronze"]}},
+    ]
+    spec = {"type": "service-class", "classes": graded, "window_s": 2, "slots": 4, "weights": ["cpu"]}
+    with enforced(host, "weights", spec):
+        wait_for(lambda: cpu_weights(small_vm), lambda seen: int(seen["gold"]) >= 10 * int(seen["bronze"]))
+        before = cpu_usecs(small_vm)
+        told = wait_for(
+            lambda: classes(host, node), lambda seen: seen["gold"]["satisfied"] >= 0.8 * seen["gold"]["requests"] > 0
+        )
+        had = {name: usecs - before[name] for name, usecs in cpu_usecs(small_vm).items()}
+        assert had["gold"] > 2 * had["bronze"], had
+        assert {(each["source"], each["tasks"]) for each in told.values()} == {("gate", 1)}, told
+    assert wait_for(lambda: cpu_weights(small_vm), lambda seen: seen == OWN) == OWN
