@@ -85,7 +85,7 @@ test("in force, the node's page shows how far each class gets what it was promis
   await openNode(page, NODE);
   const section = page.getByRole("article", { name: "Classes of percentiles" });
   const gold = section.getByRole("row", { name: /^gold/ });
-  await gold.getByRole("cell", { name: "gate" }).waitFor();
+  await gold.getByRole("cell", { name: "gate", exact: true }).waitFor();
   const [target, , f, requests] = await gold.getByRole("cell").allTextContents();
   expect(target).toBe("90 %");
   expect(Number(f)).toBeGreaterThan(0);

@@ -34,6 +34,9 @@ const standsAt = (usecs: string) => card().getByRole("row", { name: new RegExp(`
 test("a point of the trade-off is picked, looked at, applied, stands, and is undone", async () => {
   await openNode(page, "sim8-0001");
   await picture().waitFor();
+  await card()
+    .getByText(/^Mean of the last [5-9] s/) // a shorter time predicts nothing
+    .waitFor();
   const box = await picture().boundingBox();
   await picture().click({ position: { x: (box?.width ?? 0) * 0.8, y: 80 } });
   await page.waitForURL(/point=\d+/);

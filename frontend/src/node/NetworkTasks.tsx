@@ -160,9 +160,11 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
       </td>
       <td className="n">{landing.sockets.toLocaleString("en")}</td>
       <td>
-        <Select view={view} sel={`nic:${landing.netdev}`}>
-          {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
-        </Select>{" "}
+        {landing.netdev !== "" && (
+          <Select view={view} sel={`nic:${landing.netdev}`}>
+            {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
+          </Select>
+        )}{" "}
         {landing.queue === null && <Unknown why={why.queue} />}
       </td>
       <td>

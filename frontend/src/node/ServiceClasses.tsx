@@ -45,7 +45,11 @@ export function ServiceClasses({ view }: { view: NodeView }) {
       ) : policies.length === 0 ? (
         <p className={nodeClasses.note}>
           No policy grades work into classes here.{" "}
-          <Link to="/policies/new" search={{ kind: "service-class", nodes: String(view.node.id) }}>
+          <Link
+            to="/policies/new"
+            search={{ kind: "service-class", nodes: String(view.node.id) }}
+            className={nodeClasses.inText}
+          >
             Make one
           </Link>
         </p>

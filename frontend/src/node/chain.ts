@@ -76,7 +76,8 @@ function whyUnknown(landing: Landing, inventory: Inventory | null): Link["why"] 
   const netdev = inventory?.netdevs.find((candidate) => candidate.name === landing.netdev);
   const virtual = netdev?.virtual === true;
   const why: Link["why"] = {};
-  if (landing.queue === null)
+  if (landing.netdev === "") why.queue = "The network device of these connections is not known.";
+  else if (landing.queue === null)
     why.queue = virtual
       ? "A virtual device has no hardware queue that its packets come through."
       : "The NIC's hash key and table could not be read, so its queue is not known.";
