@@ -22,14 +22,15 @@ Everything is on the loopback, bounded in count and time, and ends with this pro
 import os
 import platform
 import random
+import select
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from importlib.metadata import version
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from socket import create_server
 from typing import Annotated, Literal, TypeAlias
@@ -38,6 +39,7 @@ import msgspec
 import psutil
 from msgspec import Meta, Struct
 
+from coresteer_agent.version import VERSION
 from coresteer_agent.workloads.cgroups import NoCgroupError, WeightedCgroup, weighted_cgroups
 from coresteer_agent.workloads.echo_client import Orders, Seen
 from coresteer_core.attainment import Attainment
@@ -162,7 +164,7 @@ def run(setup: Setup) -> Result:
         realtime=bench.realtime,
         load_before=load_before,
         versions={
-            "coresteer": version("coresteer-agent"),
+            "coresteer": VERSION,
             "python": platform.python_version(),
             "kernel": platform.release(),
         },
@@ -176,8 +178,10 @@ class _Process:
         self._process = subprocess.Popen(
             [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=descriptors
         )
-        stack.callback(self.end)
         self.pid = self._process.pid
+        self._ended = os.pidfd_open(self.pid)
+        stack.callback(os.close, self._ended)
+        stack.callback(self.end)
         self.said = self._process.stdout.read(1) if self._process.stdout is not None else b""
         if not self.said:
             raise WorkloadError(f"{arguments[-2]} ended before it was ready; what it said is above.")
@@ -187,17 +191,28 @@ class _Process:
         if self._process.stdin is not None:
             self._process.stdin.write(b"g")
 
-    def wait(self, seconds: float) -> int | None:
-        """Its exit code, None while it runs."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+    def wait(self, seconds: float | None) -> int | None:
+        """Its exit code, None while it runs; seconds None waits for it.
+
+        Not by Popen.wait(), which never comes back once a signal's exception has left its lock taken.
+        """
+        if self._process.returncode is None:
+            watch = select.poll()
+            watch.register(self._ended, select.POLLIN)
+            if watch.poll(None if seconds is None else seconds * 1000):
+                try:
+                    _, status = os.waitpid(self.pid, 0)
+                except ChildProcessError:  # a signal's exception came between the waiting and the noting
+                    status = 0
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode
 
     def kill(self) -> None:
         """At once."""
-        self._process.kill()
-        self._process.wait()
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._ended, signal.SIGKILL)
+            self.wait(None)
 
     def end(self) -> None:
         """Close its stdin; kill it when that does not help."""
