@@ -47,7 +47,8 @@ def test_a_process_is_brought_to_its_packets_and_goes_back_with_the_policy(
     cells = [cell for line in lines if line.endswith("}") for cell in json.loads(line)["received"]]
     near = sum(count for softirq, task, count in cells if softirq == task == cpu)
     assert near >= 0.95 * sum(count for *_, count in cells), cells
-    [decision] = [d for d in host.ask("GET", f"/api/nodes/{node_id(host)}/decisions") if d["change_id"]]
+    told = host.ask("GET", f"/api/nodes/{node_id(host)}/decisions")
+    [decision] = [d for d in told if d["change_id"] and d["policy_id"] == policy["id"]]
     assert f"CPU {cpu}" in decision["conclusion"]["actions"][0]["reason"]
 
     host.ask("POST", f"/api/policies/{policy['id']}/disable")
