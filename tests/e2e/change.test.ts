@@ -17,6 +17,8 @@ import {
 
 let machine: Machine;
 let before: string;
+let elsewhere: string; // neither is where the interrupt is
+let another: string;
 let stack: Stack;
 let browser: Browser;
 let page: Page;
@@ -24,6 +26,7 @@ let page: Page;
 beforeAll(async () => {
   machine = await someMachine();
   before = await affinity(machine, machine.movable);
+  [elsewhere = "", another = ""] = ["1", "0", "0-1"].filter((cpus) => cpus !== before);
   stack = await startStack({ root: machine.root });
   browser = await launchBrowser();
   page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
@@ -38,8 +41,8 @@ afterAll(async () => {
 
 test("an interrupt moved from the browser returns when nobody keeps it", async () => {
   await openIrq(page, "here", machine.movable);
-  await apply(page, machine.movable, "1", "30");
-  expect(await affinity(machine, machine.movable)).toBe("1");
+  await apply(page, machine.movable, elsewhere, "30");
+  expect(await affinity(machine, machine.movable)).toBe(elsewhere);
   await page.getByText(/it returns in/i).waitFor();
   await page.goto(`${stack.url}/audit`);
   await page.getByText(/it returns in/i).waitFor(); // the countdown stands on every page
@@ -49,14 +52,14 @@ test("an interrupt moved from the browser returns when nobody keeps it", async (
 
 test("a kept change stays, also when the agent's time is over, and can be rolled back afterwards", async () => {
   await openIrq(page, "here", machine.movable);
-  await apply(page, machine.movable, "0", "30");
+  await apply(page, machine.movable, another, "30");
   await page.getByRole("button", { name: "Keep" }).click();
   await page.getByRole("status").getByText("Kept.").first().waitFor();
   const changes = await page.request.get(`${stack.url}/api/changes?limit=1`);
   const [kept] = (await changes.json()).changes;
   expect(kept.state).toBe("confirmed");
   expect(kept.deadline_at).toBeNull();
-  expect(await affinity(machine, machine.movable)).toBe("0");
+  expect(await affinity(machine, machine.movable)).toBe(another);
 
   await page.reload();
   await page.getByRole("button", { name: /^as before/ }).click();
@@ -68,7 +71,7 @@ test("a kept change stays, also when the agent's time is over, and can be rolled
 
 test("a change is rolled back at once when a person says so", async () => {
   await openIrq(page, "here", machine.movable);
-  await apply(page, machine.movable, "1", "600");
+  await apply(page, machine.movable, elsewhere, "600");
   await page.getByRole("button", { name: "Roll back now" }).click();
   await page.getByText("It was rolled back by a person.").waitFor();
   expect(await affinity(machine, machine.movable)).toBe(before);
