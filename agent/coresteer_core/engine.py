@@ -39,7 +39,8 @@ class PolicyInForce(Struct, frozen=True):
     """A version of a policy as a node gets it. rank: of two that want the same setting the lower one has it.
 
     on_controller: what to do while irqbalance or TuneD runs; on_drift: when somebody changed what the policy set.
-    guardrails: undo a move when one of them trips shortly after it.
+    guardrails: undo a move when one of them trips shortly after it. leased: it is an experiment's;
+    without the backend it ends, and a restarted agent does not know it.
     """
 
     policy_id: str
@@ -53,6 +54,7 @@ class PolicyInForce(Struct, frozen=True):
     on_controller: Ownership = Ownership.WARN
     on_drift: Ownership = Ownership.WARN
     guardrails: list[Guardrail] = []
+    leased: bool = False
 
     @property
     def precedence(self) -> tuple[int, int, str]:

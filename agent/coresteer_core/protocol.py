@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from coresteer_core.attainment import ClassFigures
 from coresteer_core.engine import PolicyInForce
+from coresteer_core.experiment import Measured, Role, Run, RunState, Workload
 from coresteer_core.guardrail import Guardrail
 from coresteer_core.model import Inventory, NetTask, Rates, Task, Topology
 from coresteer_core.nic import Learned
 from coresteer_core.plan import Plan
 from coresteer_core.policies.base import Conclusion
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
@@ -184,6 +185,23 @@ class ChangeMessage(Struct, frozen=True, tag="change"):
     remaining_s: float | None = None
 
 
+class ExperimentMessage(Struct, frozen=True, tag="experiment"):
+    """Word of the experiment that this agent has begun.
+
+    ready: its namespaces or server are there, with the address and the netdev under which the server can be reached;
+    loaded: the run's load is on and its warm-up begins; measured: with what it came to; failed: why, in the sentence.
+    run_id: None of the experiment as a whole.
+    """
+
+    experiment_id: int
+    state: RunState
+    run_id: str | None = None
+    sentence: str = ""
+    address: str = ""
+    netdev: str = ""
+    measured: Measured | None = None
+
+
 class Clock(Struct, frozen=True, tag="clock"):
     """Answer to Ping: the node's Unix time when it answered."""
 
@@ -242,6 +260,30 @@ class Policies(Struct, frozen=True, tag="policies"):
     policies: list[PolicyInForce]
 
 
+class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
+    """Prepare what its runs share, such as network namespaces. One at a time: another one that was open is ended.
+
+    All of it ends with EndExperiment, when the backend stays away and with the agent.
+    """
+
+    experiment_id: int
+    workload: Workload
+    role: Role
+
+
+class RunExperiment(Struct, frozen=True, tag="run_experiment"):
+    """Do one run now; the settings it is about stand already."""
+
+    experiment_id: int
+    run: Run
+
+
+class EndExperiment(Struct, frozen=True, tag="end_experiment"):
+    """End its load at once and take away what was prepared."""
+
+    experiment_id: int
+
+
 class Ping(Struct, frozen=True, tag="ping"):
     """Asks for Clock."""
 
@@ -266,9 +308,23 @@ ToBackend: TypeAlias = (
     | ClassesMessage
     | DecisionMessage
     | ChangeMessage
+    | ExperimentMessage
     | Clock
 )
-ToAgent: TypeAlias = Welcome | Ack | Apply | Confirm | Rollback | Extend | Ping | Seen | Policies
+ToAgent: TypeAlias = (
+    Welcome
+    | Ack
+    | Apply
+    | Confirm
+    | Rollback
+    | Extend
+    | Ping
+    | Seen
+    | Policies
+    | BeginExperiment
+    | RunExperiment
+    | EndExperiment
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _to_backend: msgspec.msgpack.Decoder[ToBackend] = msgspec.msgpack.Decoder(ToBackend)

@@ -1,0 +1,171 @@
+"""What an experiment asks of a node, and what the node answers: workloads, and the figures of one run."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
+"""A CPU list; empty leaves the choice to the kernel."""
+Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
+
+
+class TcpStream(Struct, frozen=True, kw_only=True, tag="tcp-stream"):
+    """TCP to the node under test, which discards it. limit_mbit_per_s: of all connections together."""
+
+    connections: Connections = 4
+    limit_mbit_per_s: Annotated[int, Meta(ge=1, le=400_000)] = 400_000
+    server_cpus: CpuText = ""
+    client_cpus: CpuText = ""
+
+
+class TcpRequest(Struct, frozen=True, kw_only=True, tag="tcp-request"):
+    """Requests over TCP, each connection's next one when it is answered.
+
+    work_us: the server computes for so long for each request. limit_per_s: requests, of all connections together.
+    """
+
+    connections: Connections = 8
+    request_bytes: Annotated[int, Meta(ge=1, le=65_536)] = 64
+    response_bytes: Annotated[int, Meta(ge=1, le=1_048_576)] = 64
+    work_us: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    limit_per_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000_000
+    server_cpus: CpuText = ""
+    client_cpus: CpuText = ""
+
+
+class UdpFlood(Struct, frozen=True, kw_only=True, tag="udp-flood"):
+    """UDP from many source ports at a steady rate, which the node under test counts."""
+
+    flows: Annotated[int, Meta(ge=1, le=1024)] = 64
+    payload_bytes: Annotated[int, Meta(ge=16, le=8_972)] = 64
+    packets_per_s: Annotated[int, Meta(ge=1, le=5_000_000)] = 20_000
+    server_cpus: CpuText = ""
+    client_cpus: CpuText = ""
+
+
+class Iperf3(Struct, frozen=True, kw_only=True, tag="iperf3"):
+    """The iperf3 program, where it is installed, TCP or UDP. limit_mbit_per_s: of all streams together."""
+
+    udp: bool = False
+    streams: Connections = 4
+    limit_mbit_per_s: Annotated[int, Meta(ge=1, le=400_000)] = 10_000
+    server_cpus: CpuText = ""
+    client_cpus: CpuText = ""
+
+
+class Classes(Struct, frozen=True, kw_only=True, tag="classes"):
+    """The service classes' experiment (coresteer_agent.workloads.classes) on loopback. It ends when all is answered."""
+
+    method: Literal["default", "nice", "cgroup", "gate", "weight"] = "default"
+    requests: Annotated[int, Meta(ge=10, le=10_000)] = 100
+
+
+class Observe(Struct, frozen=True, kw_only=True, tag="observe"):
+    """Generates nothing: what the node does anyway is measured."""
+
+
+class Command(Struct, frozen=True, kw_only=True, tag="command"):
+    """A command that the operator allowed by this name in the agent's own configuration; it ends by itself.
+
+    Its last line of output may be a JSON object of numbers; they become figures named ``command.NAME``.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9_-]*$")]
+
+
+Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
+"""Workloads with two ends: the server's is the node under test, the client's its own namespace or a peer node."""
+Workload: TypeAlias = Traffic | Classes | Observe | Command
+
+Role: TypeAlias = Literal["alone", "server", "client"]
+"""alone: both ends are on the node, the client in a network namespace of its own."""
+
+
+class Metric(Struct, frozen=True):
+    """A figure of a run. better: which direction is an improvement, empty where neither is by itself."""
+
+    label: str
+    unit: str
+    better: Literal["more", "less", ""] = ""
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "throughput_bit_per_s": Metric("Throughput", "bit/s", "more"),
+        "requests_per_s": Metric("Requests", "1/s", "more"),
+        "packets_per_s": Metric("Packets received", "1/s", "more"),
+        "interrupts_per_s": Metric("Device interrupts", "1/s", "less"),
+        "packets_per_interrupt": Metric("Packets per interrupt", "", ""),
+        "cpu_busy_percent": Metric("CPU, all CPUs together", "% of one CPU", "less"),
+        "cpu_softirq_percent": Metric("CPU in softirq", "% of one CPU", ""),
+        "cpu_irq_percent": Metric("CPU in interrupts", "% of one CPU", ""),
+        "cpu_user_percent": Metric("CPU in user space", "% of one CPU", ""),
+        "cpu_system_percent": Metric("CPU in the kernel", "% of one CPU", ""),
+        "cpu_s_per_gbit": Metric("CPU per gigabit", "s/Gbit", "less"),
+        "rtt_p50_us": Metric("Response time, median", "µs", "less"),
+        "rtt_p95_us": Metric("Response time, 95th percentile", "µs", "less"),
+        "rtt_p99_us": Metric("Response time, 99th percentile", "µs", "less"),
+        "dropped_per_s": Metric("Packets dropped", "1/s", "less"),
+        "squeezed_per_s": Metric("Softirq budget used up", "1/s", "less"),
+        "context_switches_per_s": Metric("Context switches", "1/s", ""),
+        "migrations_per_s": Metric("Tasks moved between CPUs", "1/s", "less"),
+        "remote_numa_share": Metric("Memory from another NUMA node", "", "less"),
+        "c1_mean_us": Metric("Response time, class 1", "µs", "less"),
+        "c2_mean_us": Metric("Response time, class 2", "µs", "less"),
+        "c3_mean_us": Metric("Response time, class 3", "µs", "less"),
+        "c4_mean_us": Metric("Response time, class 4", "µs", "less"),
+        "c5_mean_us": Metric("Response time, class 5", "µs", "less"),
+        "all_mean_us": Metric("Response time, all classes", "µs", "less"),
+        "c5_by_c1": Metric("Class 5 / class 1", "", "more"),
+        "longest_wait_us": Metric("Longest wait for a CPU", "µs", "less"),
+    }
+)
+"""What Coresteer measures; a command's own figures have no entry here. A run lacks what could not be read."""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run: load, warm-up, measurement, end of load.
+
+    measure_s: also the most that Classes and Command may take, which are measured from their start to their end.
+    irqbalance: let it run meanwhile; every affinity it changes is put back. address, netdev: of the server, for a
+    client. netdevs: those whose packets count; empty for all but loopback.
+    """
+
+    run_id: str
+    workload: Workload
+    role: Role
+    warmup_s: float
+    measure_s: float
+    irqbalance: bool = False
+    address: str = ""
+    netdevs: list[str] = []
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """What one run came to on a node, over exactly its measured time.
+
+    figures: by the names of METRICS, and ``command.NAME``. cpus: percent of each CPU's time by kind (busy, user,
+    system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of all CPUs together.
+    load_before: runnable tasks in the last minute before it. disturbed: why this run should not count, in sentences
+    that do not look at the figures (a CPU went offline, the host took time away); empty where nothing was.
+    """
+
+    started_ms: int
+    duration_s: float
+    figures: dict[str, float]
+    cpus: dict[str, list[float | None]]
+    load_before: float
+    steal_percent: float | None = None
+    disturbed: list[str] = []
+
+
+class RunState(StrEnum):
+    """Where the experiment, or one of its runs, stands on a node."""
+
+    READY = "ready"
+    LOADED = "loaded"
+    MEASURED = "measured"
+    FAILED = "failed"
