@@ -1,7 +1,15 @@
-import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+import {
+  type Child,
+  launchBrowser,
+  openNode,
+  type Stack,
+  setUp,
+  startSimulation,
+  startStack,
+  violations,
+} from "./stack";
 
 const NODE = "sim8-0001";
 let stack: Stack;
@@ -30,12 +38,6 @@ const classNames = () =>
     .getByRole("list", { name: "Classes" })
     .getByRole("listitem")
     .evaluateAll((rows) => rows.map((row) => row.getAttribute("aria-label")));
-
-async function violations(): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
-  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-}
 
 test("a node without such a policy says so and leads to making one", async () => {
   const section = page.getByRole("region", { name: "Service classes" });
@@ -72,7 +74,7 @@ test("the preview shows which processes belong to each class while it is typed",
   await gold.getByLabel("Client networks").fill("office");
   await page.getByText("office is not a network").waitFor();
   await gold.getByLabel("Client networks").fill("");
-  expect(await violations()).toEqual([]);
+  expect(await violations(page)).toEqual([]);
 });
 
 test("in force, the node's page shows how far each class gets what it was promised, now and over time", async () => {
@@ -95,7 +97,7 @@ test("in force, the node's page shows how far each class gets what it was promis
   await chart.locator("path.recharts-line-curve").nth(2).waitFor({ state: "attached" });
   await section.getByRole("button", { name: "p99" }).click();
   await section.getByRole("region", { name: "Response time p99 of percentiles" }).waitFor();
-  expect(await violations()).toEqual([]);
+  expect(await violations(page)).toEqual([]);
 });
 
 test("a version with other promises is compared class by class", async () => {

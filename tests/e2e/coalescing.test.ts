@@ -1,7 +1,15 @@
-import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+import {
+  type Child,
+  launchBrowser,
+  openNode,
+  type Stack,
+  setUp,
+  startSimulation,
+  startStack,
+  violations,
+} from "./stack";
 
 let stack: Stack;
 let simulation: Child;
@@ -83,9 +91,7 @@ test.each(["dark", "light"] as const)(
       await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
       await (tab === "" ? picture() : card().getByRole("table")).waitFor();
       await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
-      await page.evaluate(axe.source);
-      const { violations } = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
-      expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`)).toEqual([]);
+      expect(await violations(page)).toEqual([]);
     }
   },
 );

@@ -1,4 +1,3 @@
-import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
@@ -10,6 +9,7 @@ import {
   setUp,
   startSimulation,
   startStack,
+  violations,
 } from "./stack";
 
 let stack: Stack;
@@ -39,12 +39,6 @@ afterAll(async () => {
   await browser?.close();
   await stack?.stop();
 });
-
-async function violations(): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
-  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
-}
 
 /** A node's page with its heatmap filled. */
 async function open(name: string): Promise<void> {
@@ -93,7 +87,7 @@ test.each(screens.flatMap(([name, show]) => (["dark", "light"] as const).map((th
   async ({ theme, show }) => {
     await page.emulateMedia({ colorScheme: theme });
     await show();
-    expect(await violations()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
   },
 );
 

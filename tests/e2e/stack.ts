@@ -6,6 +6,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import axe from "axe-core";
 import { type Browser, chromium, type Page } from "playwright-core";
 
 export const repository = new URL("../../", import.meta.url).pathname;
@@ -105,6 +106,13 @@ export function startSimulation({ url, env }: Stack, args: string[]): Child {
 export async function launchBrowser(): Promise<Browser> {
   const quiet = ["quic", "background-networking", "component-update", "sync", "gpu"].map((part) => `--disable-${part}`);
   return chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--no-first-run", ...quiet] });
+}
+
+/** What axe objects to on a page, a line each. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
 }
 
 /** Makes the first administrator through the set-up link, as a person would, and leaves them signed in. */
