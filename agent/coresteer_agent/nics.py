@@ -120,7 +120,9 @@ class NicBook:
         netdev = self._inventory.netdev(setting.netdev) if self._inventory is not None else None
         if netdev is not None and netdev.driver is not None:
             words, now_ms = attempt.words[:MAX_WORDS], time.time_ns() // 1_000_000
-            tried = Tried(setting.param, attempt.asked, attempt.verdict, attempt.stood, words, now_ms)
+            tried = Tried(
+                setting.param, attempt.asked, attempt.verdict, attempt.stood, words, now_ms, attempt.unsupported
+            )
             self._note(netdev.driver, tried)
             if tried.verdict is not Verdict.TAKEN:
                 self.save()  # whoever asks next is to know

@@ -215,13 +215,17 @@ def _stayed(now: Standing, most: float | None, since: Measured, before: Standing
 
 
 class Attempt(Struct, frozen=True):
-    """A write. found: what stood before it; stood: what was read after it, None where it was refused in those words."""
+    """A write. found: what stood before it; stood: what was read after it, None where it was refused in those words.
+
+    unsupported: as in Tried.
+    """
 
     setting: Setting
     asked: str
     found: str | None
     stood: str | None
     words: str = ""
+    unsupported: bool = False
 
     @property
     def verdict(self) -> Verdict:

@@ -54,6 +54,7 @@ class Tried(Struct, frozen=True):
     """A value that a driver was asked for. name: the end of the setting's key, ``coalesce/rx-usecs``.
 
     stood: as it read back; None where it was refused. words: the kernel's own, or the figures of a verdict no_effect.
+    unsupported: the refusal was of any value, not of this one (EOPNOTSUPP).
     """
 
     name: str
@@ -62,6 +63,7 @@ class Tried(Struct, frozen=True):
     stood: str | None
     words: str
     time_ms: int
+    unsupported: bool = False
 
 
 class DriverRecord(Struct, frozen=True):

@@ -112,7 +112,11 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
 async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(
     node: PolicyNode, params: dict[str, str], verdict: Verdict | None, sentences: list[str]
 ) -> None:
-    tried = [] if verdict is None else [Tried("coalesce/rx-usecs", "50", verdict, None, "Operation not supported", 5)]
+    tried = (
+        []
+        if verdict is None
+        else [Tried("coalesce/rx-usecs", "50", verdict, None, "Operation not supported", 5, unsupported=True)]
+    )
     other = DriverRecord("virtio_net", "5.10", [Tried("coalesce/rx-usecs", "60", Verdict.TAKEN, "60", "", 6)])
     learned = Learned([DriverRecord("virtio_net", "6.12", tried), other])
     await tell(node, learned, driver="virtio_net", params=params)

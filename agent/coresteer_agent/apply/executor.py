@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.kinds import knob, seen
-from coresteer_agent.apply.of_netdev import NOT_THIS_VALUE
+from coresteer_agent.apply.of_netdev import NOT_SUPPORTED, NOT_THIS_VALUE
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.effective import Attempt
 from coresteer_core.guard import Refusal, refusals
@@ -247,7 +247,7 @@ class Executor:
             outcome, why = knob(self._root, setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
-                self._attempted(Attempt(setting, wanted, found, None, why))
+                self._attempted(Attempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))
             return _result(
                 setting,
                 outcome,

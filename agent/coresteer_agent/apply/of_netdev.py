@@ -16,7 +16,9 @@ _NOT_THE_AGENT = {
     errno.EACCES: "The agent may not set it; it has to run as root.",
     errno.EROFS: "/sys is read-only for the agent; a systemd unit or a container does that.",
 }
-NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, errno.EOPNOTSUPP, ENOTSUPP)
+NOT_SUPPORTED = (errno.EOPNOTSUPP, ENOTSUPP)
+"""What a driver says where it takes no value at all."""
+NOT_THIS_VALUE = (errno.EINVAL, errno.ERANGE, *NOT_SUPPORTED)
 """What a driver says of a value; other errors are of the moment or of who asks."""
 
 

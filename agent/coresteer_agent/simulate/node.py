@@ -1,5 +1,6 @@
 """One simulated node: its machine, its interrupts where people moved them, and the samples not yet acknowledged."""
 
+import errno
 from collections import deque
 
 import msgspec
@@ -280,7 +281,8 @@ class SimulatedNode:
         try:
             stands = made_of(self._netdev(setting.netdev).driver, setting.param, value, was)
         except OSError as error:
-            self._nics.attempted(Attempt(setting, value, was, None, f"The kernel said: {error.strerror}."))
+            words = f"The kernel said: {error.strerror}."
+            self._nics.attempted(Attempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))
             raise
         self._nics.attempted(Attempt(setting, value, was, stands))
         netdevs = [

@@ -1,7 +1,6 @@
 """What a netdev waits for before it interrupts: what is set, what was learned, and what other values would do."""
 
 import asyncio
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -23,10 +22,8 @@ from coresteer_core.receive import Received, number, predict_received, received,
 from coresteer_core.simulate.nic import packet_gap_us
 
 _USECS = "coalesce/rx-usecs"
-_UNSUPPORTED = re.compile("not supported|unsupported", re.IGNORECASE)
-"""What kernels say where no value would be taken (EOPNOTSUPP, and ethtool's message)."""
 _ENOUGH_ANSWERS = 3
-"""Without such words, so many values that came to nothing say that none will do."""
+"""Where the kernel has not said that it takes none, so many values that came to nothing say so."""
 _SURFACE_POINTS = 6
 """So many of the newest measured points have a line of the surface to themselves."""
 
@@ -161,7 +158,7 @@ def _cannot_wait(netdev: Netdev, tried: list[Tried]) -> str | None:
         return None
     last = answers[-1]
     # a value may be refused because it is that value; not so where there is no support at all
-    if len(answers) < _ENOUGH_ANSWERS and not any(_UNSUPPORTED.search(one.words) for one in answers):
+    if len(answers) < _ENOUGH_ANSWERS and not any(one.unsupported for one in answers):
         return None
     became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "took without effect")
     words = f" ({last.words.rstrip('.')})" if last.words else ""
