@@ -10,7 +10,7 @@ NODE_MODULES = frontend/node_modules/.installed
 FRONTEND_SOURCES = $(shell find frontend/src frontend/public frontend/index.html -type f 2>/dev/null) \
   frontend/vite.config.ts frontend/tsconfig.json
 
-.PHONY: up test check test-python test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies types lock format clean
+.PHONY: up test check test-python test-backend test-agent test-frontend test-browser lab-test lab-up bench-agent bench-ingest bench-policies types lock format clean
 
 up: .venv/.installed frontend/dist/.built  ## start everything on this machine; Ctrl-C stops it
 	@exec $(BIN)/coresteer up
@@ -25,8 +25,14 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api/schema.d.ts || \
 	  { echo "frontend/src/api/schema.d.ts is not what the backend's API says: run 'make types' and commit it."; exit 1; }
 
-test-python: .venv/.installed
-	$(BIN)/pytest --ignore tests/lab
+test-python: .venv/.installed  ## in two halves at once: the backend's wait for a database, the others compute
+	@$(MAKE) --silent --jobs 2 --output-sync=target test-backend test-agent
+
+test-backend:
+	$(BIN)/pytest --durations=5 tests/backend
+
+test-agent:
+	$(BIN)/pytest --durations=5 --ignore tests/lab --ignore tests/backend
 
 test-frontend: $(NODE_MODULES)
 	cd frontend && npm run --silent test
