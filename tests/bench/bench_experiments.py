@@ -1,0 +1,285 @@
+"""Experiments under way on this machine and what goes wrong with them, against a backend of its own.
+
+    python -m tests.bench.bench_experiments false-alarms [--seeds 30] [--simulated]
+    python -m tests.bench.bench_experiments planted [--times 5]
+    python -m tests.bench.bench_experiments cuts [--times 20]       (as root)
+
+false-alarms: the node against itself with one seed after the other; how often a difference is found. planted: 10 %
+more work a request. cuts: agent, backend and database are killed in turn while an interrupt is moved for a run; how
+long until it is back, and whether anything is left in the end. Load is on namespaces of the experiment's own.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.lab.fleet import HOST, Backend, backend
+
+T = TypeVar("T")
+
+ENDED = ("done", "stopped", "cancelled", "failed")
+RETURN_S = 60.0
+LOOK_S = 0.02
+REQUESTS = {"type": "tcp-request", "connections": 4}
+QUICK = {"warmup_s": 0.5, "measure_s": 1.0, "settle_s": 0, "blocks": 6, "aa_blocks": 3}
+AGENT_ENDS_S = 15.0
+"""Longer than the agent goes on without its backend."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("drill", choices=["false-alarms", "planted", "cuts"])
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--times", type=int, default=None)
+    parser.add_argument("--simulated", action="store_true", help="on simulated nodes, all seeds at once")
+    args = parser.parse_args()
+    with backend() as host:
+        match args.drill:
+            case "false-alarms":
+                bad = false_alarms(host, args.seeds, simulated=args.simulated)
+            case "planted":
+                bad = planted(host, args.times or 5)
+            case _:
+                bad = cuts(host, args.times or 20)
+    sys.exit(bad)
+
+
+def false_alarms(host: Backend, seeds: int, *, simulated: bool) -> bool:
+    """Prints each seed's interval and the count; true where there are more than 2 in 30."""
+    spec = {"kind": "aa", "workload": REQUESTS, "primary": "requests_per_s", **QUICK}
+    with nodes_of(host, seeds if simulated else 1, simulated=simulated) as nodes:
+        started = [
+            start(host, {**spec, "name": f"itself, seed {seed}", "node_id": nodes[seed % len(nodes)], "seed": seed})
+            for seed in range(seeds)
+        ]
+        found = [verdict_of(wait_for_end(host, number)) for number in started]
+    alarms = sum(verdict in ("higher", "lower", "unsteady") for verdict in found)
+    print(f"{alarms} of {seeds} seeds found a difference where there is none; 2 of 30 are allowed.")
+    return alarms * 30 > 2 * seeds
+
+
+def planted(host: Backend, times: int) -> bool:
+    """Prints what was found of a tenth more work a request; true where a time missed it."""
+    levels = [{"name": "400 µs", "workload": {"work_us": 400}}, {"name": "440 µs", "workload": {"work_us": 440}}]
+    workload = {**REQUESTS, "connections": 1}
+    spec = {"kind": "ab", "workload": workload, "primary": "requests_per_s", **QUICK, "aa_blocks": 6}
+    spec["factors"] = [{"name": "work for each request", "levels": levels}]
+    node = host.await_live(HOST)["id"]
+    started = [start(host, {**spec, "name": "planted", "node_id": node, "seed": seed}) for seed in range(times)]
+    found = [verdict_of(wait_for_end(host, number)) for number in started]
+    print(f"{found.count('lower')} of {times} found that fewer requests are answered.")
+    return found.count("lower") < times
+
+
+def cuts(host: Backend, times: int) -> bool:
+    """Prints for each cut how long the interrupt was away; true where anything was not as before in the end."""
+    node = host.await_live(HOST)["id"]
+    before = affinities()
+    irq, elsewhere = movable(before)
+    moved = {"name": "elsewhere", "settings": [{"key": f"irq/{irq}/affinity", "value": elsewhere}]}
+    factor = {"name": f"IRQ {irq}", "levels": [{"name": "as it is"}, moved]}
+    spec = {"kind": "ab", "node_id": node, "workload": REQUESTS, "primary": "requests_per_s", **QUICK}
+    chance, bad, took = random.Random(20261121), 0, []  # noqa: S311 - no secret
+    for number in range(times):
+        what = ("agent", "backend", "database")[number % 3]
+        host.await_live(HOST, 60)
+        experiment = start(host, {**spec, "name": f"cut {number + 1}", "factors": [factor], "seed": number})
+        until(lambda: affinities()[irq] == elsewhere, 120, f"IRQ {irq} was not moved")
+        time.sleep(chance.uniform(0, 1.5))  # somewhere in the run
+        was_away = affinities()[irq] == elsewhere
+        kill(what, host.env["CORESTEER_STATE_DIR"])
+        at = time.monotonic()
+        until(lambda: affinities()[irq] == before[irq], RETURN_S, f"IRQ {irq} stays at {elsewhere}")
+        took.append(time.monotonic() - at)
+        went_on = goes_on(host, experiment)
+        left = leftovers(before)
+        bad += bool(left)
+        print(
+            f"{number + 1:2} {what:8}{'' if was_away else ' between moves'}: back after {took[-1]:.2f} s, "
+            f"{went_on}; left over: {', '.join(left) or 'nothing'}",
+            flush=True,
+        )
+    command = [sys.executable, "-m", "coresteer_agent", "restore", "-o", "json"]
+    restored = subprocess.run(command, check=False, capture_output=True, text=True, env=host.env).stdout.strip()
+    print(
+        f"{times - bad} of {times} left all as before. Back after {statistics.median(took):.1f} s in the median, "
+        f"{max(took):.1f} s at most. coresteer-agent restore then finds: {restored}"
+    )
+    return bad > 0
+
+
+def goes_on(host: Backend, experiment: int) -> str:
+    """What the experiment does after a cut, in words: the next run that counts is waited for, then it is cancelled."""
+    path = f"/api/experiments/{experiment}"
+    begun = until(lambda: answers(host, path), 60, "the backend stays away")
+
+    def further() -> dict[str, Any] | None:
+        now = answers(host, path)
+        return now if now and (now["runs_done"] > begun["runs_done"] or now["state"] in ENDED) else None
+
+    later = until(further, 180, f"experiment {experiment} does not go on")
+    if later["state"] in ENDED:
+        return f"the experiment is {later['state']}: {later['sentence']}"
+    host.ask("POST", f"{path}/cancel")
+    ended = wait_for_end(host, experiment)
+    return f"the experiment went on, {ended['runs_discarded']} runs discarded, then it was {ended['state']}"
+
+
+@contextmanager
+def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int]]:
+    """The numbers of nodes to work on: this one, or so many simulated ones while the block runs."""
+    if not simulated:
+        yield [host.await_live(HOST)["id"]]
+        return
+    token = subprocess.run(
+        [sys.executable, "-m", "coresteer", "enrolment-token", "--simulated"],
+        check=True, capture_output=True, text=True, env=host.env,
+    ).stdout.strip()  # fmt: skip
+    command = [sys.executable, "-m", "coresteer_agent", "simulate", "--backend", host.address, "--token", token]
+    process = subprocess.Popen([*command, "--nodes", str(count), "--cpus", "8"], env=host.env)
+    try:
+
+        def live() -> list[int]:
+            return [
+                node["id"] for node in host.ask("GET", "/api/nodes") if node["simulated"] and node["health"] == "live"
+            ]
+
+        until(lambda: len(live()) == count, 60, "the simulated nodes are not live")
+        yield live()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def start(host: Backend, spec: dict[str, Any]) -> int:
+    """The experiment's number."""
+    number: int = host.ask("POST", "/api/experiments", {"spec": spec})["id"]
+    return number
+
+
+def answers(host: Backend, path: str) -> dict[str, Any] | None:
+    """What the backend says, None while it is away."""
+    try:
+        found: dict[str, Any] = host.ask("GET", path)
+    except Exception as error:
+        if "answered with 4" in str(error):
+            raise
+        return None
+    return found
+
+
+def wait_for_end(host: Backend, number: int) -> dict[str, Any]:
+    """The experiment when it has ended."""
+    path = f"/api/experiments/{number}"
+
+    def ended() -> dict[str, Any] | None:
+        found = answers(host, path)
+        return found if found is not None and found["state"] in ENDED else None
+
+    return until(ended, 3600, f"experiment {number} does not end", look_s=0.5)
+
+
+def verdict_of(experiment: dict[str, Any]) -> str:
+    """Of the figure that decides; printed with its interval."""
+    analysis = experiment["analysis"]
+    found = [one for one in analysis["comparisons"] if one["metric"] == experiment["primary"]]
+    one = found[0] if found else analysis["noise"].get(experiment["primary"])
+    if one is None:
+        print(f"{experiment['name']}: {experiment['state']}: {experiment['sentence']}", flush=True)
+        return str(experiment["state"])
+    effect = one["effect"] or {"value": float("nan"), "low": float("nan"), "high": float("nan")}
+    print(
+        f"{experiment['name']}, seed {experiment['seed']}: {effect['value']:+.2%} [{effect['low']:+.2%}, "
+        f"{effect['high']:+.2%}], p {one['p']}, {one['verdict']}; visible from {one['smallest_visible']:.2%}; "
+        f"{analysis['kept']} runs, {analysis['discarded']} discarded",
+        flush=True,
+    )
+    return str(one["verdict"])
+
+
+def until(look: Callable[[], T | None], seconds: float, sentence: str, *, look_s: float = LOOK_S) -> T:
+    """What was seen once it is true. Raises TimeoutError with the sentence."""
+    end = time.monotonic() + seconds
+    while not (seen := look()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"After {seconds:g} s {sentence}.")
+        time.sleep(look_s)  # neither procfs nor a backend that was killed tells anybody
+    return seen
+
+
+def affinities() -> dict[str, str]:
+    """Of all interrupts that have one."""
+    return {path.parent.name: path.read_text().strip() for path in Path("/proc/irq").glob("*/smp_affinity_list")}
+
+
+def movable(before: dict[str, str]) -> tuple[str, str]:
+    """The quietest interrupt that may be moved, and a CPU list that it does not have."""
+    counts = {}
+    for line in Path("/proc/interrupts").read_text().splitlines():
+        label, _, rest = line.partition(":")
+        if label.strip() in before:
+            counts[label.strip()] = sum(int(cell) for cell in rest.split() if cell.isdecimal())
+    irq = min(counts, key=counts.__getitem__)
+    return irq, next(cpus for cpus in ("1", "0") if cpus != before[irq])
+
+
+def leftovers(before: dict[str, str]) -> list[str]:
+    """What is not as it was; looked at until the agent has had time to end what it began."""
+    end = time.monotonic() + AGENT_ENDS_S
+    while True:
+        now = affinities()
+        left = [f"IRQ {irq} at {now.get(irq)}" for irq, cpus in before.items() if now.get(irq) != cpus]
+        left += [f"netdev {path.name}" for path in Path("/sys/class/net").iterdir() if path.name not in NETDEVS]
+        left += [f"process {pid}" for pid in loads()]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(LOOK_S)
+
+
+def loads() -> list[int]:
+    """Processes of a workload, of whatever parent."""
+    return [pid for pid, command, _ in processes() if "coresteer_agent" in command and "workload" in command]
+
+
+def kill(what: str, state_dir: str) -> None:
+    """At once, with its children."""
+    word = {"agent": "coresteer_agent", "backend": "serve", "database": "postgres"}[what]
+    killed = [
+        pid
+        for pid, command, environment in processes()
+        if word in command and "workload" not in command and state_dir in command + environment
+    ]
+    if not killed:
+        raise ProcessLookupError(f"No process of the {what} was found.")
+    for pid in killed:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue  # it ended with its parent
+
+
+def processes() -> Iterator[tuple[int, str, str]]:
+    """Number, command line and environment of each process."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command, environment = (
+                (path / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")
+            )
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        yield int(path.name), command, environment
+
+
+NETDEVS = {path.name for path in Path("/sys/class/net").iterdir()}
+
+if __name__ == "__main__":
+    main()
