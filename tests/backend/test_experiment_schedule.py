@@ -1,0 +1,193 @@
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coresteer.experiments.schedule import (
+    MOST_RUNS,
+    arm_name,
+    arms,
+    check_spec,
+    discard_reason,
+    duration_s,
+    plan_runs,
+    run_count,
+    run_s,
+)
+from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
+from coresteer_core.experiment import Classes, Command, Measured, Observe
+
+
+def factor(name: str, levels: int) -> Factor:
+    return Factor(name, [Level(f"{name} {number}") for number in range(levels)])
+
+
+def spec_of(kind: Kind, *levels: int, blocks: int = 6, aa_blocks: int = 6) -> Spec:
+    factors = [factor(f"f{place}", count) for place, count in enumerate(levels)]
+    return Spec(
+        name="one",
+        kind=kind,
+        node_id=1,
+        workload=Observe(),
+        primary="cpu_busy_percent",
+        factors=factors,
+        blocks=blocks,
+        aa_blocks=aa_blocks,
+    )
+
+
+shapes = st.one_of(
+    st.just(("aa", ())),
+    st.just(("ab", (2,))),
+    st.lists(st.integers(2, 5), min_size=1, max_size=2).map(lambda levels: ("sweep", tuple(levels))),
+)
+
+
+@settings(max_examples=40)
+@given(shape=shapes, blocks=st.integers(3, 8), aa_blocks=st.integers(3, 8), seed=st.integers(0, 2**31 - 1))
+def test_every_block_is_complete_and_balanced_and_the_seed_alone_decides_the_order(
+    shape: tuple[Kind, tuple[int, ...]], blocks: int, aa_blocks: int, seed: int
+) -> None:
+    kind, levels = shape
+    spec = spec_of(kind, *levels, blocks=blocks, aa_blocks=aa_blocks)
+    runs = plan_runs(spec, seed)
+    assert runs == plan_runs(spec, seed)
+    assert [run.number for run in runs] == list(range(run_count(spec)))
+    combinations = arms(spec)
+    for stage, count in [("aa", blocks if kind == "aa" else aa_blocks), ("main", 0 if kind == "aa" else blocks)]:
+        of_stage = [run for run in runs if run.stage == stage]
+        assert sorted({run.block for run in of_stage}) == list(range(count))
+        for block in range(count):
+            labels = [run.label for run in of_stage if run.block == block]
+            if stage == "main" and kind == "sweep":
+                assert sorted(labels) == list(range(len(combinations)))
+            else:
+                assert labels in ([0, 1, 1, 0], [1, 0, 0, 1])
+    assert all(run.arm == combinations[run.label if run.stage == "main" else 0] for run in runs)
+
+
+def test_each_order_of_a_block_is_as_likely_as_another() -> None:
+    first = Counter(plan_runs(spec_of("ab", 2), seed)[24].label for seed in range(400))
+    assert all(160 <= count <= 240 for count in first.values())
+    places = Counter(plan_runs(spec_of("sweep", 4), seed)[24].label for seed in range(400))
+    assert all(70 <= places[label] <= 130 for label in range(4))
+
+
+def test_arms_are_all_combinations_with_the_baseline_first() -> None:
+    spec = spec_of("sweep", 2, 3)
+    assert arms(spec) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert arm_name(spec, (1, 2)) == "f0 1, f1 2"
+    assert arms(spec_of("aa")) == [()]
+    assert arm_name(spec_of("aa"), ()) == "as it is"
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        (spec_of("aa", 2), "no factor"),
+        (spec_of("ab"), "one factor with two levels"),
+        (spec_of("ab", 3), "make it a sweep"),
+        (spec_of("ab", 2, 2), "make it a sweep"),
+        (spec_of("sweep"), "at least three levels"),
+        (spec_of("sweep", 2), "make it A/B"),
+        (spec_of("sweep", 16, 16, blocks=10), "2584 runs; at most 2000"),
+        (msgspec.structs.replace(spec_of("aa"), primary="speed"), "no figure speed"),
+        (msgspec.structs.replace(spec_of("aa"), primary="command.total"), "the workload is none"),
+        (
+            msgspec.structs.replace(spec_of("ab", 2), factors=[Factor("f", [Level("x"), Level("x")])]),
+            "Two of the levels of f have the same name",
+        ),
+        (
+            msgspec.structs.replace(spec_of("sweep", 2, 2), factors=[factor("f", 2), factor("f", 2)]),
+            "Two of factors have the same name",
+        ),
+    ],
+)
+def test_an_experiment_that_cannot_be_scheduled_or_decided_is_refused_with_the_reason(spec: Spec, part: str) -> None:
+    assert part in (check_spec(spec) or "")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        spec_of("aa"),
+        spec_of("ab", 2),
+        spec_of("sweep", 3),
+        spec_of("sweep", 2, 2),
+        msgspec.structs.replace(spec_of("aa"), workload=Command(name="job"), primary="command.total"),
+    ],
+)
+def test_an_experiment_that_can_be_scheduled_is_not_refused(spec: Spec) -> None:
+    assert check_spec(spec) is None
+    assert run_count(spec) <= MOST_RUNS
+
+
+@settings(max_examples=20)
+@given(shape=shapes, blocks=st.integers(3, 6), irqbalance=st.booleans())
+def test_the_whole_takes_as_long_as_its_runs_together(
+    shape: tuple[Kind, tuple[int, ...]], blocks: int, irqbalance: bool
+) -> None:
+    spec = spec_of(shape[0], *shape[1], blocks=blocks)
+    if spec.factors:
+        spec.factors[0].levels[1] = Level("other", irqbalance=irqbalance)
+    assert duration_s(spec) == pytest.approx(sum(run_s(spec, run.arm) for run in plan_runs(spec, 1)))
+
+
+def test_only_runs_with_a_policy_or_irqbalance_settle() -> None:
+    spec = spec_of("sweep", 3)
+    spec.factors[0].levels[1:] = [Level("policy", policy=PolicyLevel(1, 1)), Level("irqbalance", irqbalance=True)]
+    plain = run_s(spec, (0,))
+    assert run_s(spec, (1,)) == run_s(spec, (2,)) == plain + spec.settle_s
+
+
+def measured(
+    duration_s: float = 10.0,
+    steal_percent: float | None = None,
+    disturbed: list[str] | None = None,
+    figures: dict[str, float] | None = None,
+) -> Measured:
+    return Measured(
+        started_ms=0,
+        duration_s=duration_s,
+        figures=figures or {},
+        cpus={},
+        load_before=1.0,
+        steal_percent=steal_percent,
+        disturbed=disturbed or [],
+    )
+
+
+classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
+
+
+@pytest.mark.parametrize(
+    ("run", "spec", "part"),
+    [
+        (measured(), spec_of("aa"), None),
+        (measured(10.4, 4.9), spec_of("aa"), None),
+        (measured(9.4), spec_of("aa"), "9.40 s were measured instead of 10 s"),
+        (measured(10.6), spec_of("aa"), "more than 5 % off"),
+        (measured(steal_percent=5.1), spec_of("aa"), "took 5.1 % of the CPU time"),
+        (measured(disturbed=["CPU 3 went offline.", "More."]), spec_of("aa"), "CPU 3 went offline."),
+        (measured(2.0), classes, None),
+        (measured(0.4), classes, "ended after 0.40 s"),
+    ],
+)
+def test_a_run_is_discarded_by_rule(run: Measured, spec: Spec, part: str | None) -> None:
+    reason = discard_reason(run, spec)
+    assert reason is None if part is None else part in (reason or "")
+
+
+@settings(max_examples=30)
+@given(
+    duration_s=st.floats(0, 20),
+    steal_percent=st.none() | st.floats(0, 100),
+    figures=st.dictionaries(st.sampled_from(["throughput_bit_per_s", "rtt_p99_us"]), st.floats()),
+)
+def test_whether_a_run_counts_never_follows_from_its_figures(
+    duration_s: float, steal_percent: float | None, figures: dict[str, float]
+) -> None:
+    with_figures = discard_reason(measured(duration_s, steal_percent, figures=figures), spec_of("ab", 2))
+    assert with_figures == discard_reason(measured(duration_s, steal_percent), spec_of("ab", 2))
