@@ -24,6 +24,8 @@ from coresteer.classes.keeper import ClassesKeeper
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.experiments.endpoints import router as experiments_router
+from coresteer.experiments.shared import Shared as ExperimentsShared
 from coresteer.frontend import FrontEnd
 from coresteer.guards import Guards
 from coresteer.nodes import service as nodes
@@ -58,6 +60,7 @@ _FEATURE_ROUTERS = (
     policies_router,
     coalescing_router,
     classes_router,
+    experiments_router,
 )
 
 log = logging.getLogger("coresteer")
@@ -107,6 +110,11 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         on_change=partial(plans.on_change_message, database, connections, bus),
         to_ask=Batched(partial(plans.to_ask, database)),
     )
+    app.state.experiments = ExperimentsShared(database, bus, connections, registry, app.state.agents.teller, _look)
+
+
+async def _look() -> None:
+    return
 
 
 async def _start_features(app: FastAPI) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coresteer.experiments.schemas import ExperimentSummary
 from coresteer.plans.schemas import Change
 
 _KEPT = 10_000
@@ -40,7 +41,14 @@ class PoliciesEvent:
     node_id: int | None
 
 
-Event: TypeAlias = ChangeEvent | NodeEvent | InventoryEvent | PoliciesEvent
+@dataclass(frozen=True)
+class ExperimentEvent:
+    """An experiment took a step."""
+
+    experiment: ExperimentSummary
+
+
+Event: TypeAlias = ChangeEvent | NodeEvent | InventoryEvent | PoliciesEvent | ExperimentEvent
 
 
 class Bus:

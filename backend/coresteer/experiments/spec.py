@@ -91,7 +91,7 @@ class PlannedRun(Struct, frozen=True):
 class KeptRun(Struct, frozen=True, kw_only=True):
     """A run that counts, or one that was discarded by rule with the reason, as statistics and reports take it.
 
-    attempt: 0 for the first try at its place of the schedule.
+    attempt: 0 for the first try at its place of the schedule. load_before: None where the run got lost on its way.
     """
 
     planned: PlannedRun
@@ -100,7 +100,7 @@ class KeptRun(Struct, frozen=True, kw_only=True):
     duration_s: float
     figures: dict[str, float]
     cpus: dict[str, list[float | None]]
-    load_before: float
+    load_before: float | None
     steal_percent: float | None
     discarded: str | None = None
 

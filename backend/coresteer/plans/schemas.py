@@ -101,6 +101,7 @@ class Change(BaseModel):
     """A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
 
     policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
+    experiment_id: of the experiment whose run it stands for; it is never kept.
     """
 
     id: str
@@ -112,6 +113,7 @@ class Change(BaseModel):
     ended_by: EndedBy | None
     created_by: str
     policy_id: int | None
+    experiment_id: int | None
     reason: str
     created_at: datetime
     applied_at: datetime | None

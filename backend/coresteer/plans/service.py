@@ -102,8 +102,12 @@ async def apply(
     request: ChangeRequest,
     identity: Identity,
     flows: FlowsMessage | None = None,
+    experiment_id: int | None = None,
 ) -> Change:
-    """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent."""
+    """Keep the change, then send it to the agent. Raises Invalid and Conflict; then nothing was sent.
+
+    experiment_id: of the experiment whose run it is for.
+    """
     plan = request.plan.to_plan()
     change_id = uuid4()
     kept = _on_record(database, identity, "change.apply", target=f"node {node_id}", node_id=node_id, result="refused")
@@ -129,6 +133,7 @@ async def apply(
             sentence=found.sentence,
             state=ChangeState.APPLYING,
             created_by=identity.username,
+            experiment_id=experiment_id,
             reason=request.reason,
             created_at=_now(),
             confirm_timeout_s=request.confirm_timeout_s,

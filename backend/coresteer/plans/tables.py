@@ -51,6 +51,7 @@ class ChangeRow(Base):
     ended_by: Mapped[str | None] = mapped_column(Text)
     created_by: Mapped[str] = mapped_column(Text)
     policy_id: Mapped[int | None]
+    experiment_id: Mapped[int | None]
     reason: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     applied_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))

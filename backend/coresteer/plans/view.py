@@ -29,6 +29,7 @@ def to_schema(row: ChangeRow, now: datetime) -> Change:
         ended_by=EndedBy(row.ended_by) if row.ended_by else None,
         created_by=row.created_by,
         policy_id=row.policy_id,
+        experiment_id=row.experiment_id,
         reason=row.reason,
         created_at=row.created_at,
         applied_at=row.applied_at,

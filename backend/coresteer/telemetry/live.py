@@ -13,7 +13,7 @@ from fastapi import APIRouter, WebSocket, WebSocketException
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.auth.dependencies import identify_websocket
-from coresteer.bus import Bus, ChangeEvent, InventoryEvent, NodeEvent, PoliciesEvent
+from coresteer.bus import Bus, ChangeEvent, ExperimentEvent, InventoryEvent, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
 from coresteer.nodes import service as nodes
@@ -191,6 +191,8 @@ class Live:
                     case ChangeEvent(change):
                         self._changed_nodes.add(change.node_id)
                         self._tell_all({"type": "change", "change": change.model_dump(mode="json")})
+                    case ExperimentEvent(experiment):
+                        self._tell_all({"type": "experiment", "experiment": experiment.model_dump(mode="json")})
                     case InventoryEvent(node_id):
                         # only to those who look at the node: a fleet's tasks change a thousand times a second
                         text = msgspec.json.encode({"type": "inventory", "node_id": node_id}).decode()

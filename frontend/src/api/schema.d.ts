@@ -922,6 +922,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/experiments/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Experiment
+         * @description What an experiment would do, and how long it would take. Changes nothing.
+         */
+        post: operations["preview_experiment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Experiments
+         * @description Experiments, newest first.
+         */
+        get: operations["list_experiments"];
+        put?: never;
+        /**
+         * Start Experiment
+         * @description Queue an experiment; it begins when its nodes are free.
+         */
+        post: operations["start_experiment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{experiment_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Experiment
+         * @description One experiment with its runs and what follows from them so far.
+         */
+        get: operations["get_experiment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{experiment_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Experiment
+         * @description End it: at once while it is queued, else as soon as the node is as before.
+         */
+        post: operations["cancel_experiment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -998,6 +1082,18 @@ export interface components {
             token: string;
         };
         /**
+         * ArmPreview
+         * @description What one arm does to the node, in a sentence, with the commands that would do the same by hand.
+         */
+        ArmPreview: {
+            /** Name */
+            name: string;
+            /** Sentence */
+            sentence: string;
+            /** Commands */
+            commands: string[];
+        };
+        /**
          * AuditEntry
          * @description Who did what, when, on what, with which result. Entries are never changed or removed.
          */
@@ -1039,6 +1135,7 @@ export interface components {
          * @description A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
          *
          *     policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
+         *     experiment_id: of the experiment whose run it stands for; it is never kept.
          */
         Change: {
             /** Id */
@@ -1069,6 +1166,8 @@ export interface components {
             created_by: string;
             /** Policy Id */
             policy_id: number | null;
+            /** Experiment Id */
+            experiment_id: number | null;
             /** Reason */
             reason: string;
             /**
@@ -1235,6 +1334,8 @@ export interface components {
                 stood: string | null;
                 words: string;
                 time_ms: number;
+                /** @default false */
+                unsupported: boolean;
             }[];
             traffic: components["schemas"]["Traffic"] | null;
             current: components["schemas"]["Standing"];
@@ -1435,6 +1536,543 @@ export interface components {
              * @default 60
              */
             expires_in_minutes: number;
+        };
+        /**
+         * Experiment
+         * @description All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
+         *
+         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far.
+         */
+        Experiment: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Kind */
+            kind: string;
+            /** Template */
+            template: string;
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Primary */
+            primary: string;
+            state: components["schemas"]["ExperimentState"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Started At */
+            started_at: string | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Place */
+            place: number | null;
+            /** Runs Done */
+            runs_done: number;
+            /** Runs Planned */
+            runs_planned: number;
+            /** Runs Discarded */
+            runs_discarded: number;
+            /** Remaining S */
+            remaining_s: number | null;
+            /**
+             * Spec
+             * @description An experiment on one node.
+             *
+             *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
+             *         combination of their levels. primary: the figure that decides, named before anything is measured. blocks: of the
+             *         comparison; aa_blocks: of the node with itself before it. A block of aa and ab is four runs (ABBA or BAAB), one of a
+             *         sweep is every combination once. seed: of all that is left to chance; None draws one. settle_s: after a level with
+             *         a policy or irqbalance was put in force, before its run. template: from which it was made, empty for none.
+             */
+            spec: {
+                name: string;
+                /** @enum {string} */
+                kind: "aa" | "ab" | "sweep";
+                node_id: number;
+                workload: {
+                    /** @enum {string} */
+                    type: "tcp-stream";
+                    /** @default 4 */
+                    connections: number;
+                    /** @default 400000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "tcp-request";
+                    /** @default 8 */
+                    connections: number;
+                    /** @default 64 */
+                    request_bytes: number;
+                    /** @default 64 */
+                    response_bytes: number;
+                    /** @default 0 */
+                    work_us: number;
+                    /** @default 10000000 */
+                    limit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "udp-flood";
+                    /** @default 64 */
+                    flows: number;
+                    /** @default 64 */
+                    payload_bytes: number;
+                    /** @default 20000 */
+                    packets_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "iperf3";
+                    /** @default false */
+                    udp: boolean;
+                    /** @default 4 */
+                    streams: number;
+                    /** @default 10000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "classes";
+                    /**
+                     * @default default
+                     * @enum {string}
+                     */
+                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
+                    /** @default 100 */
+                    requests: number;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
+                } | {
+                    /** @enum {string} */
+                    type: "command";
+                    name: string;
+                };
+                primary: string;
+                peer_node_id: number | null;
+                /** @default [] */
+                factors: {
+                    name: string;
+                    levels: {
+                        name: string;
+                        /** @default [] */
+                        settings: {
+                            key: string;
+                            value: string;
+                        }[];
+                        policy: {
+                            policy_id: number;
+                            version: number;
+                            /**
+                             * Mode
+                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @enum {string}
+                             */
+                            mode: "enforce" | "observe" | "recommend";
+                        } | null;
+                        /** @default false */
+                        irqbalance: boolean;
+                        /** @default {} */
+                        workload: {
+                            [key: string]: string | number | boolean;
+                        };
+                        value: number | null;
+                    }[];
+                    /** @default  */
+                    unit: string;
+                }[];
+                /** @default 2 */
+                warmup_s: number;
+                /** @default 10 */
+                measure_s: number;
+                /** @default 20 */
+                settle_s: number;
+                /** @default 6 */
+                blocks: number;
+                /** @default 6 */
+                aa_blocks: number;
+                seed: number | null;
+                /** @default [] */
+                guardrails: {
+                    metric: string;
+                    max: number;
+                }[];
+                /** @default  */
+                template: string;
+            };
+            /** Seed */
+            seed: number;
+            /** Machine */
+            machine: {
+                [key: string]: unknown;
+            };
+            settings: components["schemas"]["SettingsNow"];
+            /** Now */
+            now: string;
+            /** Arms */
+            arms: string[];
+            /** Runs */
+            runs: {
+                /**
+                 * PlannedRun
+                 * @description One run of the schedule. number: from 0 in the order of running. stage aa: both labels are the baseline arm.
+                 *
+                 *         label: 0 or 1 in blocks of four; in a sweep the arm's place in the list of combinations.
+                 */
+                planned: {
+                    number: number;
+                    /** @enum {string} */
+                    stage: "aa" | "main";
+                    block: number;
+                    label: number;
+                    arm: number[];
+                };
+                attempt: number;
+                started_ms: number;
+                duration_s: number;
+                figures: {
+                    [key: string]: number;
+                };
+                cpus: {
+                    [key: string]: (number | null)[];
+                };
+                load_before: number | null;
+                steal_percent: number | null;
+                discarded: string | null;
+            }[];
+            /**
+             * Analysis
+             * @description All that is concluded from the runs. Pure: the same runs and seed give the same.
+             *
+             *         noise: the node against itself, by metric. arms: mean and interval of every arm, by metric, in order of arms.
+             */
+            analysis: {
+                metrics: string[];
+                noise: {
+                    [key: string]: {
+                        metric: string;
+                        arm: number[];
+                        baseline: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                        level: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                        effect: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                        p: number | null;
+                        smallest_visible: number | null;
+                        blocks: number;
+                        /** @enum {string} */
+                        verdict: "higher" | "lower" | "no-difference" | "too-few" | "unsteady";
+                    };
+                };
+                arms: number[][];
+                means: {
+                    [key: string]: ({
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null)[];
+                };
+                comparisons: {
+                    metric: string;
+                    arm: number[];
+                    baseline: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    level: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    effect: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    p: number | null;
+                    smallest_visible: number | null;
+                    blocks: number;
+                    /** @enum {string} */
+                    verdict: "higher" | "lower" | "no-difference" | "too-few" | "unsteady";
+                }[];
+                trends: {
+                    metric: string;
+                    factor: number;
+                    rho: number | null;
+                    p: number | null;
+                }[];
+                kept: number;
+                discarded: number;
+            };
+            /** Metrics */
+            metrics: {
+                [key: string]: {
+                    label: string;
+                    unit: string;
+                    /**
+                     * @default
+                     * @enum {string}
+                     */
+                    better: "" | "less" | "more";
+                };
+            };
+        };
+        /**
+         * ExperimentPage
+         * @description Newest first; older: the id to ask for the next page with, None at the end.
+         */
+        ExperimentPage: {
+            /** Experiments */
+            experiments: components["schemas"]["ExperimentSummary"][];
+            /** Older */
+            older: number | null;
+        };
+        /**
+         * ExperimentPreview
+         * @description What would be done. blocked_because: why it cannot be started, None when it can.
+         *
+         *     sentence: the whole in one line; warned: what is worth knowing first (policies that pause, load on a peer).
+         */
+        ExperimentPreview: {
+            /** Sentence */
+            sentence: string;
+            /** Runs */
+            runs: number;
+            /** Duration S */
+            duration_s: number;
+            /** Arms */
+            arms: components["schemas"]["ArmPreview"][];
+            /** Warned */
+            warned: string[];
+            /** Blocked Because */
+            blocked_because: string | null;
+        };
+        /**
+         * ExperimentRequest
+         * @description Start an experiment, or look at what it would do.
+         */
+        ExperimentRequest: {
+            /**
+             * Spec
+             * @description An experiment on one node.
+             *
+             *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
+             *         combination of their levels. primary: the figure that decides, named before anything is measured. blocks: of the
+             *         comparison; aa_blocks: of the node with itself before it. A block of aa and ab is four runs (ABBA or BAAB), one of a
+             *         sweep is every combination once. seed: of all that is left to chance; None draws one. settle_s: after a level with
+             *         a policy or irqbalance was put in force, before its run. template: from which it was made, empty for none.
+             */
+            spec: {
+                name: string;
+                /** @enum {string} */
+                kind: "aa" | "ab" | "sweep";
+                node_id: number;
+                workload: {
+                    /** @enum {string} */
+                    type: "tcp-stream";
+                    /** @default 4 */
+                    connections: number;
+                    /** @default 400000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "tcp-request";
+                    /** @default 8 */
+                    connections: number;
+                    /** @default 64 */
+                    request_bytes: number;
+                    /** @default 64 */
+                    response_bytes: number;
+                    /** @default 0 */
+                    work_us: number;
+                    /** @default 10000000 */
+                    limit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "udp-flood";
+                    /** @default 64 */
+                    flows: number;
+                    /** @default 64 */
+                    payload_bytes: number;
+                    /** @default 20000 */
+                    packets_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "iperf3";
+                    /** @default false */
+                    udp: boolean;
+                    /** @default 4 */
+                    streams: number;
+                    /** @default 10000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "classes";
+                    /**
+                     * @default default
+                     * @enum {string}
+                     */
+                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
+                    /** @default 100 */
+                    requests: number;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
+                } | {
+                    /** @enum {string} */
+                    type: "command";
+                    name: string;
+                };
+                primary: string;
+                peer_node_id?: number | null;
+                /** @default [] */
+                factors: {
+                    name: string;
+                    levels: {
+                        name: string;
+                        /** @default [] */
+                        settings: {
+                            key: string;
+                            value: string;
+                        }[];
+                        policy?: {
+                            policy_id: number;
+                            version: number;
+                            /**
+                             * Mode
+                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @enum {string}
+                             */
+                            mode?: "enforce" | "observe" | "recommend";
+                        } | null;
+                        /** @default false */
+                        irqbalance: boolean;
+                        /** @default {} */
+                        workload: {
+                            [key: string]: string | number | boolean;
+                        };
+                        value?: number | null;
+                    }[];
+                    /** @default  */
+                    unit: string;
+                }[];
+                /** @default 2 */
+                warmup_s: number;
+                /** @default 10 */
+                measure_s: number;
+                /** @default 20 */
+                settle_s: number;
+                /** @default 6 */
+                blocks: number;
+                /** @default 6 */
+                aa_blocks: number;
+                seed?: number | null;
+                /** @default [] */
+                guardrails: {
+                    metric: string;
+                    max: number;
+                }[];
+                /** @default  */
+                template: string;
+            };
+        };
+        /**
+         * ExperimentState
+         * @description An experiment's life: queued → running → done | stopped (guardrail) | cancelled | failed.
+         * @enum {string}
+         */
+        ExperimentState: "queued" | "running" | "done" | "stopped" | "cancelled" | "failed";
+        /**
+         * ExperimentSummary
+         * @description An experiment in a list. place: in its node's queue, 0 for the one that runs, None once it has ended.
+         */
+        ExperimentSummary: {
+            /** Id */
+            id: number;
+            /** Name */
+            name: string;
+            /** Kind */
+            kind: string;
+            /** Template */
+            template: string;
+            /** Node Id */
+            node_id: number;
+            /** Node Name */
+            node_name: string;
+            /** Primary */
+            primary: string;
+            state: components["schemas"]["ExperimentState"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Created By */
+            created_by: string;
+            /** Started At */
+            started_at: string | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Place */
+            place: number | null;
+            /** Runs Done */
+            runs_done: number;
+            /** Runs Planned */
+            runs_planned: number;
+            /** Runs Discarded */
+            runs_discarded: number;
+            /** Remaining S */
+            remaining_s: number | null;
         };
         /**
          * ExtendRequest
@@ -2729,6 +3367,20 @@ export interface components {
             values: {
                 [key: string]: (number | null)[];
             };
+        };
+        /**
+         * SettingsNow
+         * @description Settings that the experiment is about, by key, as they stood before it and after it.
+         */
+        SettingsNow: {
+            /** Before */
+            before: {
+                [key: string]: string;
+            };
+            /** After */
+            after: {
+                [key: string]: string;
+            } | null;
         };
         /**
          * SetupRequest
@@ -4584,6 +5236,168 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Matches"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_experiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExperimentRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExperimentPreview"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_experiments: {
+        parameters: {
+            query?: {
+                node_id?: number | null;
+                state?: components["schemas"]["ExperimentState"] | null;
+                older_than?: number | null;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExperimentPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_experiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExperimentRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_experiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                experiment_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_experiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                experiment_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Experiment"];
                 };
             };
             /** @description A problem */

@@ -93,6 +93,7 @@ export function change(over: Partial<Change> & { becomes?: string; key?: string 
     ended_by: null,
     created_by: "ann",
     policy_id: null,
+    experiment_id: null,
     reason: "",
     created_at: "2026-11-21T08:00:00Z",
     applied_at: "2026-11-21T08:00:01Z",

@@ -20,6 +20,7 @@ const change = (more: Partial<Change> = {}): Change => ({
   ended_by: null,
   created_by: "ann",
   policy_id: null,
+  experiment_id: null,
   reason: "",
   created_at: "2026-11-21T08:00:00Z",
   applied_at: null,

@@ -1,0 +1,59 @@
+"""Experiments over HTTP."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from coresteer.auth.dependencies import Operator, Viewer
+from coresteer.db import Session
+from coresteer.experiments import service
+from coresteer.experiments.schemas import (
+    Experiment,
+    ExperimentPage,
+    ExperimentPreview,
+    ExperimentRequest,
+    ExperimentState,
+)
+from coresteer.inputs import RowId
+
+router = APIRouter(prefix="/api/experiments", tags=["experiments"])
+
+
+@router.post("/preview")
+async def preview_experiment(
+    request: Request, session: Session, identity: Viewer, body: ExperimentRequest
+) -> ExperimentPreview:
+    """What an experiment would do, and how long it would take. Changes nothing."""
+    return await service.preview(session, request.app.state.experiments, body.spec, role=identity.role)
+
+
+@router.post("", status_code=201)
+async def start_experiment(request: Request, identity: Operator, body: ExperimentRequest) -> Experiment:
+    """Queue an experiment; it begins when its nodes are free."""
+    return await service.start(request.app.state.experiments, body.spec, identity=identity)
+
+
+@router.get("")
+async def list_experiments(
+    session: Session,
+    _: Viewer,
+    *,
+    node_id: RowId | None = None,
+    state: ExperimentState | None = None,
+    older_than: RowId | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> ExperimentPage:
+    """Experiments, newest first."""
+    return await service.page(session, node_id=node_id, state=state, older_than=older_than, limit=limit)
+
+
+@router.get("/{experiment_id}")
+async def get_experiment(session: Session, _: Viewer, experiment_id: RowId) -> Experiment:
+    """One experiment with its runs and what follows from them so far."""
+    return await service.get(session, experiment_id)
+
+
+@router.post("/{experiment_id}/cancel")
+async def cancel_experiment(request: Request, identity: Operator, experiment_id: RowId) -> Experiment:
+    """End it: at once while it is queued, else as soon as the node is as before."""
+    return await service.cancel(request.app.state.experiments, experiment_id, actor=identity.username)

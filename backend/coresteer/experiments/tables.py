@@ -1,0 +1,70 @@
+"""The tables of experiments, of their runs, and of links to their reports."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import DateTime, ForeignKey, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from coresteer.db import Base
+from coresteer.nodes.tables import NodeRow
+
+# Any: JSON of structs, read back through msgspec.convert, and of facts that reports print as they are
+
+
+class ExperimentRow(Base):
+    """One experiment.
+
+    spec: a Spec. planned_s: how long it should take. ending: the state in which it is about to end, with the sentence
+    why; what it has done to the node is being undone. now: what it does at present. before, after: values of the
+    settings that it is about, by key, None while not read.
+    """
+
+    __tablename__ = "experiment"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("node.id"))
+    peer_node_id: Mapped[int | None] = mapped_column(ForeignKey("node.id"))
+    spec: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    seed: Mapped[int]
+    runs_planned: Mapped[int]
+    planned_s: Mapped[float]
+    state: Mapped[str] = mapped_column(Text)
+    ending: Mapped[str | None] = mapped_column(Text)
+    sentence: Mapped[str] = mapped_column(Text)
+    now: Mapped[str] = mapped_column(Text)
+    machine: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    before: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
+    after: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    ended_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+    node: Mapped[NodeRow] = relationship(foreign_keys=node_id, lazy="joined", innerjoin=True)
+
+
+class ExperimentRunRow(Base):
+    """One run; rows are only ever added. run: a KeptRun; discarded: its reason, so that runs can be counted."""
+
+    __tablename__ = "experiment_run"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    kept_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    run: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    discarded: Mapped[str | None] = mapped_column(Text)
+
+
+class ReportShareRow(Base):
+    """A link that shows an experiment's report to whoever has its token. token_hash: SHA-256."""
+
+    __tablename__ = "report_share"
+
+    token_hash: Mapped[bytes] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id"))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
