@@ -1,0 +1,183 @@
+"""What follows from an experiment's runs. Pure: the same spec, seed and runs give the same analysis.
+
+One rule for every verdict: higher or lower when the 95 % interval of the effect lies above or below 0, which is when p
+is at most 0.05 (statistics.py). The primary figure was named before; the others are shown each at its own 5 %, so among
+27 of them one or two differ by chance.
+
+Figures are compared as logarithms, so that effects are ratios and do not depend on the unit; a figure that was 0 or
+negative in some run is compared by its differences, taken relative to the baseline's mean. A block counts for a figure
+when all its runs have it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from coresteer.experiments.schedule import arms as arms_of
+from coresteer.experiments.spec import (
+    Analysis,
+    Arm,
+    Comparison,
+    Interval,
+    KeptRun,
+    Spec,
+    Trend,
+    Verdict,
+)
+from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
+from coresteer_core.experiment import METRICS
+
+_NOTHING = 1e-12
+_UNBELIEVABLE = 1e30
+
+
+def analyse(spec: Spec, seed: int, runs: Sequence[KeptRun]) -> Analysis:
+    """Conclude from the runs so far, in any order; discarded ones are counted only."""
+    counting = {run.planned.number: run for run in runs if run.discarded is None}
+    kept = [run for _, run in sorted(counting.items())]
+    found = {metric for run in kept for metric in run.figures}
+    metrics = [metric for metric in METRICS if metric in found] + sorted(found - set(METRICS))
+    arms = arms_of(spec)
+    noise_runs = _cube(kept, "aa", 2, 2, metrics)
+    if spec.kind == "aa":
+        main = noise_runs.reshape(len(metrics), -1, 1, 4)
+    elif spec.kind == "ab":
+        main = _cube(kept, "main", 2, 2, metrics)
+    else:
+        main = _cube(kept, "main", len(arms), 1, metrics)
+
+    noise: dict[str, Comparison] = {}
+    means: dict[str, list[Interval | None]] = {}
+    comparisons: list[Comparison] = []
+    trends: list[Trend] = []
+    for metric, itself, values in zip(metrics, noise_runs, main, strict=True):
+        (noise[metric],) = _compare(metric, [arms[0]], itself, seed, None)
+        means[metric] = [_mean(values[:, label]) for label in range(len(arms))]
+        if spec.kind != "aa":
+            comparisons += _compare(metric, arms[1:], values, seed, noise[metric].effect)
+        if spec.kind == "sweep":
+            trends += _trends(metric, spec, values[:, :, 0], seed)
+    return Analysis(
+        metrics=metrics,
+        noise=noise,
+        arms=arms,
+        means=means,
+        comparisons=comparisons,
+        trends=trends,
+        kept=len(kept),
+        discarded=len(runs) - len(kept),
+    )
+
+
+def _cube(runs: Sequence[KeptRun], stage: str, labels: int, times: int, metrics: list[str]) -> Numbers:
+    """Return metrics × blocks × labels × times of a label in a block, NaN where there is no believable figure."""
+    blocks = 1 + max((run.planned.block for run in runs if run.planned.stage == stage), default=-1)
+    cube = np.full((len(metrics), blocks, labels, times), np.nan)
+    seen: dict[tuple[int, int], int] = defaultdict(int)
+    for run in runs:
+        if run.planned.stage == stage:
+            place = run.planned.block, run.planned.label
+            cube[:, *place, seen[place]] = [run.figures.get(metric, np.nan) for metric in metrics]
+            seen[place] += 1
+    cube[~(np.abs(cube) < _UNBELIEVABLE)] = np.nan
+    return cube
+
+
+def _mean(values: Numbers) -> Interval | None:
+    blocks = values.mean(axis=1)
+    interval = mean_interval(blocks[np.isfinite(blocks)])
+    return Interval(*interval) if interval else None
+
+
+def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: Interval | None) -> list[Comparison]:
+    """Compare all labels but 0 with it. values: blocks × labels × times; arms: of the labels from 1 on."""
+    has = np.asarray(np.isfinite(values).all(axis=2))
+    usable = has.sum(axis=0) * 2 >= max(has[:, 0].sum(), 1)
+    usable[0] = True
+    values = values[has[:, usable].all(axis=1)]
+    estimates, logarithms = _estimate(values[:, usable], seed)
+    means = [_mean(values[:, label]) for label in range(values.shape[1])]
+    base = abs(float(values[:, 0].mean())) if len(values) else 0.0
+    places = np.cumsum(usable) - 2
+    comparisons = []
+    for label, arm in enumerate(arms, 1):
+        interval = effect = p = visible = None
+        if estimates is not None and usable[label]:
+            value, low, high, p, visible = (float(column[places[label]]) for column in estimates)
+            interval = Interval(value, low, high)
+            if logarithms:
+                effect = Interval(*(float(np.expm1(each)) for each in (value, low, high)))
+                visible = float(np.expm1(visible))
+            elif base:
+                effect = Interval(value / base, low / base, high / base)
+                visible /= base
+            else:
+                visible = None
+        comparisons.append(
+            Comparison(
+                metric=metric,
+                arm=arm,
+                baseline=means[0],
+                level=means[label],
+                effect=effect,
+                p=p,
+                smallest_visible=visible,
+                blocks=len(values),
+                verdict=_verdict(interval, effect, noise),
+            )
+        )
+    return comparisons
+
+
+def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
+    """Return differences from label 0 in units of the figure, or of its logarithm where that is the second result."""
+    logarithms = bool((values > 0).all())
+    scale = 1.0 if logarithms else float(np.abs(values).max())
+    each = (np.log(values) if logarithms else values / (scale or 1.0)).mean(axis=2)
+    each -= each[:, :1]
+    each[np.abs(each) < _NOTHING] = 0
+    blocks, labels, times = values.shape
+    if not blocks or labels < 2:
+        return None, logarithms
+    estimates = two_arms(each[:, 1], seed) if times == 2 else many_arms(each, seed)
+    if estimates is None or logarithms:
+        return estimates, logarithms
+    return estimates._replace(
+        value=estimates.value * scale,
+        low=estimates.low * scale,
+        high=estimates.high * scale,
+        smallest_visible=estimates.smallest_visible * scale,
+    ), False
+
+
+def _verdict(interval: Interval | None, effect: Interval | None, noise: Interval | None) -> Verdict:
+    """Return what the interval says, unless the node differs from itself and by as much.
+
+    The test is exact under every drift, so a difference of the node with itself is chance (in 3-5 % of experiments) or
+    something that keeps pace with the runs; an effect that is no larger than it may have been cannot be told from it.
+    """
+    if interval is None:
+        return "too-few"
+    differs_from_itself = noise is not None and (noise.low > 0 or noise.high < 0)
+    if noise and effect and differs_from_itself and abs(effect.value) <= max(abs(noise.low), abs(noise.high)):
+        return "unsteady"
+    if interval.low > 0:
+        return "higher"
+    return "lower" if interval.high < 0 else "no-difference"
+
+
+def _trends(metric: str, spec: Spec, values: Numbers, seed: int) -> list[Trend]:
+    """Return the trend over each factor that has three numeric levels, the other factor averaged out."""
+    trends = []
+    shape = [len(factor.levels) for factor in spec.factors]
+    complete = values[np.isfinite(values).all(axis=1)].reshape(-1, *shape)
+    for place, factor in enumerate(spec.factors):
+        numeric = [number for number, level in enumerate(factor.levels) if level.value is not None]
+        levels = np.array([level.value for level in factor.levels if level.value is not None])
+        if len(set(levels)) < 3:
+            continue
+        means = complete if len(shape) == 1 else complete.mean(axis=2 - place)
+        found = trend(levels, means[:, numeric], seed)
+        trends.append(Trend(metric, place, *(found or (None, None))))
+    return trends
