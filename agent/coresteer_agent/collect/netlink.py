@@ -19,6 +19,7 @@ DONE = 3
 """The type of a dump's last message."""
 _REQUEST_DUMP = 0x001 | 0x300
 _REQUEST_ACK = 0x001 | 0x004
+_CREATE = 0x200 | 0x400
 _SOL_NETLINK = 270
 _CAP_ACK = 10
 _EXT_ACK = 11
@@ -67,17 +68,19 @@ class Netlink:
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
 
-    def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> bytes:
+    def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S, create: bool = False) -> bytes:
         """The payload of the one answer to a request that is not a dump; empty where it only says that it is done.
 
-        The OSError has the kernel's own words where it gives some (NLMSGERR_ATTR_MSG).
+        create: what is asked for must not be there yet. The OSError has the kernel's own words where it gives some
+        (NLMSGERR_ATTR_MSG).
         """
         self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
         self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
         self._socket.settimeout(timeout_s)
         self._sequence += 1
         length = _HEADER.size + len(payload)
-        self._socket.send(_HEADER.pack(length, kind, _REQUEST_ACK, self._sequence, 0) + payload)
+        flags = _REQUEST_ACK | _CREATE if create else _REQUEST_ACK
+        self._socket.send(_HEADER.pack(length, kind, flags, self._sequence, 0) + payload)
         answer = b""
         while True:
             view = self.receive()

@@ -1,0 +1,88 @@
+"""A process of a workload: started, asked and ended without waiting for it. It ends when this one does."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+_END_S = 0.5
+_MOST_LINE_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
+
+
+class Child:
+    """A program of this package, with its orders as JSON.
+
+    Start it from the main thread: the kernel ends the program when the thread that started it ends (prctl(2),
+    PR_SET_PDEATHSIG), which the program asks for itself (placing.end_with_parent).
+    """
+
+    def __init__(self, program: str, orders: Struct, descriptors: Sequence[int] = ()) -> None:
+        """descriptors: which of this process's it gets, under the same numbers."""
+        arguments = ("-m", f"coresteer_agent.workloads.{program}", msgspec.json.encode(orders).decode())
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=descriptors
+        )
+        assert self._process.stdout is not None  # noqa: S101 - PIPE
+        self._output = self._process.stdout.fileno()
+        os.set_blocking(self._output, False)
+        self._ended = os.pidfd_open(self._process.pid)
+        self._rest = b""
+        self.last_line = ""
+
+    def lines(self) -> list[str]:
+        """What it has said since the last time; the beginning of a line waits for its end or the program's."""
+        lines: list[str] = []
+        while True:
+            try:
+                read = os.read(self._output, _READ_BYTES)
+            except BlockingIOError:
+                break
+            *whole, self._rest = (self._rest + read).split(b"\n")
+            self._rest = self._rest[:_MOST_LINE_BYTES]
+            if not read and self._rest:
+                whole, self._rest = [self._rest], b""
+            lines += [line[:_MOST_LINE_BYTES].decode("utf-8", "replace") for line in whole if line.strip()]
+            if not read:
+                break
+        if lines:
+            self.last_line = lines[-1]
+        return lines
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, less than 0 for a signal; None while it runs."""
+        return self._wait(0)
+
+    def end(self) -> None:
+        """Ask it to end and, when that does not help within half a second, kill it. Again does nothing."""
+        if self._output < 0:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._wait(0) is None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._ended, number)
+                self._wait(_END_S)
+        os.close(self._ended)
+        assert self._process.stdout is not None  # noqa: S101 - PIPE
+        self._process.stdout.close()
+        self._output = -1
+
+    def _wait(self, seconds: float) -> int | None:
+        """Not by Popen.wait(), which never comes back once a signal's exception has left its lock taken."""
+        if self._process.returncode is None:
+            watch = select.poll()
+            watch.register(self._ended, select.POLLIN)
+            if watch.poll(seconds * 1000):
+                try:
+                    _, status = os.waitpid(self._process.pid, 0)
+                except ChildProcessError:  # a signal's exception came between the waiting and the noting
+                    status = 0
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode

@@ -1,0 +1,123 @@
+"""A network namespace for the client of an experiment, joined to this one by a veth pair. It lives with this process.
+
+    python -m coresteer_agent.workloads.netns ORDERS
+
+Says ``ready NETDEV ADDRESS PATH``: the server's end, which stays in the namespace of the parent, its address, and the
+namespace as a path. The client's end sends packets as they would be on a wire, none larger than its MTU.
+"""
+
+import errno
+import os
+import signal
+import socket
+import struct
+import sys
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from coresteer_agent.collect.addresses import parse_address
+from coresteer_agent.collect.netlink import NETLINK_ROUTE, Netlink, attribute
+from coresteer_agent.workloads.placing import end_with_parent, own_network
+from coresteer_agent.workloads.traffic import READY, give_up, say
+
+_NEW_LINK, _GET_LINK, _NEW_ADDRESS, _GET_ADDRESS = 16, 18, 20, 22  # include/uapi/linux/rtnetlink.h
+_LINK = struct.Struct("=BxHiII")
+"""struct ifinfomsg: family, type, index, flags, which of them change."""
+_ADDRESS = struct.Struct("=BBBBI")
+_UP = 1
+_NAME, _LINK_INFO, _NETWORK_OF_PID, _TX_QUEUES, _RX_QUEUES, _GSO_MAX_SEGMENTS = 3, 18, 19, 31, 32, 40
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RANGE = IPv4Network("198.18.0.0/15")
+"""For measuring network devices (RFC 2544, RFC 6890): nobody should have it."""
+_PREFIX = 30
+_CLIENT_END = "client0"
+_MOST_NAMES = 100
+
+
+class HolderOrders(Struct):
+    """parent: its process id."""
+
+    parent: int
+
+
+def main() -> None:
+    """Make it and keep it."""
+    end_with_parent(msgspec.json.decode(sys.argv[1], type=HolderOrders).parent)
+    outside = Netlink(NETLINK_ROUTE)
+    try:
+        network = _free_network(_addresses_in_use(outside))
+        own_network()
+        netdev = _make_pair(outside)
+        server, client = network.hosts()
+        inside = Netlink(NETLINK_ROUTE)
+        _bring_up(outside, netdev, server)
+        _bring_up(inside, _CLIENT_END, client)
+    except OSError as error:
+        needs = " It needs root." if error.errno == errno.EPERM else ""
+        give_up(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
+    say(f"{READY} {netdev} {server} /proc/{os.getpid()}/ns/net")
+    while True:
+        signal.pause()
+
+
+def _addresses_in_use(netlink: Netlink) -> set[IPv4Address]:
+    """Every IPv4 address of the namespace and the first of every network that it has a route to."""
+    messages = netlink.dump(_GET_ADDRESS, _ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0))
+    used = {IPv4Address(found[0]) for message in messages if (found := parse_address(message)) is not None}
+    for line in Path("/proc/self/net/route").read_text().splitlines()[1:]:
+        used.add(IPv4Address(int(line.split()[1], 16).to_bytes(4, sys.byteorder)))
+    return used
+
+
+def _free_network(used: set[IPv4Address]) -> IPv4Network:
+    """From a place that depends on the process on, so that two that begin together take different ones."""
+    bits = _PREFIX - _RANGE.prefixlen
+    for number in range(1 << bits):
+        place = (number + os.getpid()) % (1 << bits)
+        network = IPv4Network((int(_RANGE.network_address) + (place << 32 - _PREFIX), _PREFIX))
+        if used.isdisjoint(network):
+            return network
+    raise OSError(errno.EADDRNOTAVAIL, f"every network of {_RANGE} is in use")
+
+
+def _make_pair(outside: Netlink) -> str:
+    """The name of the server's end."""
+    own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
+    peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES + attribute(_GSO_MAX_SEGMENTS, _u32(1))
+    kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
+    for number in range(_MOST_NAMES):
+        name = f"coresteer{number}"
+        asked = attribute(_NAME, _text(name)) + _QUEUES + attribute(_LINK_INFO, kind)
+        try:
+            outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + asked, create=True)
+        except FileExistsError:
+            continue
+        return name
+    raise OSError(errno.EEXIST, f"there are {_MOST_NAMES} netdevs named coresteer already")
+
+
+def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
+    asked = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + attribute(_NAME, _text(netdev))
+    index = _LINK.unpack_from(netlink.exchange(_GET_LINK, asked))[2]
+    told = attribute(_IFA_LOCAL, address.packed) + attribute(_IFA_ADDRESS, address.packed)
+    netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + told, create=True)
+    netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+
+
+def _text(name: str) -> bytes:
+    return name.encode() + b"\0"
+
+
+def _u32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+_QUEUES = attribute(_TX_QUEUES, _u32(1)) + attribute(_RX_QUEUES, _u32(1))
+
+
+if __name__ == "__main__":
+    main()
