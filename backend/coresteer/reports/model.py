@@ -1,0 +1,144 @@
+"""What a report is: one model that HTML and PDF draw, in the same order, and JSON tells as it is."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from coresteer.experiments.spec import Interval
+
+Language: TypeAlias = Literal["en", "ko"]
+Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
+"""How an estimate is coloured; unsure: its interval holds no difference, or nothing can be said."""
+
+
+class Paragraph(Struct, frozen=True, tag="paragraph"):
+    """A sentence or more."""
+
+    text: str
+
+
+class Facts(Struct, frozen=True, tag="facts"):
+    """Names and what they are."""
+
+    rows: list[tuple[str, str]]
+
+
+class Code(Struct, frozen=True, tag="code"):
+    """Something to type."""
+
+    text: str
+
+
+class Table(Struct, frozen=True, tag="table"):
+    """Texts in rows. numeric: the columns set flush right."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    numeric: list[int] = []
+
+
+class Dot(Struct, frozen=True):
+    """An estimate in Dots. text: it and its interval, as printed; estimate: None where there is none to draw."""
+
+    label: str
+    text: str
+    estimate: Interval | None
+    tone: Tone
+
+
+class Dots(Struct, frozen=True, tag="dots"):
+    """Relative effects (0.1 is 10 % more), each a dot with its interval. band: the node against itself."""
+
+    title: str
+    note: str
+    rows: list[Dot]
+    axis: str
+    band: Interval | None
+
+
+class RunPoint(Struct, frozen=True):
+    """One run in Runs. series: which of the series; at: its place in time."""
+
+    at: int
+    value: float
+    series: int
+    is_discarded: bool
+
+
+class Runs(Struct, frozen=True, tag="runs"):
+    """Every run in the order of running. unit: of the values, as coresteer_core.experiment.METRICS spells them."""
+
+    title: str
+    note: str
+    series: list[str]
+    points: list[RunPoint]
+    unit: str
+    axis: str
+    discarded: str
+
+
+class Line(Struct, frozen=True):
+    """One line of Lines. points: x, and the value with its interval (of no width where there is none)."""
+
+    name: str
+    points: list[tuple[float, Interval]]
+    is_authors: bool = False
+
+
+class Lines(Struct, frozen=True, tag="lines"):
+    """Values over a numeric axis. mark: an x to draw a vertical line at, with its words."""
+
+    title: str
+    note: str
+    lines: list[Line]
+    x_axis: str
+    y_axis: str
+    unit: str
+    mark: tuple[float, str] | None = None
+
+
+class Heat(Struct, frozen=True, tag="heat"):
+    """Rows × columns of amounts from low to high, None where unknown. texts: to print in the cells where they fit."""
+
+    title: str
+    note: str
+    rows: list[str]
+    columns: list[str]
+    x_axis: str
+    values: list[list[float | None]]
+    texts: list[list[str]]
+    low: float
+    high: float
+    scale: tuple[str, str]
+
+
+Figure: TypeAlias = Dots | Runs | Lines | Heat
+Block: TypeAlias = Paragraph | Facts | Code | Table | Figure
+
+
+class Section(Struct, frozen=True):
+    """A heading and what is under it."""
+
+    title: str
+    blocks: list[Block]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """A report in one language. slug: for file names.
+
+    conclusion: what was found, in sentences that follow from the intervals. facts: where, when and how, in short.
+    records: every single figure, a row each, under the names of columns, for CSV. source: what it was made from, as
+    JSON values.
+    """
+
+    slug: str
+    language: Language
+    title: str
+    kind: str
+    conclusion: list[str]
+    facts: list[tuple[str, str]]
+    sections: list[Section]
+    columns: list[str]
+    records: list[list[str | int | float | None]]
+    source: dict[str, object]

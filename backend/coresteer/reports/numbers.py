@@ -1,0 +1,106 @@
+"""Numbers as reports print them; the same in every place and on every machine."""
+
+import math
+from datetime import UTC, datetime
+
+from coresteer.experiments.spec import Interval
+from coresteer.reports.model import Language
+from coresteer.reports.words import say
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_ABSENT = "–"
+
+
+def plain(value: float) -> str:
+    """About four digits: 0.0123, 1.23, 12.3, 123, 1,234."""
+    size = abs(value)
+    if size == 0:
+        return "0"
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.995 else 2 - math.floor(math.log10(size))
+    return _minus(f"{value:,.{min(digits, 9)}f}")
+
+
+def percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
+    """A share as percent with one decimal under 100. up: rounded away from zero, for bounds that must not be passed."""
+    value = share * 100
+    scale = 1 if abs(value) >= 100 else 10
+    rounded = (math.ceil(abs(value) * scale - 1e-9) if up else round(abs(value) * scale)) / scale
+    sign = "" if rounded == 0 else "−" if value < 0 else "+" if signed else ""
+    return f"{sign}{rounded:,.{0 if scale == 1 else 1}f}{percent_sign(language)}"
+
+
+def percent_sign(language: Language) -> str:
+    """The sign with its space, which Korean does not have."""
+    return "%" if language == "ko" else " %"
+
+
+def amount(value: float | None, unit: str, language: Language) -> str:
+    """A value with its unit, in bits with a prefix."""
+    if value is None:
+        return _ABSENT
+    if unit == "bit/s":
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if abs(value) >= f), (1.0, ""))
+        return f"{plain(value / factor)} {prefix}bit/s"
+    if unit.startswith("%"):
+        return plain(value) + percent_sign(language)
+    if unit == "1/s":
+        return f"{plain(value)}/s"
+    return f"{plain(value)} {unit}".rstrip()
+
+
+def axis_scale(highest: float, unit: str) -> tuple[float, str]:
+    """By what to divide the values of an axis, and the unit that they have then."""
+    if unit == "bit/s":
+        factor, prefix = next(((f, p) for f, p in _PREFIXES if highest >= f), (1.0, ""))
+        return factor, f"{prefix}bit/s"
+    return 1.0, unit
+
+
+def estimate(found: Interval | None, unit: str, language: Language) -> str:
+    """A value with its interval."""
+    if found is None:
+        return _ABSENT
+    value = amount(found.value, unit, language)
+    if found.low == found.high:
+        return value
+    factor, _ = axis_scale(abs(found.value), unit)
+    return f"{value} ({between(plain(found.low / factor), plain(found.high / factor), language)})"
+
+
+def effect(found: Interval | None, language: Language) -> str:
+    """A relative effect with its interval."""
+    if found is None:
+        return _ABSENT
+    low, high = percent(found.low, language), percent(found.high, language)
+    return f"{percent(found.value, language)} ({between(low, high, language)})"
+
+
+def between(low: str, high: str, language: Language) -> str:
+    """From low to high."""
+    return say(language, "between", low=low, high=high)
+
+
+def chance(p: float | None) -> str:
+    """A p value."""
+    if p is None:
+        return _ABSENT
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def duration(seconds: float, language: Language) -> str:
+    """Hours, minutes and seconds, of which the largest two."""
+    whole = round(seconds)
+    if whole < 120:
+        return say(language, "seconds", s=plain(round(seconds, 1)))
+    if whole < 7200:
+        return say(language, "minutes", m=whole // 60, s=whole % 60)
+    return say(language, "hours", h=whole // 3600, m=whole % 3600 // 60)
+
+
+def moment(at: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return _ABSENT if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")

@@ -1,0 +1,34 @@
+"""A report as one HTML page that fetches nothing, in light and dark, and prints."""
+
+from functools import partial
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from coresteer.reports.model import Figure, Language, Report
+from coresteer.reports.svg import THEMED, draw
+from coresteer.reports.words import say
+
+_environment = Environment(
+    loader=PackageLoader("coresteer.reports", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_template = _environment.get_template("report.html.jinja")
+
+
+def to_html(report: Report) -> bytes:
+    """The page in UTF-8. All texts are escaped."""
+    page = _template.render(
+        report=report,
+        say=partial(say, report.language),
+        tag=lambda block: block.__struct_config__.tag,
+        draw=partial(_draw, report.language),
+    )
+    return page.encode()
+
+
+def _draw(language: Language, figure: Figure) -> Markup:
+    return Markup(draw(figure, THEMED, language))  # noqa: S704  draw escapes every text itself

@@ -1,0 +1,63 @@
+"""A report as PDF, set by typst with the fonts of this package only, so that every machine makes the same bytes."""
+
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import typst
+
+from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
+from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.words import say
+
+_FOLDER = Path(__file__).parent
+_NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+"""What a PDF says of its making: not when, for then no two would be the same."""
+
+
+@cache
+def _fonts() -> typst.Fonts:
+    return typst.Fonts(include_system_fonts=False, include_embedded_fonts=False, font_paths=[_FOLDER / "fonts"])
+
+
+def to_pdf(report: Report) -> bytes:
+    """The document, PDF/UA-1. The texts reach typst as data, never as its markup."""
+    made = _compiler(report).compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
+    assert isinstance(made, bytes)  # noqa: S101  typst gives a list for pictures only
+    return made
+
+
+def to_png(report: Report, ppi: float) -> list[bytes]:
+    """The same document as pictures, a page each, to be looked at."""
+    made = _compiler(report).compile(format="png", ppi=ppi, timestamp=_NO_TIME)
+    return made if isinstance(made, list) else [made or b""]
+
+
+def _compiler(report: Report) -> typst.Compiler:
+    data = {
+        "language": report.language,
+        "title": report.title,
+        "kind": report.kind,
+        "heading": say(report.language, "conclusion"),
+        "page": say(report.language, "page"),
+        "conclusion": report.conclusion,
+        "facts": report.facts,
+        "sections": [
+            {"title": section.title, "blocks": [_block(block, report) for block in section.blocks]}
+            for section in report.sections
+        ],
+    }
+    return typst.Compiler(
+        input=(_FOLDER / "templates" / "report.typ").read_bytes(),
+        font_paths=_fonts(),
+        sys_inputs={"report": msgspec.json.encode(data).decode()},
+    )
+
+
+def _block(block: object, report: Report) -> dict[str, object]:
+    if isinstance(block, Dots | Runs | Lines | Heat):
+        picture = draw(block, PRINTED, report.language)
+        return {"type": "figure", "title": block.title, "note": block.note, "svg": picture}
+    built: dict[str, object] = msgspec.to_builtins(block)
+    return built
