@@ -7,11 +7,13 @@ namespace as a path. The client's end sends packets as they would be on a wire, 
 """
 
 import errno
+import fcntl
 import os
 import signal
 import socket
 import struct
 import sys
+from array import array
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -28,7 +30,10 @@ _LINK = struct.Struct("=BxHiII")
 """struct ifinfomsg: family, type, index, flags, which of them change."""
 _ADDRESS = struct.Struct("=BBBBI")
 _UP = 1
-_NAME, _LINK_INFO, _NETWORK_OF_PID, _TX_QUEUES, _RX_QUEUES, _GSO_MAX_SEGMENTS = 3, 18, 19, 31, 32, 40
+_NAME, _LINK_INFO, _NETWORK_OF_PID, _TX_QUEUES, _RX_QUEUES = 3, 18, 19, 31, 32
+_SIOCETHTOOL = 0x8946
+_SET_TSO = 0x1F  # include/uapi/linux/ethtool.h, ETHTOOL_STSO
+_IFREQ = struct.Struct("16sP16x")
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RANGE = IPv4Network("198.18.0.0/15")
@@ -56,6 +61,7 @@ def main() -> None:
         inside = Netlink(NETLINK_ROUTE)
         _bring_up(outside, netdev, server)
         _bring_up(inside, _CLIENT_END, client)
+        _packets_as_on_a_wire(_CLIENT_END)
     except OSError as error:
         needs = " It needs root." if error.errno == errno.EPERM else ""
         give_up(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
@@ -87,8 +93,11 @@ def _free_network(used: set[IPv4Address]) -> IPv4Network:
 def _make_pair(outside: Netlink) -> str:
     """The name of the server's end."""
     own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
-    peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES + attribute(_GSO_MAX_SEGMENTS, _u32(1))
-    kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
+    peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
+    kind = attribute(_SIOCETHTOOL = 0x8946
+_SET_TSO = 0x1F  # include/uapi/linux/ethtool.h, ETHTOOL_STSO
+_IFREQ = struct.Struct("16sP16x")
+_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
     for number in range(_MOST_NAMES):
         name = f"coresteer{number}"
         asked = attribute(_NAME, _text(name)) + _QUEUES + attribute(_LINK_INFO, kind)
@@ -106,6 +115,13 @@ def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
     told = attribute(_IFA_LOCAL, address.packed) + attribute(_IFA_ADDRESS, address.packed)
     netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + told, create=True)
     netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+
+
+def _packets_as_on_a_wire(netdev: str) -> None:
+    """TCP's segments are cut before they reach the other end, as a NIC cuts them, instead of passing in one piece."""
+    value = array("I", [_SET_TSO, 0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCETHTOOL, _IFREQ.pack(_text(netdev), value.buffer_info()[0]))
 
 
 def _text(name: str) -> bytes:
