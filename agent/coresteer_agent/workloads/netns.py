@@ -94,10 +94,7 @@ def _make_pair(outside: Netlink) -> str:
     """The name of the server's end."""
     own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
     peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
-    kind = attribute(_SIOCETHTOOL = 0x8946
-_SET_TSO = 0x1F  # include/uapi/linux/ethtool.h, ETHTOOL_STSO
-_IFREQ = struct.Struct("16sP16x")
-_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
+    kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
     for number in range(_MOST_NAMES):
         name = f"coresteer{number}"
         asked = attribute(_NAME, _text(name)) + _QUEUES + attribute(_LINK_INFO, kind)
