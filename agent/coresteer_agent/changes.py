@@ -19,6 +19,7 @@ from coresteer_core.change_events import (
     Event,
     ExtendRequested,
     InverseRan,
+    Lent,
     LookAgain,
     LookedAgain,
     Measured,
@@ -53,6 +54,9 @@ from coresteer_core.protocol import (
 
 log = logging.getLogger("coresteer.changes")
 
+LOAN = "lent"
+"""The id of the change that puts lent settings back."""
+
 
 class ChangeKeeper:
     """The changes of one node. Raises JournalError when the journal cannot be used.
@@ -74,6 +78,7 @@ class ChangeKeeper:
         self._report = report
         self._state = Changes(observe_reason=observe_reason)
         self._complaint = ""
+        self._taken = 0
         self._journal = Journal(journal_path, root) if observe_reason is None else None
         self._executor = Executor(root, self._journal, view_source, attempted) if self._journal is not None else None
         if self._journal is not None:
@@ -130,6 +135,41 @@ class ChangeKeeper:
         if self._executor is None:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.steer(action)
+
+    def lend(self, keys: Iterable[str]) -> frozenset[str]:
+        """Let another program write settings until take_back(); returns which. Open changes keep theirs.
+
+        Whatever ends the agent or the connection meanwhile, they go back. Raises OSError or JournalError, and lends
+        nothing then.
+        """
+        if self._executor is None:
+            return frozenset()
+        taken = frozenset[str]().union(*(change.keys for change in self._state.changes.values() if change.open))
+        actions = self._executor.standing(key for key in keys if key not in taken)
+        self._taken = 0
+        self.feed(Lent(LOAN, Plan(actions)))
+        try:
+            self._executor.lend(LOAN, actions)
+        except (OSError, JournalError):
+            self.feed(RollbackRequested(LOAN))
+            raise
+        return frozenset(action.key for action in actions)
+
+    def take_back(self, at_most: int) -> list[Result] | None:
+        """Put so many lent settings back; what became of each of all of them once it is done, None before.
+
+        The program must have ended.
+        """
+        change = self._state.changes.get(LOAN)
+        if self._executor is None or change is None or not change.open:
+            return []
+        self._taken += at_most
+        for action in change.plan.actions[self._taken - at_most : self._taken]:
+            self._executor.undo(action)
+        if self._taken < len(change.plan.actions):
+            return None
+        self.feed(RollbackRequested(LOAN))
+        return self._state.changes[LOAN].results
 
     def gone(self, keys: Iterable[str]) -> list[str]:
         """Those of them that the node has no more, or that are another one's by now; none where that is not known."""
@@ -220,6 +260,9 @@ class ChangeKeeper:
         return None
 
     def _tell(self, message: ChangeMessage) -> None:
+        change = self._state.changes.get(message.change_id)
+        if change is not None and change.lent:
+            return
         log.info("Change %s is %s. %s", message.change_id[:60], message.state.replace("_", " "), message.sentence)
         if message.remaining_s is not None:
             message = replace(message, deadline_ms=time.time_ns() // 1_000_000 + int(message.remaining_s * 1000))

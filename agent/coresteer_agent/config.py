@@ -45,6 +45,11 @@ class Config(Struct, frozen=True):
         return self.state_dir / "agent/policies.json"
 
     @property
+    def commands_path(self) -> Path:
+        """Where the operator allows commands to experiments; the agent never writes it."""
+        return self.state_dir / "agent/commands.toml"
+
+    @property
     def gate_path(self) -> Path:
         """The gate's socket: where every account can reach it if this is the machine's own agent, else in state_dir."""
         own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")

@@ -25,12 +25,15 @@ from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
+    BeginExperiment,
     ChangeMessage,
     ClassesMessage,
     Clock,
     Close,
     Confirm,
     DecisionMessage,
+    EndExperiment,
+    ExperimentMessage,
     Extend,
     FlowsMessage,
     Hello,
@@ -41,6 +44,7 @@ from coresteer_core.protocol import (
     ProtocolError,
     RatesMessage,
     Rollback,
+    RunExperiment,
     Seen,
     TasksMessage,
     TopologyMessage,
@@ -51,7 +55,9 @@ from coresteer_core.protocol import (
 
 log = logging.getLogger("coresteer.link")
 
-Request: TypeAlias = Apply | Confirm | Rollback | Extend | Seen | Policies
+Request: TypeAlias = (
+    Apply | Confirm | Rollback | Extend | Seen | Policies | BeginExperiment | RunExperiment | EndExperiment
+)
 """What the backend asks and tells; the loop answers."""
 Heard: TypeAlias = Request | BackendBack | BackendLost
 
@@ -175,8 +181,8 @@ class Link:
                 self._unsent.append(type(message))
         self._alarm.ring()
 
-    def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage) -> None:
-        """Send to a backend that is there, else drop it. (The change machine tells again after BackendBack.)"""
+    def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
+        """Send to a backend that is there, else drop it. (Changes and experiments are told again after BackendBack.)"""
         frame = encode(message)
         with self._lock:
             if self._welcomed:

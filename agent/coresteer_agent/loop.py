@@ -10,7 +10,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,13 +32,24 @@ from coresteer_agent.nics import NicBook, NicsFile
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.policies_file import PoliciesFile
 from coresteer_core.change_events import BackendBack, BackendLost, Stopping
+from coresteer_core.change_undo import LOST_BACKEND_GRACE_S
 from coresteer_core.load import load_of
 from coresteer_core.model import Inventory, NetTask, Rates, Topology, View
 from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.protocol import FlowsMessage, Policies, TasksMessage
+from coresteer_core.protocol import (
+    BeginExperiment,
+    EndExperiment,
+    FlowsMessage,
+    Policies,
+    RunExperiment,
+    TasksMessage,
+)
 from coresteer_core.rates import Sample, derive
 from coresteer_core.settings import SettingError, parse_setting
+
+if TYPE_CHECKING:
+    from coresteer_agent.experiment import Session
 
 log = logging.getLogger("coresteer.loop")
 
@@ -59,6 +70,7 @@ class Agent:
 
     def __init__(self, config: Config, key: NodeKey, renew_key: Callable[[], NodeKey] | None = None) -> None:
         self._root = config.root
+        self._config = config
         self._interval_s = config.interval_s
         self._inbox: SimpleQueue[Heard | Stop] = SimpleQueue()
         self._failing: set[str] = set()
@@ -71,6 +83,7 @@ class Agent:
             log.info("This agent may change %s.", whose)
         else:
             log.info("This agent changes nothing. %s", reason)
+        self._observe_reason = reason
         hello = make_hello(self._root, self._interval_s, reason)
         self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
         self._sampler = Sampler(self._root)
@@ -106,6 +119,8 @@ class Agent:
         self._classes = ClassKeeper(
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
+        self._experiment: Session | None = None
+        self._lost_since_s: float | None = None
 
     def stop(self) -> None:
         """Ask the loop to end; may be called from a signal handler or another thread."""
@@ -126,6 +141,7 @@ class Agent:
         finally:
             log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
             try:
+                self._end_experiment()
                 self._changes.feed(Stopping())
                 self._nics.save()
             finally:
@@ -145,14 +161,18 @@ class Agent:
         steering = Schedule(STEER_S, time.monotonic())
         while True:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
-            heard = self._wait(min(due, steering.due) if self._classes.steers else due)
+            due = min(due, steering.due) if self._classes.steers else due
+            heard = self._wait(due if self._experiment is None else min(due, self._experiment.due))
             if isinstance(heard, Stop):
                 return
             if heard is not None:
                 self._hear(heard)
+            if self._experiment is not None:
+                self._after(self._experiment.step())
             if sampling.is_due(time.monotonic()):
                 self._sample()
             if housekeeping.is_due(time.monotonic()):
+                self._look_after_backend()
                 self._after(self._changes.tick())
                 self._look()
                 self._guarded("classes", self._classes.step)
@@ -176,13 +196,49 @@ class Agent:
             self._note_connection()
             self._flows_told = True  # there may have been some that are gone now
             self._policies.tell_again()
+            self._lost_since_s = None
+            if self._experiment is not None:
+                self._experiment.tell_again()
+        elif isinstance(heard, BackendLost) and self._lost_since_s is None:
+            self._lost_since_s = time.monotonic()
         if isinstance(heard, BackendBack | BackendLost):
             self._after(self._changes.feed(heard))
         elif isinstance(heard, Policies):
             self._policies.told(heard.policies)
             self._guarded("classes", lambda: self._classes.told(heard.policies))
+        elif isinstance(heard, BeginExperiment | RunExperiment | EndExperiment):
+            self._after(self._guarded("experiment", lambda: self._session().asked(heard)) or frozenset())
         else:
-            self._after(self._changes.asked(heard))
+            touched = self._changes.asked(heard)
+            if self._experiment is not None:
+                self._experiment.disturbed(touched)
+            self._after(touched)
+
+    def _session(self) -> "Session":
+        if self._experiment is None:
+            from coresteer_agent.experiment import Session  # noqa: PLC0415 - memory that few agents need
+
+            self._experiment = Session(
+                self._root,
+                self._config.commands_path,
+                self._changes,
+                lambda: self._inventory,
+                self._link.send_now,
+                self._observe_reason,
+            )
+        return self._experiment
+
+    def _look_after_backend(self) -> None:
+        """What is in force only while there is a backend ends when that stays away."""
+        if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
+            self._end_experiment()
+            self._policies.end_leases()
+            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
+
+    def _end_experiment(self) -> None:
+        session = self._experiment
+        if session is not None:
+            self._after(self._guarded("experiment", session.end) or frozenset())
 
     def _note_connection(self) -> None:
         """The netdev that the connection leaves by is one to be careful with."""
@@ -198,6 +254,8 @@ class Agent:
         if before is None or now is None:
             return
         self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
+        if self._experiment is not None:
+            self._experiment.heard_latency(now.tcp)
         if self._rates is not None:
             self._seq += 1
             self._recent.append(self._rates)

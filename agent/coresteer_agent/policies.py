@@ -97,7 +97,9 @@ class PolicyKeeper:
         self._tell = tell
         self._kept = kept or Kept()
         self._keep = keep
-        self._saved = _lasting(self._kept)
+        self._unleased = self._kept.policies
+        """Those told last of which none was leased."""
+        self._saved = self._lasting()
         self._ended = ended
         self._observes = observes
         self._told: dict[str, DecisionMessage] = {}
@@ -129,9 +131,15 @@ class PolicyKeeper:
         self._remember(steered(self._kept.memory, key, value, time.monotonic()))
 
     def told(self, policies: list[PolicyInForce]) -> None:
-        """These are in force from now on, in the place of those before; the next step acts on it."""
+        """These are in force from now on, in the place of those before; the next step acts on it.
+
+        Where one of them is leased, all of them are: an experiment's is not to be known to an agent that starts anew,
+        and those that pause for it are to go on there.
+        """
         if policies == self._kept.policies:
             return
+        if not any(policy.leased for policy in policies):
+            self._unleased = policies
         known = {**self._kept.former, **{policy.policy_id: policy for policy in self._kept.policies}}
         held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
         former = {policy_id: policy for policy_id, policy in known.items() if policy_id in held}
@@ -139,6 +147,10 @@ class PolicyKeeper:
         in_force = {policy.policy_id for policy in policies}
         self._told = {policy_id: told for policy_id, told in self._told.items() if policy_id in in_force}
         self._save()
+
+    def end_leases(self) -> None:
+        """The backend stays away: what was in force before an experiment is so again."""
+        self.told(self._unleased)
 
     def tell_again(self) -> None:
         """The connection was away, and what was said into it just before may never have arrived."""
@@ -354,15 +366,23 @@ class PolicyKeeper:
         held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
         former = {policy_id: policy for policy_id, policy in self._kept.former.items() if policy_id in held}
         self._kept = replace(self._kept, former=former)
-        lasting = _lasting(self._kept)
+        lasting = self._lasting()
         if lasting != self._saved:
-            self._keep(self._kept)
+            self._keep(self._outliving())
             self._saved = lasting
 
+    def _outliving(self) -> Kept:
+        """What an agent that starts anew is to know: leased policies only as what has to be put back."""
+        if self._unleased is self._kept.policies:
+            return self._kept
+        held = {holding.policy_id for holding in self._kept.memory.holdings.values()}
+        leased = {policy.policy_id: policy for policy in self._kept.policies if policy.policy_id in held}
+        return replace(self._kept, policies=self._unleased, former={**self._kept.former, **leased})
 
-def _lasting(kept: Kept) -> Kept:
-    memory = replace(kept.memory, memories={}, left={}, refused={})
-    return replace(kept, memory=memory, changes=dict(kept.changes), refusals=dict(kept.refusals))
+    def _lasting(self) -> Kept:
+        kept = self._outliving()
+        memory = replace(kept.memory, memories={}, left={}, refused={})
+        return replace(kept, memory=memory, changes=dict(kept.changes), refusals=dict(kept.refusals))
 
 
 def _why(result: Result | None, change: Change) -> str:

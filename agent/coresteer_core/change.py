@@ -21,6 +21,7 @@ from coresteer_core.change_events import (
     ExtendRequested,
     Instruction,
     InverseRan,
+    Lent,
     LookAgain,
     LookedAgain,
     Measured,
@@ -61,13 +62,15 @@ STRIKES_S = 2.0
 """How long these intervals have to last together at least, to the next tenth of a second."""
 
 
-def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911 - one return an event
+def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911, PLR0912 - one return an event
     """The state after an event, and what is to be done because of it. now: monotonic seconds."""
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
         case ReturnRequested():
             return _return(state, event, now)
+        case Lent():
+            return _lend(state, event)
         case Tick():
             return _tick(state, now)
         case Measured():
@@ -170,6 +173,20 @@ def _return(state: Changes, event: ReturnRequested, now: float) -> Step:
     return keep(state, change), [Note(change), report(change, now), RunReturn(change.change_id, change.plan)]
 
 
+def _lend(state: Changes, event: Lent) -> Step:
+    change = Change(
+        change_id=event.change_id,
+        plan=event.plan,
+        state=ChangeState.UNCONFIRMED,
+        sentence="",
+        confirm_timeout_s=MIN_TIMEOUT_S,
+        undo=event.plan,
+        lent=True,
+    )
+    others = {name: other for name, other in state.changes.items() if name != event.change_id}
+    return keep(replace(state, changes=others), change), [Note(change)]
+
+
 def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return an objection
     """Why a plan is not even begun; the executor judges its single actions."""
     if state.observe_reason is not None:
@@ -190,6 +207,8 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
             return f"The guardrail on {guardrail.metric} needs a number as its max."
     for other in state.changes.values():
         if other.open and (shared := sorted(other.keys & change.keys)):
+            if other.lent:
+                return f"{shared[0]} is lent to another program until an experiment's run has ended."
             return (
                 f"{shared[0]} is part of change {other.change_id}, which is not confirmed yet; "
                 "keep it or roll it back first."

@@ -18,7 +18,8 @@ class Change(Struct, frozen=True):
     seen: the backend has stored its present state.
     policy: the name of the policy it is for, empty for a person's change. keep_after_s: after so long it is kept
     without being asked, None where somebody has to confirm it. keep_at: when that is, monotonic seconds.
-    returns: it puts back what a policy had set, so nothing undoes it.
+    returns: it puts back what a policy had set, so nothing undoes it. lent: another program may write its settings
+    until it is undone; the backend is told nothing of it.
     """
 
     change_id: str
@@ -39,6 +40,7 @@ class Change(Struct, frozen=True):
     keep_after_s: float | None = None
     keep_at: float | None = None
     returns: bool = False
+    lent: bool = False
 
     @property
     def open(self) -> bool:
@@ -83,6 +85,16 @@ class ReturnRequested(Struct, frozen=True):
     plan: Plan
     policy: str
     why: str
+
+
+class Lent(Struct, frozen=True):
+    """Another program is about to write these settings; each action becomes what stands there now.
+
+    It is undone like a change that is not confirmed, but has no deadline. One at a time has the same change_id.
+    """
+
+    change_id: str
+    plan: Plan
 
 
 class PlanRan(Struct, frozen=True):
@@ -177,6 +189,7 @@ class Restarted(Struct, frozen=True):
 Event: TypeAlias = (
     ApplyRequested
     | ReturnRequested
+    | Lent
     | PlanRan
     | LookedAgain
     | InverseRan

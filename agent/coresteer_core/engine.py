@@ -39,8 +39,9 @@ class PolicyInForce(Struct, frozen=True):
     """A version of a policy as a node gets it. rank: of two that want the same setting the lower one has it.
 
     on_controller: what to do while irqbalance or TuneD runs; on_drift: when somebody changed what the policy set.
-    guardrails: undo a move when one of them trips shortly after it. leased: it is an experiment's;
-    without the backend it ends, and a restarted agent does not know it.
+    guardrails: undo a move when one of them trips shortly after it. leased: it is in force for an
+    experiment only, or pauses for one. Without the backend, and in a restarted agent, those told last of which none was
+    leased are in force again.
     """
 
     policy_id: str

@@ -3,7 +3,7 @@
 (collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -157,6 +157,22 @@ class Executor:
                 return result
         except (OSError, JournalError) as error:
             return _unnoted(self._return(setting, wanted, action.was), error)
+
+    def standing(self, keys: Iterable[str]) -> list[Action]:
+        """What undoes whatever another program makes of settings, given that they stand as now; those that can be read.
+
+        Raises SettingError for what is not a setting.
+        """
+        found = [(key, self._read(parse_setting(key))) for key in keys]
+        return [Action(key, "", value, "") for key, value in found if isinstance(value, str)]
+
+    def lend(self, change_id: str, actions: Iterable[Action]) -> None:
+        """Note the originals of settings that another program is about to write. Raises OSError or JournalError.
+
+        actions: as standing() gave them.
+        """
+        knobs = {action: knob(self._root, parse_setting(action.key)) for action in actions}
+        self._journal.lending(change_id, {a.key: (a.becomes, k.owners()) for a, k in knobs.items()})
 
     def gone(self, key: str) -> bool:
         """Whether the node has a setting no more that was written here, or it is another one's by now."""

@@ -10,7 +10,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -165,6 +165,13 @@ class Journal:
         """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
+    def lending(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
+        """Note at once what stands in settings, and whose they are, before another program may write them.
+
+        Raises OSError.
+        """
+        self._append(*(Writing(change_id, key, value, owners) for key, (value, owners) in found.items()))
+
     def restored(self, key: str) -> None:
         """The setting's original stands again: a later change of it begins anew. Raises OSError."""
         with self.locked():
@@ -254,14 +261,15 @@ class Journal:
             case Changed():
                 self._changes[record.change.change_id] = record.change
 
-    def _append(self, record: Record) -> None:
+    def _append(self, *records: Record) -> None:
         if self._read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with self.locked():
             torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
-            line = (b"\n" if torn else b"") + msgspec.json.encode(record) + b"\n"
+            lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+            lines = b"\n" + lines if torn else lines
             try:
-                if os.write(self._fd, line) < len(line):
+                if os.write(self._fd, lines) < len(lines):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._fd)
             except OSError:
@@ -269,8 +277,9 @@ class Journal:
                     os.ftruncate(self._fd, self._size)
                 self._size = os.fstat(self._fd).st_size
                 raise
-            self._size += len(line)
-            self._take(record)
+            self._size += len(lines)
+            for record in records:
+                self._take(record)
 
     def _begin_boot(self) -> None:
         if not self._read_only:

@@ -1,0 +1,341 @@
+"""An experiment's part on this node: what its runs share, then run after run: load, warm-up, measurement, end.
+
+Nothing here waits: the loop calls step() when it is due. Whatever a run leaves, namespaces, processes, irqbalance and
+the affinities that it moved, goes with end() and with the process.
+"""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.commands import CommandsError, allowed_command
+from coresteer_agent.irqbalance import Irqbalance, IrqbalanceError
+from coresteer_agent.measure import Meter
+from coresteer_agent.workloads.children import Load, Prepared
+from coresteer_core.experiment import Classes, Command, Measured, Observe, Run, RunState, Workload
+from coresteer_core.measured import Reading, measured
+from coresteer_core.model import Inventory, TcpLatency
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+
+log = logging.getLogger("coresteer.experiment")
+
+STEP_S = 0.05
+READY_S = 30.0
+"""The longest that what is prepared, and a run's load, may take to be there."""
+MEASURE_S = 600.0
+"""The longest that a run may warm up, and measure; longer than any that the backend plans."""
+
+
+class RunError(Exception):
+    """A run cannot be done; the message is a sentence."""
+
+
+class Session:
+    """The experiments of one node, one at a time.
+
+    inventory: of the node as it is now. tell: to the backend. observe_reason: why this agent changes nothing here, None
+    when it may; then, and below another root than the machine's, nothing is loaded and Observe alone can be measured.
+    """
+
+    def __init__(  # noqa: PLR0917 - the agent's parts, each once
+        self,
+        root: Path,
+        commands_path: Path,
+        changes: ChangeKeeper,
+        inventory: Callable[[], Inventory],
+        tell: Callable[[ExperimentMessage], None],
+        observe_reason: str | None,
+    ) -> None:
+        self._root = root
+        self._commands_path = commands_path
+        self._changes = changes
+        self._inventory = inventory
+        self._send = tell
+        self._refuses = observe_reason
+        if observe_reason is None and root != Path("/"):
+            self._refuses = f"It reads the machine captured below {root}."
+        self._begun: BeginExperiment | None = None
+        self._prepared: Prepared | None = None
+        self._is_ready = False
+        self._run: _Running | None = None
+        self._last: ExperimentMessage | None = None
+        self._until_s = math.inf
+        self.due = math.inf
+        """When step() is to be called next, on the monotonic clock."""
+
+    def asked(self, message: BeginExperiment | RunExperiment | EndExperiment) -> frozenset[str]:
+        """What the backend wants. Returns the settings that were put back because of it."""
+        match message:
+            case BeginExperiment():
+                touched = self.end()
+                self._begin(message)
+                return touched
+            case RunExperiment():
+                return self._begin_run(message)
+            case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
+                return self.end()
+        return frozenset()
+
+    def tell_again(self) -> None:
+        """The connection was away, and what was said into it just before may never have arrived."""
+        if self._last is not None:
+            self._send(self._last)
+
+    def heard_latency(self, latency: TcpLatency | None) -> None:
+        """The kernel's round-trip times of the agent's last interval."""
+        if self._run is not None and latency is not None and self._run.before is not None:
+            self._run.tcp.append(latency)
+
+    def disturbed(self, keys: frozenset[str]) -> None:
+        """Somebody worked on settings."""
+        if self._run is not None and self._run.before is not None and keys:
+            named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
+            self._run.disturbed.append(f"Somebody changed {named} while it was measured.")
+
+    def step(self) -> frozenset[str]:
+        """Go on as far as it goes at once. Returns the settings that were put back."""
+        if time.monotonic() < self.due:
+            return frozenset()
+        try:
+            if self._run is not None:
+                return self._go_on(self._run)
+            self._look_whether_ready()
+        except RunError as error:
+            return self._fail(str(error))
+        except Exception as error:
+            log.exception("A mistake of ours ends the experiment's run.")
+            return self._fail(f"A mistake in the agent ended it: {error!r}"[:500])
+        return frozenset()
+
+    def end(self) -> frozenset[str]:
+        """End everything at once. Returns the settings that were put back."""
+        touched = self._drop_run()
+        if self._prepared is not None:
+            self._prepared.close()
+        self._begun = self._prepared = self._last = None
+        self._is_ready = False
+        self.due = math.inf
+        return touched
+
+    def _begin(self, begin: BeginExperiment) -> None:
+        self._begun = begin
+        try:
+            self._objection(begin.workload)
+            self._prepared = Prepared(begin.workload, begin.role)
+        except (RunError, OSError) as error:
+            self._fail(str(error))
+            return
+        self._until_s = time.monotonic() + READY_S
+        self.due = 0.0
+
+    def _objection(self, workload: Workload) -> dict[str, list[str]]:
+        """The allowed command, by its name, where the workload is one. Raises RunError for what is not done here."""
+        if self._refuses is not None and not isinstance(workload, Observe):
+            raise RunError(
+                f"This agent makes no load, because it only observes. {self._refuses} It can measure what the node "
+                "does anyway: workload observe."
+            )
+        if not isinstance(workload, Command):
+            return {}
+        try:
+            return {workload.name: allowed_command(self._commands_path, workload.name)}
+        except CommandsError as error:
+            raise RunError(str(error)) from None
+
+    def _look_whether_ready(self) -> None:
+        prepared = self._prepared
+        if prepared is None or self._is_ready:
+            self.due = math.inf
+            return
+        if prepared.ready:
+            self._is_ready = True
+            self.due = math.inf
+            self._tell(RunState.READY, address=prepared.address, netdev=prepared.netdev)
+            return
+        if prepared.failed is not None:
+            raise RunError(prepared.failed)
+        if time.monotonic() >= self._until_s:
+            raise RunError(f"What the experiment needs here was not there after {READY_S:g} s.")
+        self.due = time.monotonic() + STEP_S
+
+    def _begin_run(self, message: RunExperiment) -> frozenset[str]:
+        run = message.run
+        if self._begun is None or self._begun.experiment_id != message.experiment_id or not self._is_ready:
+            why = "is not ready" if self._begun is not None else "has not begun"
+            sentence = f"Experiment {message.experiment_id} {why} on this node, so no run of it can be done."
+            self._send(ExperimentMessage(message.experiment_id, RunState.FAILED, run.run_id, sentence))
+            return frozenset()
+        if self._run is not None and self._run.run == run:
+            return frozenset()
+        touched = self._drop_run()
+        self._run = _Running(run, self._root)
+        try:
+            self._start(self._run)
+        except (RunError, IrqbalanceError) as error:
+            return touched | self._fail(str(error))
+        self.due = 0.0
+        return touched
+
+    def _start(self, running: "_Running") -> None:
+        run, prepared = running.run, self._prepared
+        if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
+            raise RunError(f"A run warms up, and measures, for {MEASURE_S:g} s at the most.")
+        running.load = Load(prepared, self._objection(run.workload))
+        if run.irqbalance:
+            if self._refuses is not None:
+                raise RunError(f"This agent changes nothing, so irqbalance is not started. {self._refuses}")
+            running.irqbalance = Irqbalance(self._changes, self._inventory())
+        if running.ends_itself:
+            running.begin_window()
+        running.load.start(run.workload, run.role, run.address)
+        self._until_s = time.monotonic() + READY_S
+
+    def _go_on(self, running: "_Running") -> frozenset[str]:
+        now_s = time.monotonic()
+        self.due = now_s + STEP_S
+        if running.after is not None:
+            return self._finish(running, running.after)
+        self._look_for_failure(running)
+        if not running.loaded:
+            if running.load is not None and running.load.ready:
+                running.loaded = True
+                self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
+                self._tell(RunState.LOADED)
+            elif now_s >= self._until_s:
+                raise RunError(f"The load was not there after {READY_S:g} s.")
+        elif running.ends_itself:
+            if running.load is not None and running.load.done:
+                running.end_window()
+            elif now_s >= self._until_s:
+                raise RunError(f"It was not done after {running.run.measure_s:g} s, which is the most for a run.")
+        elif now_s >= self._until_s:
+            if running.before is None:
+                self._until_s = running.begin_window() + running.run.measure_s
+            else:
+                running.end_window()
+        if running.loaded and running.after is None:
+            self.due = min(self.due, self._until_s)
+        return frozenset()
+
+    def _look_for_failure(self, running: "_Running") -> None:
+        if running.load is not None and (why := running.load.failed) is not None:
+            raise RunError(why)
+        if running.irqbalance is not None and (why := running.irqbalance.failed) is not None:
+            raise RunError(why)
+        if self._prepared is not None and (why := self._prepared.failed) is not None:
+            raise RunError(why)
+
+    def _finish(self, running: "_Running", after: Reading) -> frozenset[str]:
+        if running.load is not None:
+            running.figures = running.load.stop()
+            running.load = None
+        touched: frozenset[str] = frozenset()
+        if running.irqbalance is not None:
+            stuck = running.irqbalance.stop()
+            if stuck is None:
+                return touched
+            touched = running.irqbalance.lent
+            running.irqbalance = None
+            if stuck:
+                raise RunError(f"Not everything that irqbalance moved could be put back: {' '.join(stuck)}")
+        assert running.before is not None  # noqa: S101 - after is read after before
+        netdevs = self._inventory().netdevs
+        run = running.run
+        result = measured(
+            running.before,
+            after,
+            netdevs=run.netdevs,
+            irqs={n.name: frozenset(queue.irq for queue in n.queues if queue.irq is not None) for n in netdevs},
+            load=running.figures,
+            load_before=running.load_before,
+            disturbed=running.disturbed,
+            tcp=running.tcp if isinstance(run.workload, Observe | Command) else None,
+        )
+        self._tell(RunState.MEASURED, measured=result)
+        return touched | self._drop_run()
+
+    def _fail(self, sentence: str) -> frozenset[str]:
+        """The run has failed, or else the experiment, which then has not begun."""
+        if self._run is None:
+            self._tell(RunState.FAILED, sentence=sentence)
+            last, _ = self._last, self.end()
+            self._last = last
+            return frozenset()
+        stuck: list[str] = []
+        if self._run.irqbalance is not None:
+            stuck = self._run.irqbalance.end()
+        self._tell(RunState.FAILED, sentence=" ".join([sentence, *stuck]))
+        return self._drop_run()
+
+    def _drop_run(self) -> frozenset[str]:
+        running, self._run = self._run, None
+        self.due = math.inf
+        if running is None:
+            return frozenset()
+        touched: frozenset[str] = frozenset()
+        try:
+            if running.irqbalance is not None:
+                touched = running.irqbalance.lent
+                running.irqbalance.end()
+        finally:
+            running.close()
+        return touched
+
+    def _tell(
+        self,
+        state: RunState,
+        *,
+        sentence: str = "",
+        address: str = "",
+        netdev: str = "",
+        measured: Measured | None = None,
+    ) -> None:
+        begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
+        if begun is None:
+            return
+        log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
+        self._last = ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured)
+        self._send(self._last)
+
+
+class _Running:
+    """One run. loaded: the load is on; before, after: the readings between which it is measured."""
+
+    def __init__(self, run: Run, root: Path) -> None:
+        self.run = run
+        self.ends_itself = isinstance(run.workload, Classes | Command)
+        self.load_before = os.getloadavg()[0]
+        self.load: Load | None = None
+        self.irqbalance: Irqbalance | None = None
+        self.loaded = False
+        self.before: Reading | None = None
+        self.after: Reading | None = None
+        self.figures: dict[str, float] = {}
+        self.tcp: list[TcpLatency] = []
+        self.disturbed: list[str] = []
+        self._meter = Meter(root)
+
+    def begin_window(self) -> float:
+        """What is measured begins now; on the monotonic clock."""
+        self.before = self._meter.read()
+        if self.load is not None:
+            self.load.begin_window()
+        return self.before.sample.monotonic_s
+
+    def end_window(self) -> None:
+        """It ends now."""
+        if self.load is not None:
+            self.load.end_window()
+        self.after = self._meter.read()
+
+    def close(self) -> None:
+        """End the load."""
+        try:
+            if self.load is not None:
+                self.load.stop()
+        finally:
+            self._meter.close()
