@@ -97,7 +97,7 @@ def holds(analysis: Analysis, effects: dict[int, float]) -> bool:
     )
 
 
-def row(kind: Kind, levels: int, blocks: int, noise: str, count: int, noisy: dict[int, float] | None = None) -> None:
+def row(kind: Kind, levels: int, blocks: int, noise: str, *, count: int, noisy: dict[int, float] | None = None) -> None:
     """Print one line: no effect at all, then 10 % more at the second label."""
     spec, noisy = spec_of(kind, levels, blocks), noisy or {}
     nothing = [simulate(spec, seed, noise, {}, noisy) for seed in range(count)]
@@ -125,12 +125,12 @@ def main() -> None:
     print("                                          alarms  a true   truth    10 %   visible")
     for blocks in (6, 8, 12):
         for noise in NOISES:
-            row("ab", 2, blocks, noise, count)
+            row("ab", 2, blocks, noise, count=count)
     for levels, blocks in ((3, 5), (5, 3), (10, 3), (3, 6), (10, 6), (10, 12)):
         for noise in NOISES:
-            row("sweep", levels, blocks, noise, max(count // 4, 30))
+            row("sweep", levels, blocks, noise, count=max(count // 4, 30))
     for levels, blocks in ((3, 6), (10, 6)):
-        row("sweep", levels, blocks, "normal", max(count // 4, 30), {levels - 1: 3.0})
+        row("sweep", levels, blocks, "normal", count=max(count // 4, 30), noisy={levels - 1: 3.0})
     print(f"\n{time.perf_counter() - began:.0f} s")
 
 

@@ -114,14 +114,16 @@ class Interval(Struct, frozen=True):
 
 
 Verdict: TypeAlias = Literal["higher", "lower", "no-difference", "unsteady", "too-few"]
-"""no-difference: the interval holds 0. unsteady: the node differs from itself as much. too-few: runs are lacking."""
+"""no-difference: the interval holds 0. unsteady: the node differs from itself as much. too-few: runs are lacking, of
+blocks of four the sixth complete one."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """A level against the baseline in one figure, with blocks as the unit.
 
     effect: relative, 0.10 is 10 % more than the baseline; None where it cannot be said (the baseline is 0).
-    baseline, level: means over runs. p: of the randomisation test, adjusted for the number of levels (Holm).
+    baseline, level: means over runs. p: of the randomisation test, adjusted for the number of levels of a sweep, whose
+    intervals are simultaneous: 0 is outside exactly when p is at most 0.05 (statistics.py).
     smallest_visible: the relative difference that this experiment would have found with 80 % probability.
     """
 
@@ -137,7 +139,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True):
-    """How a figure goes with a numeric factor, over block means. rho: Spearman's, None where it is not defined."""
+    """How a figure goes with a numeric factor. rho: Spearman's, the mean over blocks, None where it is not defined."""
 
     metric: str
     factor: int

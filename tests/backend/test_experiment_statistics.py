@@ -1,0 +1,151 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
+
+differences = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=6, max_size=9).map(np.array)
+
+
+def brute_force_p(values: Numbers) -> float:
+    """The randomisation test in its own words: every outcome of the coins."""
+    signs = np.array(list(product([-1, 1], repeat=len(values))))
+    return float((np.abs(signs @ values) >= abs(values.sum()) - 1e-9).mean())
+
+
+def estimates(found: Estimates | None) -> Estimates:
+    assert found is not None
+    return found
+
+
+@settings(max_examples=30)
+@given(values=differences)
+def test_the_p_of_two_arms_counts_every_outcome_of_the_coins(values: Numbers) -> None:
+    found = estimates(two_arms(values, 1))
+    assert found.p[0] == pytest.approx(brute_force_p(values))
+
+
+@settings(max_examples=30)
+@given(values=differences)
+def test_the_interval_of_two_arms_holds_what_the_test_does_not_reject_and_its_own_estimate(values: Numbers) -> None:
+    found = estimates(two_arms(values, 1))
+    assert found.low[0] - 1e-9 <= found.value[0] <= found.high[0] + 1e-9
+    assert (found.p[0] <= 0.05) == (found.low[0] > 0 or found.high[0] < 0)
+    width = found.high[0] - found.low[0]
+    if width > 1:
+        for inside in (found.low[0] + 0.01, found.high[0] - 0.01):
+            assert brute_force_p(values - inside) > 0.05
+        for outside in (found.low[0] - 0.01, found.high[0] + 0.01):
+            assert brute_force_p(values - outside) <= 0.05
+
+
+@pytest.mark.parametrize("blocks", [6, 8, 12, 13, 20, 50])
+def test_swapping_two_arms_negates_what_was_found(blocks: int) -> None:
+    values = np.random.default_rng(blocks).normal(0.02, 0.03, blocks)
+    one, other = estimates(two_arms(values, 5)), estimates(two_arms(-values, 5))
+    assert other.value == pytest.approx(-one.value)
+    assert other.low == pytest.approx(-one.high)
+    assert other.high == pytest.approx(-one.low)
+    assert other.p == one.p
+    assert other.smallest_visible == pytest.approx(one.smallest_visible)
+
+
+def test_six_blocks_that_agree_are_the_fewest_that_show_a_difference() -> None:
+    values = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
+    found = estimates(two_arms(values, 1))
+    assert (found.low[0], found.value[0], found.high[0]) == (1.0, 3.5, 6.0)
+    assert found.p[0] == 2 / 64
+    assert two_arms(values[:5], 1) is None
+    assert two_arms(values[:0], 1) is None
+
+
+@pytest.mark.parametrize("blocks", [6, 8, 12])
+def test_what_two_arms_calls_visible_is_found_in_eight_of_ten(blocks: int) -> None:
+    random = np.random.default_rng(1)
+    noise = random.standard_normal((400, blocks))
+    visible = np.mean([estimates(two_arms(values, 1)).smallest_visible[0] for values in noise])
+    power = np.mean([estimates(two_arms(values + visible, 1)).p[0] <= 0.05 for values in noise])
+    assert 0.7 < power < 0.9
+
+
+def many(random: np.random.Generator, blocks: int, arms: int, noisy: float = 1.0) -> Numbers:
+    noise = random.standard_normal((blocks, arms))
+    noise[:, -1] *= noisy
+    return noise + 10 * random.standard_normal((blocks, 1))
+
+
+@pytest.mark.parametrize(("blocks", "arms", "noisy"), [(6, 10, 1.0), (6, 10, 3.0), (6, 3, 1.0), (3, 10, 1.0)])
+def test_a_sweep_without_effects_finds_one_in_one_of_twenty_together(blocks: int, arms: int, noisy: float) -> None:
+    random = np.random.default_rng(7)
+    alarms = sum((estimates(many_arms(many(random, blocks, arms, noisy), 1)).p <= 0.05).any() for _ in range(200))
+    assert alarms <= 20, "more than 20 of 200 has a probability of 0.1 % at 5 %"
+
+
+def test_a_sweep_of_ten_levels_finds_one_that_differs_with_six_blocks() -> None:
+    random = np.random.default_rng(3)
+    found = 0
+    for _ in range(100):
+        values = many(random, 6, 10)
+        values[:, 4] += 3
+        found += estimates(many_arms(values, 1)).p[3] <= 0.05
+    assert found >= 90
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), arms=st.integers(3, 8), blocks=st.integers(5, 8), effect=st.floats(0, 4))
+def test_the_intervals_of_a_sweep_agree_with_their_p(seed: int, arms: int, blocks: int, effect: float) -> None:
+    values = many(np.random.default_rng(seed), blocks, arms)
+    values[:, 1] += effect
+    found = estimates(many_arms(values, 1))
+    assert ((found.p <= 0.05) == ((found.low > 0) | (found.high < 0))).all()
+    assert (found.low <= found.value).all()
+    assert (found.value <= found.high).all()
+    again = estimates(many_arms(values + 1000 * np.arange(blocks)[:, None], 1))
+    assert again.value == pytest.approx(found.value), "a shift of a whole block is no difference between arms"
+    assert again.p == pytest.approx(found.p, abs=0.002)
+
+
+def test_figures_that_never_vary_are_no_difference_and_no_error() -> None:
+    found = estimates(many_arms(np.zeros((6, 4)), 1))
+    assert (found.value == 0).all()
+    assert (found.p == 1).all()
+    alike = estimates(two_arms(np.zeros(6), 1))
+    assert (alike.low[0], alike.high[0], alike.p[0]) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(("blocks", "arms"), [(2, 16), (3, 3), (4, 3), (8, 2)])
+def test_a_sweep_with_too_little_to_judge_its_noise_says_nothing(blocks: int, arms: int) -> None:
+    assert many_arms(many(np.random.default_rng(1), blocks, arms), 1) is None
+
+
+def test_a_trend_is_found_in_spite_of_large_differences_between_blocks() -> None:
+    levels = np.array([6.0, 18.0, 36.0, 54.0, 90.0])
+    random = np.random.default_rng(2)
+    values = np.exp(-levels / 30) + 0.01 * random.standard_normal((6, 5)) + 100 * np.arange(6)[:, None]
+    rho, p = trend(levels, values, 1) or (0, 0)
+    assert rho < -0.9
+    assert p == 1 / 2000
+
+
+@pytest.mark.parametrize(
+    ("levels", "values"),
+    [([1.0, 2.0], np.eye(6, 2)), ([1.0, 2.0, 3.0], np.ones((6, 3))), ([1.0, 2.0, 3.0], np.eye(2, 3))],
+)
+def test_no_trend_is_said_of_two_levels_a_constant_or_two_blocks(levels: list[float], values: Numbers) -> None:
+    assert trend(np.array(levels), values, 1) is None
+
+
+def test_without_a_trend_one_of_twenty_is_found() -> None:
+    random = np.random.default_rng(4)
+    found = [trend(np.arange(5.0), random.standard_normal((6, 5)), 1) or (0, 0) for _ in range(300)]
+    assert 3 <= sum(p <= 0.05 for _, p in found) <= 29
+
+
+def test_the_mean_of_blocks_has_students_interval() -> None:
+    mean, low, high = mean_interval(np.array([1.0, 2.0, 3.0])) or (0, 0, 0)
+    assert mean == 2
+    assert [low, high] == pytest.approx([2 - 4.30265 / 3**0.5, 2 + 4.30265 / 3**0.5], rel=1e-4)
+    assert mean_interval(np.array([1.0])) is None
