@@ -5,6 +5,7 @@ import logging
 import random
 import ssl
 import time
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from coresteer_agent.classes import ruling
 from coresteer_agent.policies import PolicyKeeper
 from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.websocket_protocol import WebSocketURI
@@ -19,10 +21,12 @@ from coresteer_core.engine import PolicyInForce
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     Ack,
+    BeginExperiment,
     ChangeMessage,
     ClassesMessage,
     Clock,
     Close,
+    EndExperiment,
     FlowsMessage,
     InventoryMessage,
     LearnedMessage,
@@ -30,6 +34,7 @@ from coresteer_core.protocol import (
     Policies,
     ProtocolError,
     RatesMessage,
+    RunExperiment,
     TasksMessage,
     ToBackend,
     TopologyMessage,
@@ -69,6 +74,7 @@ class Member:
         self.connected = False
         self.hopeless = False
         self._changes = SimulatedChanges(node)
+        self._experiments = SimulatedExperiments(node, self._say, _later)
         self._policies = PolicyKeeper(self._changes, self._say)
         self._uri = uri
         self._count = count
@@ -203,6 +209,8 @@ class Member:
             case Policies():
                 self._policies.told(message.policies)
                 self._graded_by = ruling(message.policies)
+            case BeginExperiment() | RunExperiment() | EndExperiment():
+                self._experiments.asked(message)
             case _:
                 self._report(self._changes.asked(message, now))
 
@@ -236,3 +244,7 @@ class Member:
     def _say(self, message: ToBackend) -> None:
         if self._link is not None:
             self._link.send(encode(message))
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(seconds, call)

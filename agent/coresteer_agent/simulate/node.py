@@ -1,7 +1,7 @@
 """One simulated node: its machine, its interrupts where people moved them, and the samples not yet acknowledged."""
 
 import errno
-from collections import deque
+from collections import Counter, deque
 
 import msgspec
 from msgspec import Struct
@@ -32,7 +32,7 @@ from coresteer_core.nic import Learned
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.service_class import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
-from coresteer_core.receive import wait_of
+from coresteer_core.receive import receive_irqs, wait_of
 from coresteer_core.settings import NetdevParam
 from coresteer_core.simulate.nic import Wait
 
@@ -239,6 +239,24 @@ class SimulatedNode:
         return View(
             self.machine.topology, self.inventory, load, self.net_tasks(), time_s, self.learned, cgroups=self.cgroups()
         )
+
+    def receiving_cpus(self) -> dict[int, int]:
+        """How many receive queues of the first NIC interrupt each CPU."""
+        receiving = receive_irqs(self.inventory, self.inventory.netdevs[0])
+        rows = zip(self._placement, self.inventory.irqs, strict=True)
+        return Counter(cpu for cpu, row in rows if row.irq in receiving)
+
+    @property
+    def first_nic_waits(self) -> Wait | None:
+        """What each of its receive queues waits for; None where the NIC sets its own pace."""
+        return self._wait
+
+    @property
+    def packets_per_s(self) -> float:
+        """What the first NIC received in the last interval; 0 before it."""
+        if not self._recent or not self._recent[-1].netdevs:
+            return 0.0
+        return self._recent[-1].netdevs[0].rx_packets / self._recent[-1].duration_s
 
     @property
     def learned(self) -> Learned:

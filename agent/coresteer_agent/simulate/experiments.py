@@ -1,0 +1,265 @@
+"""A simulated node's experiments: no load is made, but its runs take their time and come to believable figures.
+
+The figures follow from the node's settings by a small model. The CPUs that take the NIC's interrupts handle so many
+packets, the server's CPUs what is left to them; the NIC's timer (core.simulate.nic) makes interrupts few and answers
+late. Every run has noise of its own, seeded by its id: the same run of the same node comes to the same.
+"""
+
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from coresteer_agent.simulate.coalescing import interrupts_per_s
+from coresteer_agent.simulate.node import SimulatedNode
+from coresteer_agent.simulate.seeded import seeded
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.experiment import (
+    Classes,
+    Command,
+    Iperf3,
+    Measured,
+    Observe,
+    Run,
+    RunState,
+    TcpRequest,
+    TcpStream,
+    Traffic,
+    UdpFlood,
+    Workload,
+)
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+from coresteer_core.simulate.nic import Arrivals, Host, predict
+
+_LOAD_S = 0.2
+_ADDRESS = "198.18.0.1:9000"
+_SEGMENT_BYTES = 1448
+_HEADER_BYTES = 66
+_WIRE = 0.94
+"""Of a link's rate that TCP's data can have."""
+_SOFTIRQ_US = 1.6
+_IRQ_US = 1.5
+_APPLICATION_US = {TcpStream: 0.9, Iperf3: 0.9, UdpFlood: 1.5, TcpRequest: 7.0}
+"""CPU time of the server for each packet or request."""
+_PATH_US = 45.0
+_FULL = 0.96
+_IDLE = 0.015
+_ROUNDS = 6
+_SPEED_NOISE = 0.012
+_OWN_NOISE = 0.008
+_CLASS_MEAN_US = 160_000.0
+_SPREAD = {
+    "default": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "nice": (0.86, 0.92, 0.99, 1.07, 1.16),
+    "cgroup": (0.82, 0.9, 0.98, 1.09, 1.21),
+    "gate": (0.46, 0.66, 0.9, 1.18, 1.47),
+    "weight": (0.6, 0.77, 0.95, 1.13, 1.35),
+}
+"""A class's mean by that of all: made up, in the order that the methods have on real machines."""
+
+
+class Modelled(Struct):
+    """What a load comes to before noise. packets: received; works: what the server does, packets or requests, each a
+    second. shares: by kind, of each CPU's time.
+    """
+
+    packets: float
+    works: float
+    interrupts: float
+    dropped: float
+    rtt_us: tuple[float, float, float] | None
+    shares: dict[str, list[float]]
+
+
+class SimulatedExperiments:
+    """The agent's side of experiments on one simulated node. later: calls something after so many seconds."""
+
+    def __init__(
+        self,
+        node: SimulatedNode,
+        say: Callable[[ExperimentMessage], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._node = node
+        self._say = say
+        self._later = later
+        self._open: int | None = None
+        self._run: Run | None = None
+
+    def asked(self, message: BeginExperiment | RunExperiment | EndExperiment) -> None:
+        """What the backend wants; answers are said when it is time."""
+        match message:
+            case BeginExperiment(experiment_id, workload, role):
+                self._open, self._run = experiment_id, None
+                serves = isinstance(workload, Traffic) and role != "client"
+                netdev = self._node.inventory.netdevs[0].name if serves else ""
+                address = _ADDRESS if serves else ""
+                self._say(ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev))
+            case RunExperiment(experiment_id, run):
+                self._begin(experiment_id, run)
+            case EndExperiment(experiment_id):
+                if experiment_id == self._open:
+                    self._open = self._run = None
+
+    def _begin(self, experiment_id: int, run: Run) -> None:
+        if experiment_id != self._open:
+            sentence = f"Experiment {experiment_id} has not begun on this node."
+            self._say(ExperimentMessage(experiment_id, RunState.FAILED, run.run_id, sentence))
+            return
+        self._run = run
+        self._later(_LOAD_S, lambda: self._loaded(run))
+        self._later(_LOAD_S + run.warmup_s + run.measure_s, lambda: self._measured(run))
+
+    def _loaded(self, run: Run) -> None:
+        if self._run is run and self._open is not None:
+            self._say(ExperimentMessage(self._open, RunState.LOADED, run.run_id))
+
+    def _measured(self, run: Run) -> None:
+        if self._run is run and self._open is not None:
+            self._run = None
+            measured = measure(self._node, run, int((time.time() - run.measure_s) * 1000))
+            self._say(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
+
+
+def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
+    """What a run comes to with the node's settings of now."""
+    own = seeded("experiment", node.name, run.run_id)
+    modelled = model(node, run.workload)
+    speed = own.lognormvariate(0, _SPEED_NOISE)
+    figures = {
+        name: value * speed ** (-1 if name.endswith("_us") else 1) * own.lognormvariate(0, _OWN_NOISE)
+        for name, value in _figures(run.workload, modelled, own.random()).items()
+    }
+    cpus: dict[str, list[float | None]] = {
+        kind: [100 * share * own.lognormvariate(0, 3 * _OWN_NOISE) for share in shares]
+        for kind, shares in modelled.shares.items()
+    }
+    cpus["busy"] = [min(100.0, sum(kinds)) for kinds in zip(*(cpus[kind] for kind in modelled.shares), strict=True)]
+    return Measured(
+        started_ms=started_ms,
+        duration_s=run.measure_s,
+        figures=figures,
+        cpus=cpus,
+        load_before=own.uniform(0.1, 0.6),
+        steal_percent=0.0,
+    )
+
+
+def model(node: SimulatedNode, workload: Workload) -> Modelled:
+    """Without noise. A load that goes as fast as it can is as fast as the slowest of link, interrupts and server."""
+    cpus = len(node.machine.topology.cpus)
+    irq_cpus = node.receiving_cpus()
+    listed = workload.server_cpus if isinstance(workload, Traffic) else ""
+    server_cpus = sorted(parse_cpu_list(listed) if listed else node.machine.topology.online())
+    apiece_us = _APPLICATION_US.get(type(workload), 1.0) + getattr(workload, "work_us", 0)
+    packets_a_work = _packets_of(workload) if isinstance(workload, TcpRequest) else 1.0
+    works, packets = _offered(node, workload), 0.0
+    shares = {kind: [_IDLE / 4] * cpus for kind in ("user", "system", "irq", "softirq")}
+    interrupts = dropped = added_us = added_p99_us = 0.0
+    for _ in range(_ROUNDS):  # what limits depends on what there is to do, and the reverse
+        if isinstance(workload, TcpRequest):
+            round_us = _PATH_US + apiece_us + added_us
+            works = min(workload.limit_per_s, workload.connections * 1e6 / round_us)
+        taken = [_FULL - (shares["irq"][cpu] + shares["softirq"][cpu] if cpu in irq_cpus else 0) for cpu in server_cpus]
+        works = min(works, sum(max(0.02, share) for share in taken) * 1e6 / apiece_us)
+        arriving = works * packets_a_work
+        packets = min(arriving, _handled(arriving, irq_cpus))
+        dropped = arriving - packets if isinstance(workload, UdpFlood) else 0.0
+        works = packets / packets_a_work
+        interrupts, added_us, added_p99_us = _interrupts(node, workload, arriving, sum(irq_cpus.values()))
+        _share(shares, works * apiece_us, packets, interrupts, irq_cpus=irq_cpus, server_cpus=server_cpus)
+    rtt_us = None
+    if isinstance(workload, TcpRequest):
+        median_us = max(_PATH_US + apiece_us + added_us, workload.connections * 1e6 / works if works else 0)
+        tail_us = max(0.0, added_p99_us - added_us)
+        rtt_us = (median_us, 1.6 * median_us + 0.7 * tail_us, 2.4 * median_us + tail_us)
+    return Modelled(packets, works, interrupts, dropped, rtt_us, shares)
+
+
+def _offered(node: SimulatedNode, workload: Workload) -> float:
+    """Packets a second; of requests the next round says how many."""
+    link = node.inventory.netdevs[0].speed_bits_per_s or 10**9
+    match workload:
+        case TcpStream(limit_mbit_per_s=limit) | Iperf3(limit_mbit_per_s=limit):
+            return min(limit * 1e6, _WIRE * link) / 8 / _SEGMENT_BYTES
+        case UdpFlood(packets_per_s=rate, payload_bytes=size):
+            return min(rate, link / 8 / (size + _HEADER_BYTES))
+        case Observe():
+            return node.packets_per_s
+        case _:
+            return 0.0
+
+
+def _packets_of(workload: TcpRequest) -> float:
+    """Received for one request: its segments, and an acknowledgement for each other one of the response."""
+    return -(-workload.request_bytes // _SEGMENT_BYTES) + workload.response_bytes / _SEGMENT_BYTES / 2
+
+
+def _handled(arriving: float, irq_cpus: dict[int, int]) -> float:
+    """Of packets spread evenly over the queues, which are so many on each CPU."""
+    queues = sum(irq_cpus.values())
+    return sum(min(arriving * count / queues, _FULL * 1e6 / _SOFTIRQ_US) for count in irq_cpus.values())
+
+
+def _interrupts(node: SimulatedNode, workload: Workload, packets: float, queues: int) -> tuple[float, float, float]:
+    """Of all queues a second, and what waiting for them adds to an answer in µs: on average, for one in a hundred."""
+    wait, each = node.first_nic_waits, packets / max(1, queues)
+    if wait is None or each <= 0:
+        return queues * interrupts_per_s(wait, each), 0.0, 0.0
+    size = workload.request_bytes if isinstance(workload, TcpRequest) else _SEGMENT_BYTES
+    arrivals = Arrivals(each, min(size, _SEGMENT_BYTES) + _HEADER_BYTES, node.inventory.netdevs[0].speed_bits_per_s)
+    found = predict(arrivals, wait, Host(packet_us=_SOFTIRQ_US))
+    return queues * found.interrupts_per_s, found.added_mean_us, found.added_p99_us
+
+
+def _share(
+    shares: dict[str, list[float]],
+    server_us: float,
+    packets: float,
+    interrupts: float,
+    *,
+    irq_cpus: dict[int, int],
+    server_cpus: list[int],
+) -> None:
+    """What keeps each CPU busy. server_us: each second, over all of the server's CPUs."""
+    queues = max(1, sum(irq_cpus.values()))
+    for cpu in range(len(shares["irq"])):
+        part = irq_cpus.get(cpu, 0) / queues
+        shares["irq"][cpu] = min(0.3, _IDLE / 4 + part * interrupts * _IRQ_US * 1e-6)
+        shares["softirq"][cpu] = min(_FULL, _IDLE / 4 + part * packets * _SOFTIRQ_US * 1e-6)
+        left = max(0.0, 1 - shares["irq"][cpu] - shares["softirq"][cpu])
+        served = min(left, server_us * 1e-6 / len(server_cpus)) if cpu in server_cpus else 0.0
+        shares["user"][cpu], shares["system"][cpu] = _IDLE / 4 + 0.35 * served, _IDLE / 4 + 0.65 * served
+
+
+def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, float]:
+    """By the names of METRICS, and a command's one. drawn: from 0 to 1."""
+    percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
+    figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
+    figures["cpu_busy_percent"] = sum(percent.values())
+    figures["context_switches_per_s"] = 400 + 0.4 * found.interrupts + (1.6 * found.works if found.rtt_us else 0)
+    figures["migrations_per_s"] = 2 + 6 * drawn
+    figures["squeezed_per_s"] = sum(max(0.0, share - 0.6) * 300 for share in found.shares["softirq"])
+    figures["dropped_per_s"] = found.dropped
+    figures["interrupts_per_s"] = max(1.0, found.interrupts)
+    figures["packets_per_s"] = found.packets
+    if found.packets:
+        figures["packets_per_interrupt"] = found.packets / figures["interrupts_per_s"]
+    match workload:
+        case TcpStream() | Iperf3():
+            figures["throughput_bit_per_s"] = found.packets * _SEGMENT_BYTES * 8
+        case UdpFlood(payload_bytes=size):
+            figures["throughput_bit_per_s"] = found.packets * size * 8
+        case Classes(method=method):
+            figures |= {f"c{n}_mean_us": _CLASS_MEAN_US * share for n, share in enumerate(_SPREAD[method], 1)}
+            figures["all_mean_us"] = _CLASS_MEAN_US
+            figures["c5_by_c1"] = _SPREAD[method][4] / _SPREAD[method][0]
+            figures["longest_wait_us"] = _CLASS_MEAN_US * (3 + 5 * drawn)
+        case Command():
+            figures["command.value"] = 100.0
+    if found.rtt_us is not None:
+        figures["requests_per_s"] = found.works
+        figures |= zip(("rtt_p50_us", "rtt_p95_us", "rtt_p99_us"), found.rtt_us, strict=True)
+    if gbit_per_s := figures.get("throughput_bit_per_s", 0) / 1e9:
+        figures["cpu_s_per_gbit"] = figures["cpu_busy_percent"] / 100 / gbit_per_s
+    return figures
