@@ -2,12 +2,43 @@
 
 import argparse
 import logging
+import time
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
+from msgspec import structs
 
 from coresteer_agent.config import ConfigError
+from coresteer_agent.workloads.children import Load, Prepared
 from coresteer_agent.workloads.classes import Disturbance, Method, Setup, WorkloadError, run
+from coresteer_agent.workloads.traffic import cpus_of
+from coresteer_core.experiment import Iperf3, TcpRequest, TcpStream, Traffic, UdpFlood
+
+_TRAFFIC: dict[str, type[Traffic]] = {
+    "tcp-stream": TcpStream,
+    "tcp-request": TcpRequest,
+    "udp-flood": UdpFlood,
+    "iperf3": Iperf3,
+}
+_FIELDS = {
+    "connections": "TCP connections",
+    "request_bytes": "of each request",
+    "response_bytes": "of each response",
+    "work_us": "CPU time of the server for each request",
+    "limit_per_s": "requests at most, of all connections together",
+    "limit_mbit_per_s": "at most, of all connections together",
+    "flows": "source ports",
+    "payload_bytes": "of each packet",
+    "packets_per_s": "packets sent",
+    "streams": "connections or flows",
+    "udp": "UDP instead of TCP",
+    "server_cpus": "CPU list of the server's processes, one each in turn; empty: as the kernel chooses",
+    "client_cpus": "CPU list of the client's processes, likewise",
+}
+_WARMUP_S = 2.0
+_START_S = 15.0
+_LOOK_S = 0.05
 
 log = logging.getLogger("coresteer")
 
@@ -25,10 +56,75 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     classes.add_argument("--disturbance", choices=get_args(Disturbance), default="none", help="what goes wrong")
     classes.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
+    for name, workload in _TRAFFIC.items():
+        what = f"{name} from a network namespace of its own to this one, over a veth pair, which needs root"
+        traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+        traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measured, 0.1 to 300")
+        for field in structs.fields(workload):
+            option, about = "--" + field.name.replace("_", "-"), f"{_FIELDS[field.name]} (default: %(default)s)"
+            if isinstance(field.default, bool):
+                traffic.add_argument(option, action="store_true", help=_FIELDS[field.name])
+            else:
+                kind, shown = type(field.default), "LIST" if field.default == "" else "N"
+                traffic.add_argument(option, type=kind, default=field.default, metavar=shown, help=about)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run it and print its Result. Raises ConfigError for arguments out of bounds."""
+    """Run it and print what it came to. Raises ConfigError for arguments out of bounds."""
+    try:
+        return _classes(args) if args.workload == "classes" else _traffic(args)
+    except WorkloadError as error:
+        log.error("%s", error)
+        return 1
+
+
+def _traffic(args: argparse.Namespace) -> int:
+    kind = _TRAFFIC[args.workload]
+    wanted = {field.name: getattr(args, field.name) for field in structs.fields(kind)}
+    if not 0.1 <= args.seconds <= 300:
+        raise ConfigError("--seconds is from 0.1 to 300.")
+    try:
+        workload: Traffic = msgspec.convert(wanted, kind)
+        for cpus in (workload.server_cpus, workload.client_cpus):
+            cpus_of(cpus)
+    except ValueError as error:
+        raise ConfigError(f"The workload cannot be run so: {error}.") from None
+    prepared = Prepared(workload, "alone")
+    load = Load(prepared)
+    try:
+        _until(lambda: prepared.ready, prepared)
+        load.start(workload, "alone")
+        _until(lambda: load.ready, load)
+        time.sleep(min(_WARMUP_S, args.seconds))
+        load.begin_window()
+        time.sleep(args.seconds)
+        load.end_window()
+        _until(lambda: True, load)
+    finally:
+        figures = load.stop()
+        prepared.close()
+    _print({"workload": workload, "seconds": args.seconds, "figures": figures})
+    return 0
+
+
+def _until(ready: Callable[[], bool], asked: Prepared | Load) -> None:
+    """Waits for it. Raises WorkloadError with why it failed, or because it took too long."""
+    until_s = time.monotonic() + _START_S
+    while not ready():
+        if asked.failed is not None:
+            raise WorkloadError(asked.failed)
+        if time.monotonic() > until_s:
+            raise WorkloadError(f"It was not ready after {_START_S:g} s.")
+        time.sleep(_LOOK_S)
+    if asked.failed is not None:
+        raise WorkloadError(asked.failed)
+
+
+def _print(result: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())  # noqa: T201 - a command's output
+
+
+def _classes(args: argparse.Namespace) -> int:
     wanted = {
         "method": args.method,
         "requests": args.requests,
@@ -40,10 +136,5 @@ def main(args: argparse.Namespace) -> int:
         setup = msgspec.convert(wanted, Setup)
     except msgspec.ValidationError as error:
         raise ConfigError(f"The workload cannot be run so: {error}.") from None
-    try:
-        result = run(setup)
-    except WorkloadError as error:
-        log.error("%s", error)
-        return 1
-    print(msgspec.json.format(msgspec.json.encode(result), indent=1).decode())  # noqa: T201 - a command's output
+    _print(run(setup))
     return 0
