@@ -157,6 +157,16 @@ class Inventory(Struct, frozen=True, dict=True):
         """The network device with that name."""
         return next((n for n in self.netdevs if n.name == name), None)
 
+    def wires(self) -> list[Netdev]:
+        """Network cards that are up, those last that carry the agent's own connection or the default route.
+
+        Traffic that another node sends for an experiment comes by the first one that has an address.
+        """
+        cards = [
+            netdev for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo" and netdev.up is not False
+        ]
+        return sorted(cards, key=lambda netdev: netdev.management)
+
     def irq(self, number: int) -> Irq | None:
         """The interrupt with that number."""
         return self._by_number.get(number)

@@ -25,6 +25,8 @@ from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.experiments.endpoints import router as experiments_router
+from coresteer.experiments.endpoints_templates import router as templates_router
+from coresteer.experiments.runner import Runner
 from coresteer.experiments.shared import Shared as ExperimentsShared
 from coresteer.frontend import FrontEnd
 from coresteer.guards import Guards
@@ -61,6 +63,7 @@ _FEATURE_ROUTERS = (
     coalescing_router,
     classes_router,
     experiments_router,
+    templates_router,
 )
 
 log = logging.getLogger("coresteer")
@@ -95,6 +98,9 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.watch = Watch(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
+    teller = Teller(database, bus, connections, registry)
+    app.state.experiments = ExperimentsShared(database, bus, connections, registry, teller)
+    app.state.runner = Runner(app.state.experiments)
     app.state.agents = Services(
         known=Batched(partial(nodes.known, database)),
         bus=bus,
@@ -105,16 +111,12 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         live=app.state.live,
         keeper=Keeper(database, config, skew_ms),
         classes=ClassesKeeper(database),
-        teller=Teller(database, bus, connections, registry),
+        teller=teller,
+        runner=app.state.runner,
         on_decision=partial(concluded.on_decision, app.state.policies),
         on_change=partial(plans.on_change_message, database, connections, bus),
         to_ask=Batched(partial(plans.to_ask, database)),
     )
-    app.state.experiments = ExperimentsShared(database, bus, connections, registry, app.state.agents.teller, _look)
-
-
-async def _look() -> None:
-    return
 
 
 async def _start_features(app: FastAPI) -> None:
@@ -128,6 +130,7 @@ async def _start_features(app: FastAPI) -> None:
     app.state.agents.classes.start()
     app.state.agents.teller.start()
     app.state.watch.start()
+    app.state.runner.start()
     app.state.live.start()
     app.state.is_ready = True
 
@@ -135,6 +138,7 @@ async def _start_features(app: FastAPI) -> None:
 async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
     await app.state.live.stop()
+    await app.state.runner.stop()
     await app.state.watch.stop()
     await app.state.agents.teller.stop()
     await app.state.agents.classes.stop()

@@ -1,0 +1,260 @@
+"""Templates of experiments on machines of every kind: this lab's, captured ones and simulated ones."""
+
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+from tests.backend.conftest import Backend
+from tests.backend.policy_node import asked, created, policy_node
+from tests.core.policy_machines import CAPTURED, captured, make_topology
+
+from coresteer.experiments.arms import NETDEV
+from coresteer.experiments.authors import PAPERS
+from coresteer.experiments.checked import check
+from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
+from coresteer.experiments.schemas import Template
+from coresteer.experiments.spec import PolicyLevel, Spec
+from coresteer.experiments.template_parts import NodeFacts
+from coresteer.experiments.templates import authors_of, templates
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.experiment import Classes, Observe, TcpStream
+from coresteer_core.model import Inventory, Irq, Load, Netdev, NetdevLoad, Queue, Topology, View
+from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.plan import Wish
+
+POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
+POLICY = ("beside the packets", PolicyLevel(3, 2))
+FAMILIES = ["m-n", "few-interrupt-cores", "rx-usecs", "rx-frames", "service-classes"]
+
+
+def card(
+    name: str, driver: str, *, queues: int = 1, management: bool = False, node: int | None = None, **params: str
+) -> tuple[Netdev, list[Irq]]:
+    first = 40 if management else 60
+    irqs = [
+        Irq(first + n, f"{name}-{n}", "PCI-MSI", "0", "0", node, True, None, name, [f"rx-{n}", f"tx-{n}"])
+        for n in range(queues)
+    ]
+    names = [Queue(f"rx-{n}", irq.irq, "name", rps="") for n, irq in enumerate(irqs)]
+    known = {key.replace("_usecs", "-usecs").replace("_frames", "-frames"): value for key, value in params.items()}
+    told = POLLING | {f"coalesce/{key}": value for key, value in known.items()}
+    return Netdev(name, driver, 10**9, 1500, node, True, False, management, names, params=told), irqs
+
+
+def facts(topology: Topology, *cards: tuple[Netdev, list[Irq]], peer: bool = False, **more: object) -> NodeFacts:
+    inventory = Inventory([netdev for netdev, _ in cards], [irq for _, irqs in cards for irq in irqs])
+    made = NodeFacts(
+        node_id=1, name="web-1", kernel="6.12.1", topology=topology, inventory=inventory, network_process=POLICY
+    )
+    return replace(made, **({"peer_id": 2, "peer_name": "web-2"} if peer else {}), **more)
+
+
+def cpus(count: int, packages: int = 1) -> Topology:
+    return make_topology(packages=packages, nodes_per_package=1, cores_per_node=count // packages, threads=1)
+
+
+THIS = facts(cpus(2), card("eth0", "virtio_net", management=True))
+TWO_SOCKET = facts(
+    cpus(8, packages=2),
+    card("management", "virtio_net", management=True),
+    card("eth0", "igb", queues=8, node=1, rx_usecs="3"),
+)
+TRIO = facts(
+    cpus(4), card("management", "virtio_net", management=True), card("eth0", "virtio_net", queues=4), peer=True
+)
+
+
+def simulated(count: int, *, peer: bool = False) -> NodeFacts:
+    machine = make_machine(cpus=count, irqs=150, kind=0, seed=1)
+    return replace(facts(machine.topology, peer=peer), inventory=machine.inventory)
+
+
+def of(node: NodeFacts, slug: str) -> Template:
+    return next(each for each in templates(node) if each.slug == slug)
+
+
+def spec_of(node: NodeFacts, slug: str) -> Spec:
+    found = of(node, slug)
+    assert found.spec is not None, found.unavailable_because
+    return found.spec
+
+
+NODES = {
+    "this machine": THIS,
+    "two sockets": TWO_SOCKET,
+    "two sockets, peer": replace(TWO_SOCKET, peer_id=2, peer_name="web-2"),
+    "trio": TRIO,
+    "256 CPUs": simulated(256),
+    "256 CPUs, peer": simulated(256, peer=True),
+    "no policy": replace(THIS, network_process=None),
+    "no card": facts(cpus(4), peer=True),
+    "one CPU": facts(cpus(1)),
+    **{
+        f"{name}{' peer' if peer else ''}": replace(
+            facts(captured(name).view.topology, peer=peer), inventory=captured(name).view.inventory
+        )
+        for name in CAPTURED
+        for peer in (False, True)
+    },
+}
+
+
+@pytest.mark.parametrize("node", NODES.values(), ids=NODES)
+def test_every_template_is_an_experiment_that_can_run_here_or_says_why_not(node: NodeFacts) -> None:
+    found = templates(node)
+    assert {family for family in FAMILIES if any(t.slug.startswith(family) for t in found)} == set(FAMILIES)
+    for each in found:
+        assert (each.spec is None) == (each.unavailable_because is not None)
+        assert each.authors == authors_of(each.slug) != []
+        if each.spec is None:
+            continue
+        check(each.spec, View(node.topology, node.inventory), None)
+        assert each.spec.template == each.slug
+        assert each.spec.blocks >= 6
+        assert run_count(each.spec) <= 150
+        assert duration_s(each.spec) <= 30 * 60
+        assert each.differs
+        assert all(sentence.endswith(".") for sentence in [each.explains.replace("?", "."), *each.differs])
+        assert NETDEV not in " ".join(each.differs)
+
+
+def test_no_card_is_loaded_or_changed_where_the_traffic_stays_in_the_node() -> None:
+    for each in templates(THIS):
+        assert each.unavailable_because is None or each.slug == "rx-frames"
+        for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
+            assert all(wish.key.startswith(f"netdev/{NETDEV}/") for wish in level.settings)
+
+
+def test_two_cpus_make_an_ab_comparison_of_the_same_and_the_other() -> None:
+    spec = spec_of(THIS, "m-n")
+    assert spec.kind == "ab"
+    baseline, same = spec.factors[0].levels
+    assert (baseline.name, same.name) == ("⟨0-1⟩ shares L3", "⟨0-0⟩ the same CPU")
+    assert baseline.settings == same.settings == [Wish(f"netdev/{NETDEV}/rx-0/rps", "0")]
+    assert (baseline.workload, same.workload) == ({"server_cpus": "1"}, {"server_cpus": "0"})
+
+
+def test_the_interrupt_is_near_its_card_and_clients_keep_off_the_measured_cpus() -> None:
+    with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "m-n")
+    assert [wish.value for wish in with_peer.factors[0].levels[0].settings] == ["4"] * 8
+    assert [level.name[:5] for level in with_peer.factors[0].levels][:2] == ["⟨4-5⟩", "⟨4-4⟩"]
+    assert len(with_peer.factors[0].levels) == 8
+    assert with_peer.peer_node_id == 2
+    alone = spec_of(TWO_SOCKET, "m-n")
+    assert isinstance(alone.workload, TcpStream)
+    clients = parse_cpu_list(alone.workload.client_cpus)
+    assert clients == {6, 7}
+    assert clients.isdisjoint(int(str(level.workload["server_cpus"])) for level in alone.factors[0].levels)
+
+
+def test_of_many_cpus_some_at_each_distance_are_measured() -> None:
+    names = [level.name.partition("⟩ ")[2] for level in spec_of(simulated(256), "m-n").factors[0].levels]
+    far = ["shares no cache"] * 2 + ["on another NUMA node"] * 2
+    assert names == ["shares L3", "the same CPU", "shares L3", "the same core", *far]
+
+
+@pytest.mark.parametrize(
+    ("slug", "used"),
+    [("2s", {4, 5}), ("2n", {4, 0})],
+)
+def test_few_interrupt_cores_share_a_cache_or_none(slug: str, used: set[int]) -> None:
+    spec = spec_of(replace(TWO_SOCKET, peer_id=2), f"few-interrupt-cores-{slug}")
+    kernel, policy = spec.factors[0].levels
+    assert {int(wish.value) for wish in kernel.settings} == used
+    assert kernel.settings == policy.settings
+    assert (kernel.policy, policy.policy) == (None, POLICY[1])
+
+
+def test_without_a_peer_there_is_one_interrupt_cpu() -> None:
+    assert [t.slug for t in templates(TWO_SOCKET) if "few" in t.slug] == ["few-interrupt-cores"]
+    slugs = {t.slug for t in templates(replace(TWO_SOCKET, peer_id=2))}
+    assert slugs >= {"few-interrupt-cores-2s", "few-interrupt-cores-2n", "few-interrupt-cores-4s"}
+    assert slugs.isdisjoint({"few-interrupt-cores", "few-interrupt-cores-4n"}), "there are two caches"
+
+
+def test_without_a_policy_the_comparison_says_how_to_make_one() -> None:
+    found = of(replace(THIS, network_process=None), "few-interrupt-cores")
+    assert "Make one under Policies" in str(found.unavailable_because)
+
+
+def test_a_card_that_waits_is_swept_under_the_nodes_own_traffic_or_a_peers() -> None:
+    own = spec_of(TWO_SOCKET, "rx-usecs")
+    assert isinstance(own.workload, Observe)
+    assert own.factors[0].levels[0].settings == [Wish("netdev/eth0/coalesce/rx-usecs", "18")]
+    assert [level.value for level in own.factors[0].levels] == [18, 36, 54, 72, 90, 250]
+    with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "rx-usecs")
+    assert isinstance(with_peer.workload, TcpStream)
+    assert with_peer.factors[0].levels[0].settings == [Wish(f"netdev/{NETDEV}/coalesce/rx-usecs", "18")]
+
+
+def test_of_several_cards_the_busiest_is_swept() -> None:
+    cards = [card(name, "igb", rx_usecs="3") for name in ("eth0", "eth1")]
+    node = facts(cpus(4), *cards, load=Load(netdevs=[NetdevLoad("eth1", 5000, 1e6, 0, 0, 0)]))
+    assert "eth1" in spec_of(node, "rx-usecs").factors[0].levels[0].settings[0].key
+
+
+@pytest.mark.parametrize("node", [THIS, TRIO], ids=["this machine", "trio"])
+def test_where_the_card_takes_no_rx_usecs_the_kernel_waits_in_its_place(node: NodeFacts) -> None:
+    level = spec_of(node, "rx-usecs").factors[0].levels[1]
+    assert (level.name, level.value) == ("36 µs", 36)
+    assert {wish.key.rpartition("/")[2]: wish.value for wish in level.settings} == {
+        "napi_defer_hard_irqs": "1",
+        "gro_flush_timeout": "36000",
+    }
+    assert spec_of(node, "rx-usecs").primary == ("cpu_s_per_gbit" if node is THIS else "interrupts_per_s")
+
+
+def tried(asked: str, verdict: Verdict, stood: str | None = None) -> Learned:
+    return Learned([DriverRecord("igb", "6.12.1", [Tried("coalesce/rx-usecs", asked, verdict, stood, "", 1)])])
+
+
+def test_what_was_learned_of_a_driver_is_heeded() -> None:
+    rounded = spec_of(replace(TWO_SOCKET, learned=tried("18", Verdict.ROUNDED, "24")), "rx-usecs").factors[0].levels[0]
+    assert (rounded.name, rounded.value, rounded.settings[0].value) == ("18 µs", 24, "24")
+    refused = spec_of(replace(TWO_SOCKET, learned=tried("18", Verdict.REFUSED)), "rx-usecs")
+    assert "gro_flush_timeout" in refused.factors[0].levels[0].settings[1].key
+
+
+def test_rx_frames_are_swept_below_the_packet_gap_and_past_it() -> None:
+    mlx5 = card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128")[0]
+    mlx5 = replace(mlx5, params=mlx5.params | {"coalesce/adaptive-rx": "on"})
+    spec = spec_of(facts(cpus(4), (mlx5, [])), "rx-frames")
+    assert [len(factor.levels) for factor in spec.factors] == [2, 4]
+    assert spec.factors[0].levels[0].settings[0] == Wish("netdev/eth0/coalesce/adaptive-rx", "off")
+    assert "rx-frames" in str(of(TWO_SOCKET, "rx-frames").unavailable_because)
+
+
+def test_the_classes_are_nice_values_against_the_gate() -> None:
+    spec = spec_of(THIS, "service-classes")
+    assert isinstance(spec.workload, Classes)
+    assert (spec.kind, spec.primary) == ("ab", "c5_by_c1")
+    assert [level.workload["method"] for level in spec.factors[0].levels] == ["nice", "gate"]
+
+
+def test_figures_with_a_value_stand_at_arms_of_the_experiment() -> None:
+    """Else no report could draw them beside the new ones."""
+    mlx5 = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
+    for slug, paper in PAPERS.items():
+        valued = {row.arm for row in paper.rows if row.value is not None}
+        if valued:
+            spec = spec_of(mlx5, slug)
+            assert valued <= {arm_name(spec, arm) for arm in arms(spec)}
+    assert authors_of("") == []
+
+
+async def test_a_nodes_templates_are_told_and_a_policy_makes_one_available(backend: Backend) -> None:
+    async with policy_node(backend, kernel="6.12") as node:
+        before = {each["slug"]: each for each in await node.get("experiment-templates")}
+        assert before["m-n"]["spec"]["node_id"] == node.agent.node_id
+        body = node.body(spec={"type": "network-process"}, mode="observe", name=f"beside {uuid4().hex[:8]}")
+        policy = await created(node, body)
+        after = {each["slug"]: each for each in await node.get("experiment-templates")}
+        levels = after["few-interrupt-cores"]["spec"]["factors"][0]["levels"]
+        assert levels[1]["policy"] == {"policy_id": policy["id"], "version": 1, "mode": "enforce"}
+        preview = await asked(node.operator, "/api/experiments/preview", {"spec": after["m-n"]["spec"]})
+        assert preview["runs"] > 0
+        own = await node.operator.get(f"{node.path}/experiment-templates?peer_node_id={node.agent.node_id}")
+        assert own.status_code == 422
+        absent = await node.operator.get(f"{node.path}/experiment-templates?peer_node_id=2000000")
+        assert absent.status_code == 404
