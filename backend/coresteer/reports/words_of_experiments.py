@@ -208,6 +208,11 @@ EXPERIMENT = {
         "Means over runs, a row for each setting. Hatched: not known.",
         "조건별 실행 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
     ),
+    "figure.cpus_part": (
+        "Means over runs, of the baseline and the settings that differ most from it, {count} in all. Hatched: not "
+        "known.",
+        "기준과, 기준과 가장 많이 다른 조건을 합한 {count}개 조건의 실행 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
+    ),
     "cpu.busy": ("Busy", "사용률"),
     "cpu.softirq": ("Softirq", "softirq"),
     "cpu.irq": ("Interrupts", "인터럽트"),

@@ -1,0 +1,200 @@
+"""The figures of an experiment's report, as data. Pure."""
+
+from collections.abc import Sequence
+
+from coresteer.experiments.schemas import AuthorsRow
+from coresteer.experiments.spec import Arm, Comparison, Interval
+from coresteer.reports.conclude import Teller, of_primary
+from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
+from coresteer.reports.numbers import amount, axis_scale, effect, plain
+
+_MOST_DOTS = 48
+_MOST_LINES = 8
+_CPU_KINDS = ("busy", "softirq", "irq")
+_MOST_TEXTS = 64
+_MOST_CPU_ROWS = 24
+
+
+def effects_chart(teller: Teller, found: Sequence[Comparison]) -> list[Dots]:
+    """Effects with their intervals: of one figure by arm, or of one arm by figure."""
+    if not found or len(found) > _MOST_DOTS or all(one.effect is None for one in found):
+        return []
+    by_arm = len({one.metric for one in found}) == 1
+    is_itself = teller.experiment.kind == "aa"
+    noise = teller.experiment.analysis.noise.get(found[0].metric) if by_arm and not is_itself else None
+    rows = [
+        Dot(
+            teller.name(one.arm) if by_arm and not is_itself else teller.label(one.metric),
+            effect(one.effect, teller.language),
+            one.effect,
+            teller.tone(one),
+        )
+        for one in found
+    ]
+    band = noise.effect if noise else None
+    note = teller.say("figure.effects_note" if band else "figure.effects_note_plain")
+    title = teller.say("figure.effects", baseline=teller.baseline)
+    return [Dots(title, note, rows, teller.say("axis.effect", baseline=teller.baseline), band)]
+
+
+def runs_chart(teller: Teller) -> list[Runs]:
+    """The figure that decides, of every run in order."""
+    experiment = teller.experiment
+    places = {arm: place for place, arm in enumerate(experiment.analysis.arms)}
+    in_order = sorted(experiment.runs, key=lambda run: (run.started_ms, run.planned.number, run.attempt))
+    points = [
+        RunPoint(at, run.figures[teller.primary], places.get(run.planned.arm, 0), run.discarded is not None)
+        for at, run in enumerate(in_order, 1)
+        if teller.primary in run.figures
+    ]
+    if not points:
+        return []
+    names = [teller.name(arm) for arm in experiment.analysis.arms]
+    title = teller.say("figure.runs", metric=teller.label(teller.primary))
+    words = (teller.say("axis.run"), teller.say("legend.discarded"))
+    return [Runs(title, teller.say("figure.runs_note"), names, points, teller.unit(teller.primary), *words)]
+
+
+def line_charts(teller: Teller, metrics: Sequence[str]) -> list[Lines]:
+    """Figures over the factor that has numbers, a line for each level of the other one."""
+    factors = teller.experiment.spec.factors
+    numeric = [place for place, factor in enumerate(factors) if all(level.value is not None for level in factor.levels)]
+    if not numeric:
+        return []
+    over = max(numeric, key=lambda place: len(factors[place].levels))
+    if any(len(factor.levels) > _MOST_LINES for place, factor in enumerate(factors) if place != over):
+        return []
+    charts = []
+    for metric in metrics:
+        lines = _lines(teller, metric, over)
+        if any(len(line.points) > 1 for line in lines):
+            factor = factors[over]
+            title = teller.say("figure.lines", metric=teller.label(metric), factor=factor.name)
+            axis = f"{factor.name}, {factor.unit}" if factor.unit else factor.name
+            note, unit = teller.say("figure.lines_note"), teller.unit(metric)
+            charts.append(Lines(title, note, lines, axis, teller.label(metric), unit))
+    return charts
+
+
+def _lines(teller: Teller, metric: str, over: int) -> list[Line]:
+    spec, analysis = teller.experiment.spec, teller.experiment.analysis
+    points: dict[str, list[tuple[float, Interval]]] = {}
+    for arm, mean in zip(analysis.arms, analysis.means.get(metric, []), strict=False):
+        value = spec.factors[over].levels[arm[over]].value
+        others = [spec.factors[place].levels[at].name for place, at in enumerate(arm) if place != over]
+        line = points.setdefault(", ".join(others) or teller.label(metric), [])
+        if mean is not None and value is not None:
+            line.append((value, mean))
+    return [Line(name, sorted(line, key=lambda point: point[0])) for name, line in points.items()]
+
+
+def grid_chart(teller: Teller) -> list[Heat]:
+    """The figure that decides in a sweep over two factors, as a grid."""
+    spec, analysis = teller.experiment.spec, teller.experiment.analysis
+    means = analysis.means.get(teller.primary)
+    if len(spec.factors) != 2 or not means or not any(means):
+        return []
+    rows, columns = spec.factors
+    by_arm = dict(zip(analysis.arms, means, strict=True))
+    cells = [[by_arm.get((r, c)) for c in range(len(columns.levels))] for r in range(len(rows.levels))]
+    known = [mean.value for line in cells for mean in line if mean]
+    unit, language = teller.unit(teller.primary), teller.language
+    factor, _ = axis_scale(max(map(abs, known)), unit)
+    names = {"metric": teller.label(teller.primary), "rows": rows.name, "columns": columns.name}
+    return [
+        Heat(
+            teller.say("figure.grid", **names),
+            teller.say("figure.grid_note", rows=rows.name, columns=columns.name),
+            [level.name for level in rows.levels],
+            [level.name for level in columns.levels],
+            columns.name,
+            [[mean.value if mean else None for mean in line] for line in cells],
+            [[plain(mean.value / factor) if mean else "" for mean in line] for line in cells],
+            min(known),
+            max(known),
+            (amount(min(known), unit, language), amount(max(known), unit, language)),
+        )
+    ]
+
+
+def cpu_heats(teller: Teller) -> list[Heat]:
+    """Means over runs of each CPU's time, a row for each arm."""
+    experiment = teller.experiment
+    kept = [run for run in experiment.runs if run.discarded is None and run.planned.stage == "main"]
+    kept = kept or [run for run in experiment.runs if run.discarded is None]
+    arms = _most_different(teller)
+    is_part = len(arms) < len(experiment.analysis.arms)
+    note = teller.say("figure.cpus_part" if is_part else "figure.cpus_note", count=len(arms))
+    heats = []
+    for kind in _CPU_KINDS:
+        rows = [
+            (teller.name(arm), cpu_means([run.cpus.get(kind, []) for run in kept if run.planned.arm == arm]))
+            for arm in arms
+        ]
+        rows = [row for row in rows if any(value is not None for value in row[1])]
+        if any(value for _, values in rows for value in values):
+            named = teller.say(f"cpu.{kind}")
+            title = teller.say("figure.cpus", kind=named)
+            heats.append(cpu_heat(title, note, rows, teller.say("axis.cpu")))
+    return heats
+
+
+def _most_different(teller: Teller) -> list[Arm]:
+    """All arms, or the baseline and those that differ most from it in the figure that decides, in their order."""
+    arms = teller.experiment.analysis.arms
+    effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in of_primary(teller.experiment)}
+    chosen = {*arms[:1], *sorted(arms[1:], key=lambda arm: -effects.get(arm, 0.0))[: _MOST_CPU_ROWS - 1]}
+    return [arm for arm in arms if arm in chosen]
+
+
+def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]]], axis: str) -> Heat:
+    """Percent by CPU, with numbers where there are few."""
+    count = max((len(values) for _, values in rows), default=0)
+    values = [row + [None] * (count - len(row)) for _, row in rows]
+    texts = [[plain(round(v, 1)) if v is not None else "" for v in row] for row in values]
+    shown = texts if count * len(rows) <= _MOST_TEXTS else []
+    names = [name for name, _ in rows]
+    return Heat(
+        title, note, names, [str(cpu) for cpu in range(count)], axis, values, shown, 0.0, 100.0, ("0 %", "100 %")
+    )
+
+
+def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean of each CPU over runs, of what is known."""
+    means: list[float | None] = []
+    for cpu in range(max(map(len, runs), default=0)):
+        known = [value for run in runs if cpu < len(run) and (value := run[cpu]) is not None]
+        means.append(round(sum(known) / len(known), 3) if known else None)
+    return means
+
+
+def authors_chart(teller: Teller, authors: Sequence[AuthorsRow]) -> list[Lines]:
+    """Figures for which the authors gave two numbers or more, both as shares of their own baseline."""
+    factors = teller.experiment.spec.factors
+    if len(factors) != 1:
+        return []
+    values = {level.name: level.value for level in factors[0].levels}
+    charts = []
+    for metric in dict.fromkeys(row.metric for row in authors):
+        theirs = [
+            (at, row.value)
+            for row in authors
+            if row.metric == metric and row.value is not None and (at := values.get(row.arm)) is not None
+        ]
+        ours = [line for line in _lines(teller, metric, 0) if line.points] if None not in values.values() else []
+        first = factors[0].levels[0].value
+        base = next((value for at, value in theirs if at == first), 0)
+        own = next((e.value for at, e in ours[0].points if at == first), 0) if ours else 0
+        if len(theirs) < 2 or not base or not own:
+            continue
+        here = [(at, Interval(*(100 * each / own for each in (e.value, e.low, e.high)))) for at, e in ours[0].points]
+        them = [(at, Interval(*[100 * value / base] * 3)) for at, value in sorted(theirs)]
+        lines = [
+            Line(teller.say("legend.authors"), them, is_authors=True),
+            Line(teller.say("legend.here"), here),
+        ]
+        names = {"metric": teller.label(metric), "baseline": teller.baseline}
+        axis = f"{factors[0].name}, {factors[0].unit}" if factors[0].unit else factors[0].name
+        title, note = teller.say("figure.authors", **names), teller.say("figure.authors_note")
+        charts.append(Lines(title, note, lines, axis, teller.say("axis.relative", metric=teller.label(metric)), "%"))
+    return charts

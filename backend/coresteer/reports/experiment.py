@@ -1,0 +1,399 @@
+"""The report of an experiment. Pure: the same experiment gives the same report."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from coresteer.experiments.authors import PAPERS, Paper
+from coresteer.experiments.schemas import Experiment
+from coresteer.experiments.spec import Comparison, Level
+from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
+from coresteer.reports.conclude import Teller, conclusion, of_primary, unrestored
+from coresteer.reports.model import Block, Code, Facts, Language, Paragraph, Report, Section, Table
+from coresteer.reports.numbers import amount, chance, duration, effect, estimate, moment, percent, plain
+from coresteer_core.experiment import Classes, Command, Observe
+
+_MOST_DISCARDED = 40
+_ALL_FIGURES_UP_TO = 24
+"""Arms; with more, the table of means has the first figures only."""
+_COLUMNS = 4
+_FIRST = (
+    *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
+    *("cpu_s_per_gbit", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
+)
+COLUMNS = [
+    *("experiment", "node", "run", "attempt", "stage", "block", "label", "setting", "started", "duration_s"),
+    *("discarded", "figure", "value", "unit"),
+]
+
+
+def of_experiment(experiment: Experiment, language: Language) -> Report:
+    """What was found, compared, measured and how, in that order."""
+    teller = Teller(experiment, language)
+    sections: list[tuple[str, list[Block]]] = [
+        ("section.compared", _compared(teller)),
+        ("section.primary", _primary(teller)),
+        ("section.others", _others(teller)),
+        ("section.authors", _authors(teller)),
+        ("section.cpus", [*cpu_heats(teller)]),
+        ("section.noise", _noise(teller)),
+        ("section.method", [Paragraph(text) for text in _method(teller)]),
+        ("section.machine", [machine(teller)]),
+        ("section.settings", _settings(teller)),
+        ("section.runs", _runs(teller)),
+        ("section.limits", [Paragraph(text) for text in limits(teller)]),
+        ("section.repeat", _repeat(teller)),
+    ]
+    metric = teller.label(experiment.primary)
+    kind = teller.say(f"kind.{experiment.kind}")
+    return Report(
+        slug=f"experiment-{experiment.id}",
+        language=language,
+        title=experiment.name,
+        kind=teller.say("subtitle", kind=kind, node=experiment.node_name),
+        conclusion=conclusion(experiment, language),
+        facts=facts(teller),
+        sections=[
+            Section(teller.say(key, **({"metric": metric} if key == "section.primary" else {})), blocks)
+            for key, blocks in sections
+            if blocks
+        ],
+        columns=COLUMNS,
+        records=records(experiment),
+        source={"experiment": experiment.model_dump(mode="json")},
+    )
+
+
+def facts(teller: Teller) -> list[tuple[str, str]]:
+    """Where, when and how much, in short."""
+    experiment = teller.experiment
+    analysis = experiment.analysis
+    rows = [
+        ("fact.node", experiment.node_name),
+        ("fact.workload", _workload(teller)),
+        ("fact.primary", teller.label(experiment.primary)),
+        ("fact.state", teller.say(f"state.{experiment.state}")),
+        ("fact.runs", teller.say("fact.runs_text", kept=analysis.kept, discarded=analysis.discarded)),
+        ("fact.started", moment(experiment.started_at)),
+        ("fact.ended", moment(experiment.ended_at)),
+        ("fact.by", experiment.created_by),
+        ("fact.seed", str(experiment.seed)),
+        ("fact.number", str(experiment.id)),
+    ]
+    return [(teller.say(key), text) for key, text in rows]
+
+
+def records(experiment: Experiment) -> list[list[str | int | float | None]]:
+    """Every figure of every run, also of discarded ones, under COLUMNS."""
+    names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
+    rows: list[list[str | int | float | None]] = []
+    for run in sorted(experiment.runs, key=lambda run: (run.planned.number, run.attempt)):
+        planned = run.planned
+        started = datetime.fromtimestamp(run.started_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        head: list[str | int | float | None]
+        head = [experiment.id, experiment.node_name, planned.number, run.attempt, planned.stage, planned.block]
+        head += [planned.label, names.get(planned.arm, ""), started, run.duration_s, run.discarded]
+        for figure in (*experiment.metrics, *sorted(run.figures.keys() - experiment.metrics.keys())):
+            if figure in run.figures:
+                known = experiment.metrics.get(figure)
+                rows.append([*head, figure, run.figures[figure], known.unit if known else ""])
+    return rows
+
+
+def _workload(teller: Teller) -> str:
+    workload = teller.experiment.spec.workload
+    fields = msgspec.to_builtins(workload)
+    kind = fields.pop("type")
+    if isinstance(workload, Command):
+        return teller.say("workload.command", name=workload.name)
+    set_fields = ", ".join(f"{name} {value}" for name, value in fields.items() if value not in ("", False))
+    named = teller.say(f"workload.{kind}")
+    return f"{named} ({set_fields})" if set_fields else named
+
+
+def _compared(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    rows = []
+    for place, arm in enumerate(experiment.analysis.arms):
+        levels = [factor.levels[at] for factor, at in zip(experiment.spec.factors, arm, strict=True)]
+        name = teller.name(arm)
+        does = "\n".join(text for level in levels for text in _does(teller, level)) or teller.say("arm.as_it_is")
+        rows.append([teller.say("arm.baseline", arm=name) if place == 0 and arm else name, does])
+    title = teller.say("table.arms")
+    return [Table(title, [teller.say("column.arm"), teller.say("column.does")], rows)] if rows else []
+
+
+def _does(teller: Teller, level: Level) -> list[str]:
+    told = [f"{wish.key} = {wish.value}" for wish in level.settings]
+    if level.policy:
+        policy = level.policy
+        told.append(teller.say("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))
+    if level.irqbalance:
+        told.append(teller.say("arm.irqbalance"))
+    if level.workload:
+        fields = ", ".join(f"{name} {value}" for name, value in level.workload.items())
+        told.append(teller.say("arm.workload", fields=fields))
+    return told
+
+
+def _primary(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    found = of_primary(experiment)
+    blocks: list[Block] = []
+    if experiment.kind == "sweep":
+        blocks += [*effects_chart(teller, found), *grid_chart(teller), *line_charts(teller, [experiment.primary])]
+    blocks += runs_chart(teller)
+    if found:
+        title = teller.say("table.primary", metric=teller.label(experiment.primary))
+        blocks.append(_comparison_table(teller, title, found, by_arm=True))
+    return blocks
+
+
+def _comparison_table(teller: Teller, title: str, found: Sequence[Comparison], *, by_arm: bool) -> Table:
+    columns = [
+        teller.say("column.arm" if by_arm else "column.figure"),
+        teller.baseline,
+        teller.say("legend.here") if by_arm else teller.name(found[0].arm),
+        *(teller.say(f"column.{name}") for name in ("effect", "p", "visible", "verdict")),
+    ]
+    if by_arm:
+        columns[2] = teller.label(found[0].metric)
+    rows = []
+    for one in found:
+        unit = teller.unit(one.metric)
+        visible = one.smallest_visible
+        rows.append(
+            [
+                teller.name(one.arm) if by_arm else teller.label(one.metric),
+                amount(one.baseline.value if one.baseline else None, unit, teller.language),
+                amount(one.level.value if one.level else None, unit, teller.language),
+                effect(one.effect, teller.language),
+                chance(one.p),
+                "–" if visible is None else percent(visible, teller.language, signed=False, up=True),
+                teller.verdict(one),
+            ]
+        )
+    return Table(title, columns, rows, numeric=[1, 2, 3, 4, 5])
+
+
+def _others(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    others = [metric for metric in _ordered(experiment) if metric != experiment.primary]
+    if not others or experiment.kind == "aa" or not experiment.analysis.comparisons:
+        return []
+    if experiment.kind == "ab":
+        by_metric = {one.metric: one for one in experiment.analysis.comparisons}
+        found = [by_metric[metric] for metric in (experiment.primary, *others) if metric in by_metric]
+        title = teller.say("table.effects", arm=teller.name(found[0].arm), baseline=teller.baseline)
+        table = _comparison_table(teller, title, found, by_arm=False)
+        return [*effects_chart(teller, found), Paragraph(teller.say("table.others_note")), table]
+    return [*line_charts(teller, others[:3]), *_means(teller, others), *_trends(teller)]
+
+
+def _ordered(experiment: Experiment) -> list[str]:
+    """The figures that most want to see, then the others."""
+    metrics = experiment.analysis.metrics
+    return [
+        *(metric for metric in _FIRST if metric in metrics),
+        *(metric for metric in metrics if metric not in _FIRST),
+    ]
+
+
+def _means(teller: Teller, others: Sequence[str]) -> list[Block]:
+    analysis = teller.experiment.analysis
+    verdicts = {(one.metric, one.arm): one.verdict for one in analysis.comparisons}
+    marks = {"higher": " ▲", "lower": " ▼"}
+    shown = others if len(analysis.arms) <= _ALL_FIGURES_UP_TO else others[:_COLUMNS]
+    blocks: list[Block] = [Paragraph(teller.say("table.means_note"))]
+    for start in range(0, len(shown), _COLUMNS):
+        part = shown[start : start + _COLUMNS]
+        rows = []
+        for place, arm in enumerate(analysis.arms):
+            cells = []
+            for metric in part:
+                mean = analysis.means.get(metric, [None] * len(analysis.arms))[place]
+                text = amount(mean.value if mean else None, teller.unit(metric), teller.language)
+                cells.append(text + marks.get(verdicts.get((metric, arm), ""), ""))
+            rows.append([teller.name(arm), *cells])
+        columns = [teller.say("column.arm"), *(teller.label(metric) for metric in part)]
+        blocks.append(Table(teller.say("table.means"), columns, rows, numeric=list(range(1, len(columns)))))
+    return blocks
+
+
+def _trends(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    rows = [
+        [
+            teller.label(trend.metric),
+            experiment.spec.factors[trend.factor].name,
+            "–" if trend.rho is None else plain(round(trend.rho, 2)),
+            chance(trend.p),
+        ]
+        for trend in experiment.analysis.trends
+    ]
+    columns = [teller.say(f"column.{name}") for name in ("figure", "factor", "trend", "p")]
+    return [Table(teller.say("table.trends"), columns, rows, numeric=[2, 3])] if rows else []
+
+
+def _authors(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    paper: Paper | None = PAPERS.get(experiment.spec.template)
+    if paper is None:
+        return []
+    analysis = experiment.analysis
+    places = {teller.name(arm): place for place, arm in enumerate(analysis.arms)}
+    rows = []
+    for row in paper.rows:
+        means = analysis.means.get(row.metric)
+        mean = means[places[row.arm]] if means and row.arm in places else None
+        here = estimate(mean, teller.unit(row.metric), teller.language)
+        rows.append([row.arm, teller.label(row.metric), row.text, here])
+    columns = [teller.say(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
+    return [
+        Paragraph(teller.say("authors.source", title=paper.title, paper=paper.source)),
+        *authors_chart(teller, paper.rows),
+        Table(teller.say("table.authors"), columns, rows, numeric=[3]),
+        Paragraph(teller.say("authors.note")),
+    ]
+
+
+def _noise(teller: Teller) -> list[Block]:
+    analysis = teller.experiment.analysis
+    found = [analysis.noise[metric] for metric in _ordered(teller.experiment) if metric in analysis.noise]
+    if not found:
+        return []
+    rows = [
+        [
+            teller.label(one.metric),
+            amount(one.baseline.value if one.baseline else None, teller.unit(one.metric), teller.language),
+            effect(one.effect, teller.language),
+            chance(one.p),
+        ]
+        for one in found
+    ]
+    columns = [teller.say("column.figure"), teller.baseline, teller.say("column.effect"), teller.say("column.p")]
+    table = Table(teller.say("table.noise"), columns, rows, numeric=[1, 2, 3])
+    chart = effects_chart(teller, found) if teller.experiment.kind == "aa" else []
+    return [Paragraph(teller.say("table.noise_note")), *chart, table]
+
+
+def _method(teller: Teller) -> list[str]:
+    spec, say = teller.experiment.spec, teller.say
+    measure = duration(spec.measure_s, teller.language)
+    if isinstance(spec.workload, Classes | Command):
+        run = say("method.run_whole", measure=measure)
+    else:
+        run = say("method.run", warmup=duration(spec.warmup_s, teller.language), measure=measure)
+    told = [say("method.primary", metric=teller.label(teller.primary)), run]
+    told.append(say("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
+    if spec.kind != "aa":
+        told.append(say("method.aa", blocks=spec.aa_blocks))
+    told.append(say("method.test"))
+    if spec.kind == "sweep":
+        told.append(say("method.many"))
+    told += [say("method.discard"), say("method.seed", seed=teller.experiment.seed)]
+    if spec.guardrails:
+        rails = ", ".join(f"{rail.metric} > {plain(rail.max)}" for rail in spec.guardrails)
+        told.append(say("method.guardrails", guardrails=rails))
+    return told
+
+
+def machine(teller: Teller) -> Block:
+    """What is known of the node, as it was told."""
+    rows = [(name, text) for name, text in _flat("", teller.experiment.machine) if text]
+    return Facts(rows) if rows else Paragraph(teller.say("machine.none"))
+
+
+def _flat(name: str, value: object) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        return [row for key in sorted(value) for row in _flat(f"{name} {key}".strip(), value[key])]
+    if isinstance(value, list | tuple):
+        if any(isinstance(item, Mapping) for item in value):
+            return [row for place, item in enumerate(value) for row in _flat(f"{name} {place}", item)]
+        return [(_spoken(name), ", ".join(str(item) for item in value))]
+    text = "" if value is None else plain(value) if isinstance(value, float) else str(value)
+    return [(_spoken(name), text)]
+
+
+def _spoken(name: str) -> str:
+    return re.sub(r"[_\s]+", " ", name)
+
+
+def _settings(teller: Teller) -> list[Block]:
+    settings = teller.experiment.settings
+    if not settings.before and not settings.after:
+        return [Paragraph(teller.say("settings.none"))]
+    if settings.after is None:
+        verdict = teller.say("settings.unread")
+    elif differing := unrestored(teller.experiment):
+        verdict = teller.say("settings.differ", keys=", ".join(differing))
+    else:
+        verdict = teller.say("settings.restored")
+    after = settings.after or {}
+    rows = [
+        [key, settings.before.get(key, "–"), after.get(key, "–")]
+        for key in sorted(settings.before.keys() | after.keys(), key=_natural)
+    ]
+    columns = [teller.say(f"column.{name}") for name in ("key", "before", "after")]
+    return [Paragraph(verdict), Table(teller.say("section.settings"), columns, rows)]
+
+
+def _natural(key: str) -> list[tuple[int, str]]:
+    """So that irq/9 comes before irq/10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", key)]
+
+
+def _runs(teller: Teller) -> list[Block]:
+    experiment = teller.experiment
+    counts = {"done": experiment.runs_done, "planned": experiment.runs_planned}
+    kept, discarded = experiment.analysis.kept, experiment.analysis.discarded
+    told: list[Block] = [Paragraph(teller.say("runs.counts", kept=kept, discarded=discarded, **counts))]
+    gone = sorted(
+        (run for run in experiment.runs if run.discarded is not None), key=lambda r: (r.planned.number, r.attempt)
+    )
+    if not gone:
+        return [*told, Paragraph(teller.say("runs.none_discarded"))]
+    if len(gone) > _MOST_DISCARDED:
+        told.append(Paragraph(teller.say("runs.discarded_listed", shown=_MOST_DISCARDED, count=len(gone))))
+    rows = [
+        [
+            str(run.planned.number + 1),
+            teller.say(f"stage.{run.planned.stage}"),
+            teller.name(run.planned.arm),
+            run.discarded or "",
+        ]
+        for run in gone[:_MOST_DISCARDED]
+    ]
+    columns = [teller.say(f"column.{name}") for name in ("run", "stage", "arm", "reason")]
+    return [*told, Table(teller.say("table.discarded"), columns, rows, numeric=[0])]
+
+
+def limits(teller: Teller) -> list[str]:
+    """What this experiment cannot say."""
+    experiment = teller.experiment
+    spec = experiment.spec
+    told = [teller.say("limit.one_node")]
+    if experiment.machine.get("simulated"):
+        told.append(teller.say("limit.simulated"))
+    if isinstance(spec.workload, Observe):
+        told.append(teller.say("limit.observe"))
+    elif not isinstance(spec.workload, Classes | Command) and spec.peer_node_id is None:
+        told.append(teller.say("limit.alone"))
+    if experiment.state in ("stopped", "cancelled", "failed"):
+        told.append(teller.say("limit.early"))
+    if len(experiment.analysis.metrics) > 1 and experiment.kind != "aa":
+        told.append(teller.say("limit.many", count=len(experiment.analysis.metrics)))
+    if teller.language != "en":
+        told.append(teller.say("limit.unsaid_language"))
+    return told
+
+
+def _repeat(teller: Teller) -> list[Block]:
+    number = teller.experiment.id
+    commands = (
+        f"coresteer report export {number} --format json --output report.json\n"
+        "coresteer experiment run --spec report.json"
+    )
+    return [Paragraph(teller.say("repeat.command")), Code(commands), Paragraph(teller.say("repeat.same"))]
