@@ -1,6 +1,7 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { ApiProblem, answer, api } from "./api/client";
 import { meQuery, queryClient, whenSignedOut } from "./api/queries";
+import { validateExperimentSearch, validateListSearch, validateNewSearch } from "./experiments/search";
 import { validateFleetSearch } from "./fleet/search";
 import { validateNodeSearch } from "./node/search";
 import { type NewPolicySearch, validatePolicySearch } from "./policies/search";
@@ -98,6 +99,29 @@ const policyRoute = createRoute({
   component: lazyRouteComponent(() => import("./policies/PolicyPage"), "PolicyPage"),
 });
 
+const experimentsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "experiments",
+  validateSearch: validateListSearch,
+  component: lazyRouteComponent(() => import("./experiments/ExperimentsPage"), "ExperimentsPage"),
+});
+const newExperimentRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "experiments/new",
+  validateSearch: validateNewSearch,
+  component: lazyRouteComponent(() => import("./experiments/NewExperimentPage"), "NewExperimentPage"),
+});
+const experimentRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "experiments/$experimentId",
+  params: {
+    parse: ({ experimentId }) => ({ experimentId: Number(experimentId) }),
+    stringify: ({ experimentId }) => ({ experimentId: String(experimentId) }),
+  },
+  validateSearch: validateExperimentSearch,
+  component: lazyRouteComponent(() => import("./experiments/ExperimentPage"), "ExperimentPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
@@ -153,6 +177,9 @@ export const router = createRouter({
       policiesRoute,
       newPolicyRoute,
       policyRoute,
+      experimentsRoute,
+      newExperimentRoute,
+      experimentRoute,
       auditRoute,
       settingsRoute.addChildren([
         settingsIndexRoute,

@@ -20,7 +20,27 @@ export function detailText(detail: Record<string, unknown>): string {
     .join(" · ");
 }
 
+/** The change that an entry is about; null for entries about something else. */
+export function changeOf(target: string): string | null {
+  return target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null;
+}
+
 const TONES: Record<string, string> = { ok: "ok", asked: "muted" };
+
+/** What a change did to the node's real traffic, as a document. */
+function ReportLink({ change }: { change: string | null }) {
+  if (change === null) return null;
+  return (
+    <a
+      href={`/api/changes/${change}/report?format=html&language=en`}
+      target="_blank"
+      rel="noreferrer"
+      aria-label={`Report of change ${change}`}
+    >
+      Report
+    </a>
+  );
+}
 
 /** Who did what, when, on what, with which result. */
 export function AuditPage() {
@@ -92,6 +112,9 @@ export function AuditPage() {
                   <th>node</th>
                   <th>result</th>
                   <th>details</th>
+                  <th>
+                    <span className="visually-hidden">report</span>
+                  </th>
                 </tr>
               </thead>
               <tbody>
@@ -115,6 +138,9 @@ export function AuditPage() {
                     </td>
                     <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
                     <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>
+                    <td>
+                      <ReportLink change={changeOf(entry.target)} />
+                    </td>
                   </tr>
                 ))}
               </tbody>

@@ -1,6 +1,7 @@
 import { useEffect } from "react";
 import type { Schemas } from "../api/client";
 import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
+import { takeExperiment } from "../experiments/queries";
 import { refetchPolicies, takeClasses } from "../policies/queries";
 import { takeChange } from "./changes";
 import { live, useLive } from "./socket";
@@ -38,6 +39,7 @@ export function useLiveCache(): void {
   useLive("policies", refetchPolicies);
   useLive("classes", takeClasses);
   useLive("change", takeChange);
+  useLive("experiment", takeExperiment);
   useEffect(() => {
     live.start();
     let missed = false;

@@ -11,6 +11,7 @@ export type LiveEvents = {
   /** What a node concluded from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
   policies: number | null;
   classes: ClassesTold;
+  experiment: Schemas["ExperimentSummary"];
   rates: RatesFrame;
   fleet: FleetFrame;
 };
@@ -32,7 +33,8 @@ type TextFrame =
   | { type: "node"; node: Schemas["NodeSummary"] }
   | { type: "inventory"; node_id: number }
   | { type: "policies"; node_id: number | null }
-  | ({ type: "classes" } & ClassesTold);
+  | ({ type: "classes" } & ClassesTold)
+  | { type: "experiment"; experiment: Schemas["ExperimentSummary"] };
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
@@ -50,6 +52,7 @@ export class Live {
     inventory: new Set(),
     policies: new Set(),
     classes: new Set(),
+    experiment: new Set(),
     rates: new Set(),
     fleet: new Set(),
   };
@@ -143,6 +146,7 @@ export class Live {
     else if (frame.type === "inventory") this.emit("inventory", frame.node_id);
     else if (frame.type === "policies") this.emit("policies", frame.node_id);
     else if (frame.type === "classes") this.emit("classes", frame);
+    else if (frame.type === "experiment") this.emit("experiment", frame.experiment);
   }
 
   private emit<T extends keyof LiveEvents>(type: T, event: LiveEvents[T]): void {

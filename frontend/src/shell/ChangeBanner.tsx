@@ -19,8 +19,8 @@ const EXTEND_S = 120;
 const RADIUS = 8;
 const ROUND = 2 * Math.PI * RADIUS;
 
-/** Seconds until an unconfirmed change returns, counted by a clock that nobody can set. */
-export function useRemaining(change: Change): number | null {
+/** Seconds that remain, of an unconfirmed change or an experiment, counted by a clock that nobody can set. */
+export function useRemaining(change: Pick<Change, "remaining_s">): number | null {
   // biome-ignore lint/correctness/useExhaustiveDependencies: each telling of the change is as of its arrival
   const arrived = useMemo(() => performance.now(), [change]);
   const [now, setNow] = useState(arrived);

@@ -9,6 +9,7 @@ import classes from "./shell.module.css";
 const PAGES = [
   ["/fleet", "Fleet"],
   ["/policies", "Policies"],
+  ["/experiments", "Experiments"],
   ["/audit", "Audit"],
   ["/settings/nodes", "Settings: nodes"],
   ["/settings/users", "Settings: users"],

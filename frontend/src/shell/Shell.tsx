@@ -3,7 +3,7 @@ import { useLiveCache } from "../live/cache";
 import { useLiveState } from "../live/socket";
 import { BackendBar, useTrouble } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
-import { AuditIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
+import { AuditIcon, ExperimentsIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
 import { Keys } from "./Keys";
 import { PAGE_TOP_ID } from "./PageTop";
 import classes from "./shell.module.css";
@@ -12,6 +12,7 @@ import { UserMenu } from "./UserMenu";
 const PAGES = [
   { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
   { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
+  { to: "/experiments", label: "Experiments", icon: <ExperimentsIcon /> },
   { to: "/audit", label: "Audit", icon: <AuditIcon /> },
   { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
 ] as const;

@@ -35,6 +35,11 @@ export const PoliciesIcon = () => (
     <circle cx="14" cy="14" r="1.6" />
   </Icon>
 );
+export const ExperimentsIcon = () => (
+  <Icon>
+    <path d="M7 2v5L3 14.2A1.2 1.2 0 0 0 4 16h10a1.2 1.2 0 0 0 1-1.8L11 7V2M5.8 2h6.4M5 11.5h8" />
+  </Icon>
+);
 export const AuditIcon = () => (
   <Icon>
     <path d="M3 4h12M3 9h12M3 14h8" />

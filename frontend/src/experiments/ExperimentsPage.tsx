@@ -1,0 +1,181 @@
+import { Button, NativeSelect } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { sentenceOf } from "../api/client";
+import { nodesQuery } from "../api/queries";
+import { duration } from "../lib/format";
+import { Moment } from "../settings/Moment";
+import { SimulatedTagOf } from "../shell/NodeTags";
+import { PageTop } from "../shell/PageTop";
+import { Scroll } from "../shell/Scroll";
+import classes from "./experiments.module.css";
+import { experimentsQuery } from "./queries";
+import { STATES } from "./search";
+import type { State, Summary } from "./types";
+import { KINDS, STATE_TONES, standing } from "./words";
+import { FIGURES } from "./workloads";
+
+const route = getRouteApi("/shell/experiments");
+
+/** All experiments, newest first, with what each found or how far it is. */
+export function ExperimentsPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const experiments = useQuery(experimentsQuery(search));
+  const nodes = useQuery(nodesQuery).data ?? [];
+  const filtered = search.node !== undefined || search.state !== undefined || search.older !== undefined;
+  const page = experiments.data;
+  const none = page?.experiments.length === 0;
+  return (
+    <>
+      <PageTop title="Experiments">
+        <h1>Experiments</h1>
+      </PageTop>
+      <div className={classes.filter}>
+        <NativeSelect
+          label="Node"
+          value={search.node ?? ""}
+          data={[
+            { value: "", label: "all" },
+            ...nodes
+              .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }))
+              .map((one) => ({ value: String(one.id), label: one.name })),
+          ]}
+          onChange={(event) =>
+            void navigate({ search: { state: search.state, node: Number(event.currentTarget.value) || undefined } })
+          }
+        />
+        <NativeSelect
+          label="State"
+          value={search.state ?? ""}
+          data={[{ value: "", label: "all" }, ...STATES.map((state) => ({ value: state, label: state }))]}
+          onChange={(event) =>
+            void navigate({
+              search: { node: search.node, state: (event.currentTarget.value || undefined) as State | undefined },
+            })
+          }
+        />
+        <span className="grow" />
+        <Button
+          variant="filled"
+          renderRoot={(props) => <Link {...props} to="/experiments/new" search={{ node: search.node }} />}
+        >
+          New experiment
+        </Button>
+      </div>
+      {experiments.isError && (
+        <p className="bad" role="alert">
+          {sentenceOf(experiments.error)}
+        </p>
+      )}
+      {page === undefined && !experiments.isError && <p className="muted">Reading the experiments.</p>}
+      {none && filtered && <p>No experiment fits this filter.</p>}
+      {none && !filtered && <Nothing />}
+      {page !== undefined && !none && (
+        <section className="card" aria-busy={experiments.isPlaceholderData}>
+          <h2>
+            Experiments <small>newest first; a node runs one at a time, the others wait in its queue</small>
+          </h2>
+          <List experiments={page.experiments} />
+          {(page.older !== null || search.older !== undefined) && (
+            <div className={classes.pager}>
+              <Button
+                disabled={search.older === undefined}
+                onClick={() => void navigate({ search: { ...search, older: undefined } })}
+              >
+                Newest
+              </Button>
+              <Button
+                disabled={page.older === null}
+                onClick={() => void navigate({ search: { ...search, older: page.older ?? undefined } })}
+              >
+                Older
+              </Button>
+            </div>
+          )}
+        </section>
+      )}
+    </>
+  );
+}
+
+function Nothing() {
+  return (
+    <section className={`card ${classes.empty}`}>
+      <h2>There is no experiment yet</h2>
+      <div className="body">
+        <p>
+          An experiment compares settings of one node under one load, in runs whose order is drawn by lot, and says what
+          differs with a confidence interval, or that nothing larger than so much does. It first measures how much the
+          node differs from itself. After each run everything is put back.
+        </p>
+        <p>
+          <Link to="/experiments/new">Choose a node</Link> to redo the measurements of the papers on it, or to compare
+          what you like.
+        </p>
+      </div>
+    </section>
+  );
+}
+
+function List({ experiments }: { experiments: Summary[] }) {
+  return (
+    <Scroll label="Experiments">
+      <table className="table">
+        <thead>
+          <tr>
+            <th>name</th>
+            <th>state</th>
+            <th>node</th>
+            <th>figure that decides</th>
+            <th className={classes.found}>what was found</th>
+            <th className="n">runs</th>
+            <th>started</th>
+            <th className="n">took</th>
+            <th>by</th>
+          </tr>
+        </thead>
+        <tbody>
+          {experiments.map((one) => (
+            <tr key={one.id}>
+              <td>
+                <Link to="/experiments/$experimentId" params={{ experimentId: one.id }}>
+                  {one.name}
+                </Link>{" "}
+                <span className="muted">{KINDS[one.kind as keyof typeof KINDS]?.label ?? one.kind}</span>
+              </td>
+              <td>
+                <span className={`dot ${STATE_TONES[one.state]}`} aria-hidden="true" />
+                {standing(one)}
+              </td>
+              <td>
+                <Link to="/nodes/$nodeId" params={{ nodeId: one.node_id }}>
+                  {one.node_name}
+                </Link>{" "}
+                <SimulatedTagOf nodeId={one.node_id} />
+              </td>
+              <td>{FIGURES[one.primary]?.replace(/, [^,]*$/, "") ?? one.primary}</td>
+              <td className={`wrap ${classes.found}`}>{one.sentence || <span className="muted">–</span>}</td>
+              <td className="n">
+                {one.runs_done}
+                <span className="muted"> / {one.runs_planned}</span>
+              </td>
+              <td>
+                <Moment at={one.started_at} never="not yet" />
+              </td>
+              <td className="n">{took(one)}</td>
+              <td>{one.created_by}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+function took({ state, started_at, ended_at, remaining_s }: Summary): string {
+  if (state === "running") return remaining_s === null ? "–" : `${duration(remaining_s)} left`;
+  return started_at === null || ended_at === null
+    ? "–"
+    : duration((Date.parse(ended_at) - Date.parse(started_at)) / 1000);
+}

@@ -1,0 +1,160 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { answer, api, sentenceOf } from "../api/client";
+import { nodeQuery, nodesQuery, signedOut } from "../api/queries";
+import { FormError } from "../auth/Form";
+import { useMay } from "../auth/me";
+import { NodeField } from "../policies/NodeField";
+import layout from "../policies/policies.module.css";
+import { wrongAt } from "../policies/wrong";
+import { HealthDot, SimulatedTagOf } from "../shell/NodeTags";
+import { PageTop } from "../shell/PageTop";
+import classes from "./experiments.module.css";
+import { type Draft, draftOf, newDraft, specOf } from "./form";
+import { PreviewPane, usePreviewOf } from "./PreviewPane";
+import { experimentQuery, takeExperiment, templatesQuery } from "./queries";
+import { SpecForm } from "./SpecForm";
+import { Templates } from "./Templates";
+import type { SpecIn, Template } from "./types";
+
+const route = getRouteApi("/shell/experiments/new");
+
+/** An experiment that does not exist yet: its node, a template or a form of one's own, and what it would do. */
+export function NewExperimentPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const again = useQuery({ ...experimentQuery(search.from ?? 0), enabled: search.from !== undefined }).data;
+  const nodeId = search.node ?? again?.node_id;
+  const node = useQuery(nodesQuery).data?.find(({ id }) => id === nodeId);
+  const templates = useQuery(templatesQuery(nodeId));
+  const template = templates.data?.find(({ slug }) => slug === search.template);
+  const begun =
+    search.from === undefined
+      ? search.template === "own" || !!template?.spec
+      : again !== undefined && nodeId !== undefined;
+  return (
+    <>
+      <PageTop title="New experiment">
+        <nav aria-label="Breadcrumb">
+          <Link to="/experiments">Experiments</Link> <span className="muted">/</span>
+        </nav>
+        <h1>New experiment</h1>
+      </PageTop>
+      <section className={`card ${classes.node}`} aria-label="Node">
+        <NodeField
+          label={node === undefined ? "Node" : "Another node"}
+          placeholder="by its name"
+          onPick={(id) => void navigate({ search: { ...search, node: id } })}
+        />
+        {node === undefined ? (
+          <p className="muted">The machine that is measured. Templates and settings are those of this node.</p>
+        ) : (
+          <p>
+            <HealthDot health={node.health} />
+            <Link to="/nodes/$nodeId" params={{ nodeId: node.id }}>
+              {node.name}
+            </Link>{" "}
+            <SimulatedTagOf nodeId={node.id} />{" "}
+            <span className="muted">
+              {[node.cpus === null ? null : `${node.cpus} CPUs`, node.kernel].filter(Boolean).join(" · ")}
+            </span>
+          </p>
+        )}
+      </section>
+      {nodeId !== undefined && search.from === undefined && (
+        <>
+          {templates.isError && (
+            <p className="bad" role="alert">
+              {sentenceOf(templates.error)}
+            </p>
+          )}
+          <Templates
+            templates={templates.data}
+            chosen={search.template}
+            folded={begun}
+            onChoose={(slug) => void navigate({ search: { node: nodeId, template: slug }, resetScroll: false })}
+          />
+        </>
+      )}
+      {nodeId !== undefined && begun && (
+        <Composer
+          key={`${nodeId} ${search.template} ${search.from}`}
+          nodeId={nodeId}
+          template={template}
+          initial={() => {
+            const spec = again?.spec ?? template?.spec;
+            return spec ? draftOf(spec) : newDraft("ab");
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+type ComposerProps = { nodeId: number; template: Template | undefined; initial: () => Draft };
+
+function Composer({ nodeId, template, initial }: ComposerProps) {
+  const navigate = route.useNavigate();
+  const may = useMay("operator");
+  const node = useQuery(nodeQuery(nodeId)).data;
+  const [draft, setDraft] = useState(initial);
+  const [tried, setTried] = useState(false);
+  const reading = useMemo(() => specOf(draft, nodeId), [draft, nodeId]);
+  const preview = usePreviewOf(reading.spec);
+  const start = useMutation({
+    mutationFn: (spec: SpecIn) => answer(api.POST("/api/experiments", { body: { spec } })),
+    onError: signedOut,
+    onSuccess: async (experiment) => {
+      takeExperiment(experiment);
+      await navigate({ to: "/experiments/$experimentId", params: { experimentId: experiment.id } });
+    },
+  });
+  const wrong = wrongAt(reading.wrong, start.error ?? preview.error);
+  const why = !may
+    ? "Starting an experiment needs the operator role."
+    : reading.spec === null
+      ? (Object.values(reading.wrong)[0] ?? "Something in the form does not fit.")
+      : preview.data === undefined
+        ? preview.error === null
+          ? "Looking what it would do."
+          : sentenceOf(preview.error)
+        : preview.data.blocked_because;
+  return (
+    <div className={layout.columns}>
+      <form
+        className={layout.form}
+        aria-label="Experiment"
+        onSubmit={(event) => {
+          event.preventDefault();
+          setTried(true);
+          if (reading.spec !== null && why === null) start.mutate(reading.spec);
+        }}
+      >
+        <SpecForm
+          draft={draft}
+          node={node}
+          wrong={wrong}
+          showMissing={tried}
+          onChange={(next) => {
+            start.reset();
+            setDraft(next);
+          }}
+        />
+        <section className={`card ${layout.saving}`} aria-label="Start">
+          <div className={`body ${layout.save}`}>
+            <Button type="submit" variant="filled" disabled={why !== null || preview.old} loading={start.isPending}>
+              Start
+            </Button>
+            <span className={why === null ? "muted" : "warn"} role="status">
+              {why ?? "It begins as soon as the node is free; everything is put back after each run."}
+            </span>
+            <FormError error={start.error} fields={Object.keys(wrong)} />
+          </div>
+        </section>
+      </form>
+      <PreviewPane preview={preview} differs={template?.differs ?? []} fits={reading.spec !== null} />
+    </div>
+  );
+}

@@ -1,0 +1,94 @@
+import { Button } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { answer, api } from "../api/client";
+import { signedOut } from "../api/queries";
+import { useMay } from "../auth/me";
+import { duration } from "../lib/format";
+import { Confirm } from "../settings/Confirm";
+import { Moment } from "../settings/Moment";
+import { useRemaining } from "../shell/ChangeBanner";
+import classes from "./experiments.module.css";
+import { isOver, takeExperiment } from "./queries";
+import type { Experiment } from "./types";
+import { STATE_TONES, standing } from "./words";
+
+/** Where an experiment stands, how long it will take, and the way to end it. */
+export function Progress({ experiment }: { experiment: Experiment }) {
+  const { state, runs_done, runs_planned, runs_discarded } = experiment;
+  const remaining = useRemaining(experiment);
+  const may = useMay("operator");
+  const [asking, setAsking] = useState(false);
+  const cancel = useMutation({
+    mutationFn: () =>
+      answer(
+        api.POST("/api/experiments/{experiment_id}/cancel", { params: { path: { experiment_id: experiment.id } } }),
+      ),
+    onError: signedOut,
+    onSuccess: (after) => {
+      takeExperiment(after);
+      setAsking(false);
+    },
+  });
+  const over = isOver(experiment);
+  return (
+    <section className={`card ${classes.progress}`} aria-label="State">
+      <span className={classes.state}>
+        <span className={`dot ${STATE_TONES[state]}`} aria-hidden="true" />
+        <b>{standing(experiment)}</b>
+      </span>
+      <progress aria-label="Runs done" max={Math.max(1, runs_planned)} value={runs_done} />
+      <span className={classes.runs}>
+        {runs_done} of {runs_planned} runs
+        {runs_discarded > 0 && <span className="muted">, {runs_discarded} discarded</span>}
+      </span>
+      <span className={classes.left}>
+        {over ? (
+          <>
+            ended <Moment at={experiment.ended_at} />
+          </>
+        ) : remaining === null ? (
+          "how long is not known yet"
+        ) : (
+          `about ${duration(remaining)} left`
+        )}
+      </span>
+      <span className={classes.now} aria-live="polite">
+        {over ? "" : experiment.now}
+      </span>
+      {over ? (
+        <Button renderRoot={(props) => <Link {...props} to="/experiments/new" search={{ from: experiment.id }} />}>
+          Do it again
+        </Button>
+      ) : (
+        <Button
+          disabled={!may}
+          title={may ? undefined : "Cancelling needs the operator role."}
+          onClick={() => {
+            cancel.reset();
+            setAsking(true);
+          }}
+        >
+          Cancel experiment
+        </Button>
+      )}
+      {asking && !over && (
+        <Confirm
+          title="Cancel this experiment?"
+          action="Cancel the experiment"
+          pending={cancel.isPending}
+          error={cancel.error}
+          onConfirm={() => cancel.mutate()}
+          onClose={() => setAsking(false)}
+        >
+          <p>
+            {state === "queued"
+              ? "It leaves the queue. Nothing was changed on the node."
+              : "The run under way ends at once and the node's settings go back. The runs that are done are kept, but they may be too few to say anything."}
+          </p>
+        </Confirm>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,69 @@
+import classes from "./experiments.module.css";
+import { ends, type Scale, scaleOver } from "./scale";
+import type { Comparison, Interval, Metric } from "./types";
+import { Verdict } from "./Verdict";
+import { effectText, effectWithInterval } from "./words";
+
+export type RulerRow = { name: string; comparison: Comparison };
+type Props = { rows: RulerRow[]; noise: Interval | null; better: Metric["better"] };
+
+const percent = (share: number) => `${100 * share}%`;
+
+/** Effects with their intervals on one ruler, and behind them how much the node differs from itself. */
+export function Ruler({ rows, noise, better }: Props) {
+  const scale = scaleOver([...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)], {
+    symmetric: true,
+  });
+  return (
+    <div className={classes.ruler}>
+      <ul>
+        {rows.map(({ name, comparison }) => (
+          <li key={comparison.arm.join()} aria-label={name}>
+            <span className={classes.rulerName}>{name}</span>
+            <Track scale={scale} effect={comparison.effect} noise={noise} />
+            <span className={classes.rulerWords}>
+              <b>{effectWithInterval(comparison.effect)}</b> <Verdict verdict={comparison.verdict} better={better} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      <div className={classes.rulerAxis} aria-hidden="true">
+        <span />
+        <div>
+          {scale.ticks.map((tick) => (
+            <span key={tick} style={{ left: percent(scale.at(tick)) }}>
+              {effectText(tick)}
+            </span>
+          ))}
+        </div>
+        <span className="muted">
+          {noise !== null && (
+            <>
+              <i className={classes.noiseKey} /> the node against itself
+            </>
+          )}
+        </span>
+      </div>
+    </div>
+  );
+}
+
+/** A dot with a bar; hatched where the effect cannot be said. */
+export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval | null; noise: Interval | null }) {
+  const span = ({ low, high }: Interval) => ({
+    left: percent(scale.at(low)),
+    width: percent(scale.at(high) - scale.at(low)),
+  });
+  return (
+    <div className={`${classes.track} ${effect === null ? "hatched" : ""}`}>
+      {noise !== null && <i className={classes.noise} style={span(noise)} />}
+      <i className={classes.zero} style={{ left: percent(scale.at(0)) }} />
+      {effect !== null && (
+        <>
+          <i className={classes.interval} style={span(effect)} />
+          <i className={classes.estimate} style={{ left: percent(scale.at(effect.value)) }} />
+        </>
+      )}
+    </div>
+  );
+}

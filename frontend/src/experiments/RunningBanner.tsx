@@ -1,0 +1,60 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { duration } from "../lib/format";
+import { useRemaining } from "../shell/ChangeBanner";
+import { SimulatedTagOf } from "../shell/NodeTags";
+import classes from "../shell/shell.module.css";
+import { runningQuery } from "./queries";
+import type { Summary } from "./types";
+
+const MOST = 3;
+
+/** The experiments that run now, but for the one whose page is open. */
+export function useRunning(): Summary[] {
+  const { experimentId } = useParams({ strict: false });
+  return (useQuery(runningQuery).data?.experiments ?? []).filter(({ id }) => id !== experimentId);
+}
+
+/** Says on every page which experiments run: their changes ask nobody to keep them. */
+export function RunningBanners({ running }: { running: Summary[] }) {
+  return (
+    <>
+      {running.slice(0, MOST).map((experiment) => (
+        <Running key={experiment.id} experiment={experiment} />
+      ))}
+      {running.length > MOST && (
+        <div className={classes.banner}>
+          <span>
+            {running.length - MOST} more experiments run:{" "}
+            <Link to="/experiments" search={{ state: "running" }}>
+              see all of them
+            </Link>
+          </span>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Running({ experiment }: { experiment: Summary }) {
+  const remaining = useRemaining(experiment);
+  const { id, name, node_id, node_name, runs_done, runs_planned } = experiment;
+  return (
+    <div className={classes.banner} data-experiment={id}>
+      <span>
+        <b className="change">An experiment runs on</b>{" "}
+        <Link to="/nodes/$nodeId" params={{ nodeId: node_id }}>
+          {node_name}
+        </Link>
+        <SimulatedTagOf nodeId={node_id} />:{" "}
+        <Link to="/experiments/$experimentId" params={{ experimentId: id }}>
+          {name}
+        </Link>
+      </span>
+      <span className="muted">
+        run {Math.min(runs_done + 1, runs_planned)} of {runs_planned}
+        {remaining === null ? "" : `, about ${duration(remaining)} left`}; what it changes is put back by itself
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,21 @@
+import type { Schemas } from "../api/client";
+
+export type Experiment = Schemas["Experiment"];
+export type Summary = Schemas["ExperimentSummary"];
+export type State = Schemas["ExperimentState"];
+export type { Template } from "./later";
+export type Preview = Schemas["ExperimentPreview"];
+/** As an answer has it: every field is there. */
+export type Spec = Experiment["spec"];
+/** As a request has it. */
+export type SpecIn = Schemas["ExperimentRequest"]["spec"];
+export type Workload = Spec["workload"];
+export type WorkloadType = Workload["type"];
+export type Kind = Spec["kind"];
+export type Level = Spec["factors"][number]["levels"][number];
+export type KeptRun = Experiment["runs"][number];
+export type Analysis = Experiment["analysis"];
+export type Comparison = Analysis["comparisons"][number];
+export type Interval = NonNullable<Comparison["effect"]>;
+export type Verdict = Comparison["verdict"];
+export type Metric = Experiment["metrics"][string];
