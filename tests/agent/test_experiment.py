@@ -1,0 +1,333 @@
+"""An experiment's part on a node, with a load of the test's own and with real ones."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from coresteer_agent import experiment
+from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.experiment import Session
+from coresteer_core.experiment import (
+    Classes,
+    Command,
+    Observe,
+    Role,
+    Run,
+    RunState,
+    TcpRequest,
+    UdpFlood,
+    Workload,
+)
+from coresteer_core.model import Inventory, TcpLatency, Topology, View
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+
+PATIENCE_S = 30
+WORKLOAD = TcpRequest()
+
+
+class FakePrepared:
+    """What runs share; how: what becomes of it."""
+
+    made: ClassVar[list["FakePrepared"]] = []
+    how: str | None = None
+
+    def __init__(self, workload: Workload, role: Role) -> None:
+        self.address, self.netdev, self.network = "198.18.0.1:5000", "coresteer0", ""
+        self.ready, self.failed = self.how is None, self.how
+        self.closed = False
+        self.made.append(self)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeLoad:
+    """A load that is at once what it is told to be."""
+
+    made: ClassVar[list["FakeLoad"]] = []
+    ready: bool = True
+    done: bool = False
+    failed: str | None = None
+    mistake: bool = False
+
+    def __init__(self, prepared: FakePrepared, commands: dict[str, list[str]]) -> None:
+        self.commands = commands
+        self.calls: list[str] = []
+        self.made.append(self)
+
+    def start(self, workload: Workload, role: Role, address: str) -> None:
+        self.calls.append(f"start {role} {address}")
+
+    def begin_window(self) -> None:
+        if self.mistake:
+            raise ZeroDivisionError("a mistake of ours")
+        self.calls.append("begin")
+
+    def end_window(self) -> None:
+        self.calls.append("end")
+
+    def stop(self) -> dict[str, float]:
+        self.calls.append("stop")
+        return {"requests_per_s": 42.0}
+
+
+class Node:
+    """A session and what it told."""
+
+    def __init__(self, folder: Path, *, root: Path = Path("/"), observe_reason: str | None = None) -> None:
+        self.told: list[ExperimentMessage] = []
+        self._heard = 0
+        view = View(Topology([], [], []), Inventory([], []))
+        self.changes = ChangeKeeper(root, folder / "journal.jsonl", observe_reason, lambda: view, lambda _: None)
+        self.session = Session(
+            root, folder / "commands.toml", self.changes, lambda: view.inventory, self.told.append, observe_reason
+        )
+
+    def begin(self, workload: Workload = WORKLOAD, experiment_id: int = 1, role: Role = "alone") -> ExperimentMessage:
+        self._heard = len(self.told)
+        self.session.asked(BeginExperiment(experiment_id, workload, role))
+        return self.until(RunState.READY)
+
+    def run(self, run: Run, experiment_id: int = 1) -> None:
+        self._heard = len(self.told)
+        self.session.asked(RunExperiment(experiment_id, run))
+
+    def until(self, state: RunState) -> ExperimentMessage:
+        """What was asked last has come so far, or has failed. Steps are taken as the loop does it."""
+        patience = time.monotonic() + PATIENCE_S
+        while len(self.told) == self._heard or self.told[-1].state not in (state, RunState.FAILED):
+            assert time.monotonic() < patience
+            time.sleep(min(max(0.0, self.session.due - time.monotonic()), 1.0))
+            self.session.step()
+        return self.told[-1]
+
+    def states(self) -> list[RunState]:
+        return [message.state for message in self.told]
+
+
+def a_run(workload: Workload = WORKLOAD, run_id: str = "r1", warmup_s: float = 0.0, measure_s: float = 0.01) -> Run:
+    return Run(run_id=run_id, workload=workload, role="alone", warmup_s=warmup_s, measure_s=measure_s)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeLoad, "made", [])
+    monkeypatch.setattr(FakePrepared, "made", [])
+    monkeypatch.setattr(experiment, "Load", FakeLoad)
+    monkeypatch.setattr(experiment, "Prepared", FakePrepared)
+    monkeypatch.setattr(experiment, "STEP_S", 0.001)
+
+
+@pytest.fixture
+def node(tmp_path: Path, fake: None) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.session.end()
+    node.changes.close()
+
+
+def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node) -> None:
+    ready = node.begin()
+    assert (ready.state, ready.address, ready.netdev) == (RunState.READY, "198.18.0.1:5000", "coresteer0")
+    node.run(replace(a_run(measure_s=0.2), address="10.0.0.1:1"))
+    told = node.until(RunState.MEASURED)
+    assert node.states() == [RunState.READY, RunState.LOADED, RunState.MEASURED]
+    assert FakeLoad.made[0].calls == ["start alone 10.0.0.1:1", "begin", "end", "stop"]
+    assert told.measured is not None
+    assert told.measured.duration_s == pytest.approx(0.2, rel=0.5)
+    assert told.measured.figures["requests_per_s"] == 42
+    assert "cpu_busy_percent" in told.measured.figures
+    assert node.session.due == float("inf")
+
+
+def test_a_run_without_an_experiment_that_has_begun_has_failed(node: Node) -> None:
+    node.run(a_run())
+    node.begin()
+    node.run(a_run(), experiment_id=2)
+    failed = [told for told in node.told if told.state is RunState.FAILED]
+    assert [told.sentence for told in failed] == [
+        "Experiment 1 has not begun on this node, so no run of it can be done.",
+        "Experiment 2 is not ready on this node, so no run of it can be done.",
+    ]
+    assert {told.run_id for told in failed} == {"r1"}
+    assert FakeLoad.made == []
+
+
+def test_a_second_begin_ends_the_first(node: Node) -> None:
+    node.begin()
+    node.run(a_run(warmup_s=60))
+    node.until(RunState.LOADED)
+    assert node.begin(experiment_id=2).experiment_id == 2
+    assert FakeLoad.made[0].calls[-1] == "stop"
+    assert [prepared.closed for prepared in FakePrepared.made] == [True, False]
+
+
+def test_the_end_comes_at_once_and_only_to_the_experiment_that_is_meant(node: Node) -> None:
+    node.begin()
+    node.run(a_run(warmup_s=60))
+    node.until(RunState.LOADED)
+    node.session.asked(EndExperiment(7))
+    assert [prepared.closed for prepared in FakePrepared.made] == [False]
+    node.session.asked(EndExperiment(1))
+    assert [prepared.closed for prepared in FakePrepared.made] == [True]
+    assert FakeLoad.made[0].calls[-1] == "stop"
+
+
+def test_a_run_that_is_asked_for_twice_is_begun_once_and_another_one_takes_its_place(node: Node) -> None:
+    node.begin()
+    node.run(a_run(warmup_s=60))
+    node.until(RunState.LOADED)
+    node.run(a_run(warmup_s=60))
+    assert len(FakeLoad.made) == 1
+    node.run(a_run(run_id="r2"))
+    assert node.until(RunState.MEASURED).run_id == "r2"
+    assert FakeLoad.made[0].calls[-1] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("load", "workload", "sentence"),
+    [
+        ({"failed": "The client was refused."}, WORKLOAD, "The client was refused."),
+        ({"ready": False}, WORKLOAD, "The load was not there after 0 s."),
+        ({}, Classes(), "It was not done after 0.01 s, which is the most for a run."),
+        ({"mistake": True}, WORKLOAD, "A mistake in the agent ended it: ZeroDivisionError('a mistake of ours')"),
+    ],
+)
+def test_a_run_that_fails_says_why_and_the_next_one_is_done(
+    load: dict[str, str | bool], workload: Workload, sentence: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.begin(workload)
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "READY_S", 0.0)
+        for name, value in load.items():
+            patch.setattr(FakeLoad, name, value)
+        node.run(a_run(workload))
+        failed = node.until(RunState.MEASURED)
+    assert (failed.state, failed.run_id, failed.sentence) == (RunState.FAILED, "r1", sentence)
+    assert "stop" in FakeLoad.made[0].calls
+    monkeypatch.setattr(FakeLoad, "done", True)
+    node.run(a_run(workload, run_id="r2"))
+    assert node.until(RunState.MEASURED).state is RunState.MEASURED
+
+
+def test_what_ends_by_itself_is_measured_from_its_start_to_its_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeLoad, "done", True)
+    node.begin(Classes())
+    node.run(a_run(Classes(), warmup_s=60, measure_s=60))
+    node.until(RunState.MEASURED)
+    assert FakeLoad.made[0].calls == ["begin", "start alone ", "end", "stop"]
+
+
+def test_what_cannot_be_prepared_fails_the_experiment(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakePrepared, "how", "No namespace can be made.")
+    failed = node.begin()
+    assert (failed.state, failed.run_id, failed.sentence) == (RunState.FAILED, None, "No namespace can be made.")
+    node.run(a_run())
+    assert "has not begun" in node.told[-1].sentence
+    assert FakePrepared.made[0].closed
+
+
+def test_only_commands_that_the_operator_allowed_are_run(node: Node, tmp_path: Path) -> None:
+    assert "allows no command web-load" in node.begin(Command(name="web-load")).sentence
+    file = tmp_path / "commands.toml"
+    file.write_text('[commands]\nweb-load = ["/bin/true"]\n')
+    file.chmod(0o600)
+    assert node.begin(Command(name="web-load")).state is RunState.READY
+    node.run(a_run(Command(name="web-load")))
+    assert FakeLoad.made[0].commands == {"web-load": ["/bin/true"]}
+    node.run(a_run(Command(name="other"), run_id="r2"))
+    assert node.told[-1].state is RunState.FAILED
+
+
+def test_an_agent_that_only_observes_makes_no_load_and_measures_what_there_is(tmp_path: Path, fake: None) -> None:
+    node = Node(tmp_path, observe_reason="It may not write below /proc/irq; run it as root to change interrupts.")
+    refused = node.begin()
+    assert refused.state is RunState.FAILED
+    assert refused.sentence.startswith("This agent makes no load, because it only observes. It may not write")
+    assert node.begin(Observe(), experiment_id=2).state is RunState.READY
+    node.run(replace(a_run(Observe()), irqbalance=True), experiment_id=2)
+    assert node.told[-1].sentence.startswith("This agent changes nothing, so irqbalance is not started.")
+    node.run(a_run(Observe(), measure_s=0.05), experiment_id=2)
+    node.until(RunState.LOADED)
+    while node.session._run is not None and node.session._run.before is None:
+        node.session.step()
+    node.session.heard_latency(TcpLatency(1, 100, 200, 300))
+    measured = node.until(RunState.MEASURED).measured
+    assert measured is not None
+    assert measured.figures["rtt_p50_us"] == 100
+    assert "throughput_bit_per_s" in measured.figures
+
+
+def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> None:
+    node = Node(tmp_path / "state", root=tmp_path)
+    assert "It reads the machine captured below" in node.begin().sentence
+
+
+def test_settings_that_somebody_changes_meanwhile_disturb_the_run(node: Node) -> None:
+    node.begin()
+    node.session.disturbed(frozenset({"irq/1/affinity"}))
+    node.run(a_run(measure_s=0.05))
+    node.until(RunState.LOADED)
+    while node.session._run is not None and node.session._run.before is None:
+        node.session.step()
+    node.session.disturbed(frozenset())
+    node.session.disturbed(frozenset({"irq/41/affinity"}))
+    measured = node.until(RunState.MEASURED).measured
+    assert measured is not None
+    assert measured.disturbed == ["Somebody changed irq/41/affinity while it was measured."]
+
+
+def test_what_was_told_last_is_told_again_until_the_experiment_ends(node: Node) -> None:
+    node.begin()
+    node.session.tell_again()
+    assert node.states() == [RunState.READY] * 2
+    node.session.asked(EndExperiment(1))
+    node.session.tell_again()
+    assert len(node.told) == 2
+
+
+def index_of(netdev: str) -> int | None:
+    """The number that no other device has, also not a later one of that name."""
+    return {name: index for index, name in socket.if_nameindex()}.get(netdev)
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+@pytest.mark.parametrize(
+    ("workload", "measure_s", "figures"),
+    [
+        (TcpRequest(connections=2, limit_per_s=2000), 0.3, {"requests_per_s", "rtt_p50_us", "packets_per_s"}),
+        (UdpFlood(flows=8, packets_per_s=2000), 0.3, {"throughput_bit_per_s", "cpu_s_per_gbit"}),
+        (Classes(requests=10), 30.0, {"c1_mean_us", "c5_by_c1"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_real_load_is_measured_and_nothing_of_it_is_left(
+    workload: Workload, measure_s: float, figures: set[str], tmp_path: Path
+) -> None:
+    node = Node(tmp_path)
+    ready = node.begin(workload)
+    assert ready.state is RunState.READY, ready.sentence
+    index = index_of(ready.netdev)
+    run = a_run(workload, measure_s=measure_s)
+    node.run(replace(run, netdevs=[ready.netdev] if ready.netdev else []))
+    told = node.until(RunState.MEASURED)
+    assert told.measured is not None, told.sentence
+    assert figures <= told.measured.figures.keys()
+    assert told.measured.disturbed == []
+    node.session.asked(EndExperiment(1))
+    assert children() == []
+    patience = time.monotonic() + PATIENCE_S
+    while index is not None and index_of(ready.netdev) == index:  # the kernel does it some time after the last process
+        assert time.monotonic() < patience
+        time.sleep(0.01)

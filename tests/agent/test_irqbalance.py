@@ -1,0 +1,226 @@
+"""irqbalance for the time of a run: a program of the test's own moves interrupts of a captured tree."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.restore import restore
+from coresteer_agent.changes import LOAN, ChangeKeeper
+from coresteer_agent.irqbalance import Irqbalance, IrqbalanceError
+from coresteer_core.change_events import BackendLost, Stopping
+from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
+from coresteer_core.plan import Action, Plan
+from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, Rollback
+
+PATIENCE_S = 20
+IRQS = (41, 42, 43)
+PROGRAM = f"""#!{sys.executable} -IS
+import pathlib, sys, time
+root = pathlib.Path({{root!r}})
+for irq in (41, 42, 43):
+    if f"--banirq={{{{irq}}}}" not in sys.argv:
+        (root / f"proc/irq/{{{{irq}}}}/smp_affinity_list").write_text("3\\n")
+(root / "moved").write_text(" ".join(sys.argv[1:]))
+{{then}}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    for irq in IRQS:
+        folder = root / f"proc/irq/{irq}"
+        folder.mkdir(parents=True)
+        (folder / "smp_affinity_list").write_text("0-3\n")
+    return root
+
+
+@pytest.fixture
+def install(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """An irqbalance that moves all it may and then does what it is told."""
+
+    def install(then: str = "time.sleep(60)") -> None:
+        program = tmp_path / "bin/irqbalance"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(PROGRAM.format(root=str(root), then=then))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    return install
+
+
+def view(root: Path) -> View:
+    irqs = [Irq(irq, f"eth0-rx-{irq}", "PCI-MSI", affinity(root, irq), "0", None, irq != 43) for irq in IRQS]
+    return View(Topology([Cpu(cpu, cpu, 0, 0, True) for cpu in range(4)], [], []), Inventory([], irqs))
+
+
+def affinity(root: Path, irq: int) -> str:
+    return (root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip()
+
+
+def keeper(root: Path, told: list[ChangeMessage] | None = None) -> ChangeKeeper:
+    journal = root.parent / "state/journal.jsonl"
+    return ChangeKeeper(root, journal, None, lambda: view(root), (told if told is not None else []).append)
+
+
+def until(true: Callable[[], object]) -> None:
+    patience = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < patience
+        time.sleep(0.005)
+
+
+def moved(root: Path) -> bool:
+    return (root / "moved").exists()
+
+
+@pytest.fixture
+def told() -> list[ChangeMessage]:
+    return []
+
+
+@pytest.fixture
+def changes(root: Path, told: list[ChangeMessage]) -> Iterator[ChangeKeeper]:
+    changes = keeper(root, told)
+    yield changes
+    changes.close()
+
+
+def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears_of_no_change(
+    root: Path, changes: ChangeKeeper, told: list[ChangeMessage], install: Callable[[], None]
+) -> None:
+    install()
+    irqbalance = Irqbalance(changes, view(root).inventory)
+    assert irqbalance.lent == {"irq/41/affinity", "irq/42/affinity"}
+    until(lambda: moved(root))
+    assert (root / "moved").read_text().split() == ["--foreground"]
+    assert irqbalance.failed is None
+    until(lambda: irqbalance.stop() == [])
+    assert [affinity(root, irq) for irq in (41, 42)] == ["0-3", "0-3"]
+    assert told == []
+    journal = Journal(root.parent / "state/journal.jsonl", root)
+    assert journal.originals() == {}
+    journal.close()
+
+
+def test_irqbalance_leaves_what_an_open_change_has_set(
+    root: Path, changes: ChangeKeeper, told: list[ChangeMessage], install: Callable[[], None]
+) -> None:
+    install()
+    changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
+    irqbalance = Irqbalance(changes, view(root).inventory)
+    until(lambda: moved(root))
+    assert (root / "moved").read_text().split() == ["--foreground", "--banirq=41"]
+    changes.asked(Apply("d", Plan([Action("irq/42/affinity", "3", "1", "test")]), 60))
+    assert told[-1].state is ChangeState.FAILED
+    assert told[-1].sentence == "irq/42/affinity is lent to another program until an experiment's run has ended."
+    assert irqbalance.end() == []
+    assert [affinity(root, irq) for irq in (41, 42)] == ["1", "0-3"]
+    changes.asked(Rollback("c"))
+    assert affinity(root, 41) == "0-3"
+
+
+def test_a_kept_change_stands_again_after_irqbalance(
+    root: Path, changes: ChangeKeeper, install: Callable[[], None]
+) -> None:
+    install()
+    changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
+    changes.asked(Confirm("c"))
+    irqbalance = Irqbalance(changes, view(root).inventory)
+    until(lambda: moved(root))
+    assert affinity(root, 41) == "3"
+    irqbalance.end()
+    assert affinity(root, 41) == "1"
+    changes.asked(Rollback("c"))
+    assert affinity(root, 41) == "0-3"
+
+
+def test_it_can_be_lent_again_and_again(root: Path, changes: ChangeKeeper, install: Callable[[], None]) -> None:
+    install()
+    for _ in range(3):
+        (root / "moved").unlink(missing_ok=True)
+        irqbalance = Irqbalance(changes, view(root).inventory)
+        until(lambda: moved(root))
+        irqbalance.end()
+        assert affinity(root, 41) == "0-3"
+
+
+def test_irqbalance_that_ends_by_itself_says_so(
+    root: Path, changes: ChangeKeeper, install: Callable[[str], None]
+) -> None:
+    install("print('no NUMA here', flush=True); sys.exit(3)")
+    irqbalance = Irqbalance(changes, view(root).inventory)
+    until(lambda: irqbalance.failed)
+    assert (irqbalance.failed or "").startswith("irqbalance ended by itself with 3.")
+    irqbalance.end()
+    assert affinity(root, 41) == "0-3"
+
+
+def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
+    root: Path, changes: ChangeKeeper, install: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(IrqbalanceError, match="is not installed"):
+        Irqbalance(changes, view(root).inventory)
+    monkeypatch.undo()
+    install()
+    with pytest.raises(IrqbalanceError, match="runs on this node already"):
+        Irqbalance(changes, Inventory([], [], ["irqbalance"]))
+    assert changes.change(LOAN) is None
+
+
+@pytest.mark.parametrize("event", [BackendLost(), Stopping()])
+def test_whatever_ends_the_change_puts_the_affinities_back(
+    event: BackendLost | Stopping, root: Path, changes: ChangeKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes.lend(["irq/41/affinity"])
+    (root / "proc/irq/41/smp_affinity_list").write_text("3\n")
+    changes.feed(event)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 11)
+    changes.tick()
+    assert affinity(root, 41) == "0-3"
+    assert changes.take_back(1) == []
+
+
+AGENT = """
+import sys, time
+from pathlib import Path
+from tests.agent.test_irqbalance import keeper, view
+from coresteer_agent.irqbalance import Irqbalance
+root = Path(sys.argv[1])
+irqbalance = Irqbalance(keeper(root), view(root).inventory)
+print(irqbalance._child._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["restart", "restore"])
+def test_an_agent_that_is_killed_leaves_no_irqbalance_and_no_moved_interrupt(
+    how: str, root: Path, install: Callable[[], None]
+) -> None:
+    install()
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, str(root)], stdout=subprocess.PIPE, text=True)
+    assert agent.stdout is not None
+    supervisor = psutil.Process(int(agent.stdout.readline()))
+    until(lambda: moved(root))
+    started = [supervisor, *supervisor.children(recursive=True)]
+    assert len(started) == 2
+    agent.send_signal(signal.SIGKILL)
+    agent.communicate(timeout=PATIENCE_S)
+    _, alive = psutil.wait_procs(started, PATIENCE_S)
+    assert alive == []
+    assert affinity(root, 41) == "3"
+    if how == "restore":
+        restore(root.parent / "state/journal.jsonl", root)
+    else:
+        keeper(root).close()
+    assert [affinity(root, irq) for irq in (41, 42)] == ["0-3", "0-3"]
