@@ -130,8 +130,10 @@ def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
         name: value * speed ** (-1 if name.endswith("_us") else 1) * own.lognormvariate(0, _OWN_NOISE)
         for name, value in _figures(run.workload, modelled, own.random()).items()
     }
+    if modelled.packets:
+        figures["packets_per_interrupt"] = max(1.0, figures["packets_per_s"] / figures["interrupts_per_s"])
     cpus: dict[str, list[float | None]] = {
-        kind: [100 * share * own.lognormvariate(0, 3 * _OWN_NOISE) for share in shares]
+        kind: [min(100.0, 100 * share * own.lognormvariate(0, 3 * _OWN_NOISE)) for share in shares]
         for kind, shares in modelled.shares.items()
     }
     cpus["busy"] = [min(100.0, sum(kinds)) for kinds in zip(*(cpus[kind] for kind in modelled.shares), strict=True)]
@@ -243,8 +245,6 @@ def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, flo
     figures["dropped_per_s"] = found.dropped
     figures["interrupts_per_s"] = max(1.0, found.interrupts)
     figures["packets_per_s"] = found.packets
-    if found.packets:
-        figures["packets_per_interrupt"] = found.packets / figures["interrupts_per_s"]
     match workload:
         case TcpStream() | Iperf3():
             figures["throughput_bit_per_s"] = found.packets * _SEGMENT_BYTES * 8

@@ -1,0 +1,150 @@
+"""Experiments on nodes that do not exist: their runs take their time, and their figures follow from the settings."""
+
+from collections.abc import Callable
+from statistics import mean
+
+import pytest
+
+from coresteer_agent.simulate.experiments import SimulatedExperiments, measure
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.experiment import (
+    METRICS,
+    Classes,
+    Command,
+    Iperf3,
+    Observe,
+    Run,
+    RunState,
+    TcpRequest,
+    TcpStream,
+    UdpFlood,
+    Workload,
+)
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+from coresteer_core.settings import NetdevParam
+
+_IGB, _MLX5 = 1, 0
+
+
+def a_node(kind: int, cpus: int = 16) -> SimulatedNode:
+    machine = make_machine(cpus=cpus, irqs=40, kind=kind, seed=0)
+    return SimulatedNode(name="sim1", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
+
+
+def a_run(workload: Workload, run_id: str = "1") -> Run:
+    return Run(run_id=run_id, workload=workload, role="alone", warmup_s=0.5, measure_s=1.0)
+
+
+def figures(node: SimulatedNode, workload: Workload, name: str) -> list[float]:
+    """Of ten runs."""
+    return [measure(node, a_run(workload, str(number)), 0).figures[name] for number in range(10)]
+
+
+class Clock:
+    """Calls what was asked for when it is told that time has passed."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._waiting.append((self.now_s + seconds, call))
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = [call for at_s, call in self._waiting if at_s <= self.now_s]
+        self._waiting = [(at_s, call) for at_s, call in self._waiting if at_s > self.now_s]
+        for call in due:
+            call()
+
+
+class Told:
+    """An experiment on a node, and what it said."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.said: list[ExperimentMessage] = []
+        self.node = a_node(_IGB)
+        self.experiments = SimulatedExperiments(self.node, self.said.append, self.clock.later)
+
+    def states(self) -> list[RunState]:
+        return [message.state for message in self.said]
+
+
+def test_a_run_is_loaded_and_then_measured_after_its_time() -> None:
+    told = Told()
+    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
+    assert (told.said[0].netdev, told.said[0].address) == ("eno1", "198.18.0.1:9000")
+    told.experiments.asked(RunExperiment(7, a_run(TcpRequest(), "a")))
+    told.clock.pass_s(0.3)
+    assert told.states() == [RunState.READY, RunState.LOADED]
+    told.clock.pass_s(1.0)
+    assert told.states() == [RunState.READY, RunState.LOADED]
+    told.clock.pass_s(0.5)
+    last = told.said[-1]
+    assert (last.experiment_id, last.state, last.run_id) == (7, RunState.MEASURED, "a")
+    assert last.measured is not None
+    assert last.measured.duration_s == 1.0
+    assert last.measured.disturbed == []
+
+
+def test_a_run_of_an_experiment_that_was_ended_is_never_measured() -> None:
+    told = Told()
+    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
+    told.experiments.asked(RunExperiment(7, a_run(TcpRequest())))
+    told.experiments.asked(EndExperiment(7))
+    told.clock.pass_s(60)
+    assert told.states() == [RunState.READY]
+
+
+def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> None:
+    told = Told()
+    told.experiments.asked(RunExperiment(8, a_run(TcpRequest())))
+    assert told.states() == [RunState.FAILED]
+    assert "8" in told.said[0].sentence
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [TcpStream(), TcpRequest(), UdpFlood(), Iperf3(), Classes(), Classes(method="gate"), Observe(), Command(name="x")],
+    ids=lambda workload: type(workload).__name__,
+)
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_figures_are_those_that_are_measured_and_the_same_run_comes_to_the_same(workload: Workload, kind: int) -> None:
+    node = a_node(kind)
+    node.sample(1.7e9)
+    measured = measure(node, a_run(workload), 5)
+    assert measured == measure(node, a_run(workload), 5)
+    assert {name for name in measured.figures if not name.startswith("command.")} <= set(METRICS)
+    assert all(value >= 0 for value in measured.figures.values())
+    for kind_of_time in ("busy", "user", "system", "irq", "softirq"):
+        shares = measured.cpus[kind_of_time]
+        assert len(shares) == 16
+        assert all(share is not None and 0 <= share <= 100 for share in shares)
+
+
+def test_a_longer_wait_of_the_nic_means_fewer_interrupts_and_later_answers() -> None:
+    node = a_node(_IGB)
+    node.ask(NetdevParam("eno1", "coalesce/rx-usecs"), "10")
+    few = {name: mean(figures(node, TcpRequest(), name)) for name in ("interrupts_per_s", "rtt_p50_us")}
+    node.ask(NetdevParam("eno1", "coalesce/rx-usecs"), "200")
+    many = {name: mean(figures(node, TcpRequest(), name)) for name in ("interrupts_per_s", "rtt_p50_us")}
+    assert many["interrupts_per_s"] < few["interrupts_per_s"] / 2
+    assert many["rtt_p50_us"] > 1.5 * few["rtt_p50_us"]
+
+
+def test_neither_too_few_nor_too_many_interrupt_cpus_give_the_most_throughput() -> None:
+    node = a_node(_MLX5)
+    netdev = node.inventory.netdevs[0].name
+    found = {}
+    for cpus in (1, 8, 15):
+        for irq in [row.irq for row in node.inventory.irqs if row.netdev == netdev]:
+            node.deliver(irq, f"0-{cpus - 1}")
+        found[cpus] = mean(figures(node, TcpStream(server_cpus=f"{cpus}-15"), "throughput_bit_per_s"))
+    assert found[8] > 1.5 * max(found[1], found[15])
+
+
+def test_runs_of_the_same_settings_differ_by_about_a_hundredth() -> None:
+    rates = figures(a_node(_IGB), TcpStream(limit_mbit_per_s=500), "throughput_bit_per_s")
+    assert 1.002 < max(rates) / min(rates) < 1.15

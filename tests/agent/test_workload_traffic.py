@@ -1,0 +1,319 @@
+"""Load between a network namespace of its own and this one: it flows, it is bounded, and nothing of it is left."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coresteer_agent.__main__ import main
+from coresteer_agent.workloads.children import Load, Prepared
+from coresteer_agent.workloads.iperf3 import parse_interval
+from coresteer_core.experiment import (
+    Classes,
+    Command,
+    Iperf3,
+    Observe,
+    Role,
+    TcpRequest,
+    TcpStream,
+    UdpFlood,
+    Workload,
+)
+
+pytestmark = pytest.mark.filterwarnings("error")
+needs_namespaces = pytest.mark.skipif(os.geteuid() != 0, reason="A network namespace needs root.")
+WINDOW_S = 0.5
+
+
+def until(true: Callable[[], bool], asked: Prepared | Load | None = None, *, timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert asked is None or asked.failed is None, asked and asked.failed
+        assert time.monotonic() < deadline, "It took too long."
+        time.sleep(0.005)
+
+
+def netdevs() -> set[str]:
+    return {name for _, name in socket.if_nameindex() if name.startswith("coresteer")}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before, files = netdevs(), len(list(Path("/proc/self/fd").iterdir()))
+    yield
+    assert psutil.Process().children(recursive=True) == []
+    until(lambda: netdevs() == before)
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+def figures_of(
+    workload: Workload, role: Role = "alone", commands: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, float]:
+    """Of half a second, or of a workload that ends by itself."""
+    prepared = Prepared(workload, role)
+    load = Load(prepared, commands)
+    try:
+        until(lambda: prepared.ready, prepared)
+        load.start(workload, role)
+        until(lambda: load.ready, load)
+        load.begin_window()
+        if isinstance(workload, Classes | Command):
+            until(lambda: load.done, load)
+        else:
+            time.sleep(WINDOW_S)  # what is measured
+        load.end_window()
+        assert load.failed is None
+        return load.stop()
+    finally:
+        load.stop()
+        prepared.close()
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_a_stream_keeps_to_its_rate() -> None:
+    found = figures_of(TcpStream(connections=2, limit_mbit_per_s=100))
+    assert set(found) == {"throughput_bit_per_s"}
+    assert 20e6 < found["throughput_bit_per_s"] < 130e6
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_requests_keep_to_their_rate_and_have_response_times() -> None:
+    found = figures_of(TcpRequest(connections=3, limit_per_s=600, request_bytes=3000, response_bytes=70_000))
+    assert 60 < found["requests_per_s"] < 700
+    assert 0 < found["rtt_p50_us"] <= found["rtt_p95_us"] <= found["rtt_p99_us"]
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_the_servers_work_is_part_of_the_response_time() -> None:
+    found = figures_of(TcpRequest(connections=1, work_us=5_000, limit_per_s=100))
+    assert found["rtt_p50_us"] > 5_000
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_packets_of_a_flood_keep_to_their_rate() -> None:
+    found = figures_of(UdpFlood(flows=8, packets_per_s=2_000, payload_bytes=100))
+    assert 400 < found["packets_per_s"] < 2_600
+    assert found["throughput_bit_per_s"] == pytest.approx(found["packets_per_s"] * 800)
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_the_servers_end_is_a_netdev_of_this_namespace_with_one_queue_that_gets_packets_as_from_a_wire() -> None:
+    workload = TcpStream(connections=1, limit_mbit_per_s=200)
+    prepared = Prepared(workload, "alone")
+    load = Load(prepared)
+    try:
+        until(lambda: prepared.ready, prepared)
+        assert prepared.address.startswith(("198.18.", "198.19."))
+        folder = Path("/sys/class/net") / prepared.netdev
+        assert [path.name for path in (folder / "queues").iterdir() if path.name.startswith("rx-")] == ["rx-0"]
+        load.start(workload, "alone")
+        until(lambda: load.ready, load)
+        until(lambda: int((folder / "statistics/rx_packets").read_text()) > 1_000)
+        size = int((folder / "statistics/rx_bytes").read_text()) / int((folder / "statistics/rx_packets").read_text())
+        assert size <= 1_514
+    finally:
+        load.stop()
+        prepared.close()
+
+
+def test_a_server_and_a_client_of_two_nodes_find_each_other_again_in_every_run() -> None:
+    workload = TcpRequest(connections=2, limit_per_s=400)
+    with_server, with_client = Prepared(workload, "server"), Prepared(workload, "client")
+    try:
+        assert with_server.ready and with_client.ready, with_server.failed
+        for _ in range(2):
+            server, client = Load(with_server), Load(with_client)
+            server.start(workload, "server")
+            client.start(workload, "client", with_server.address)
+            until(lambda both=(server, client): all(load.ready for load in both), client)  # type: ignore[misc]  # mypy knows no type for a lambda's default
+            for load in (server, client):
+                load.begin_window()
+            time.sleep(0.2)  # what is measured
+            for load in (server, client):
+                load.end_window()
+            counted, seen = server.stop(), client.stop()
+            assert counted["requests_per_s"] > 0
+            assert set(counted) == {"requests_per_s"}
+            assert seen["rtt_p50_us"] > 0
+    finally:
+        with_server.close()
+        with_client.close()
+
+
+def test_a_client_that_finds_no_server_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    load = Load(Prepared(TcpStream(), "client"))
+    load.start(TcpStream(), "client", f"127.0.0.1:{port}")
+    until(lambda: load.failed is not None)
+    assert "Connection refused" in str(load.failed)
+    assert load.stop() == {}
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_a_load_whose_server_dies_in_the_window_has_failed() -> None:
+    workload = TcpRequest(connections=2)
+    prepared = Prepared(workload, "alone")
+    load = Load(prepared)
+    until(lambda: prepared.ready, prepared)
+    load.start(workload, "alone")
+    until(lambda: load.ready, load)
+    load.begin_window()
+    [server] = [child for child in psutil.Process().children() if "traffic_server" in " ".join(child.cmdline())]
+    server.kill()
+    until(lambda: load.failed is not None)
+    load.stop()
+    prepared.close()
+
+
+def test_observing_starts_nothing() -> None:
+    assert figures_of(Observe()) == {}
+
+
+def test_the_service_classes_tell_the_figures_of_every_class() -> None:
+    found = figures_of(Classes(requests=10))
+    assert set(found) == {
+        *(f"c{number}_mean_us" for number in range(1, 6)),
+        "all_mean_us",
+        "c5_by_c1",
+        "longest_wait_us",
+        "requests_per_s",
+    }
+    assert found["c5_by_c1"] == pytest.approx(found["c5_mean_us"] / found["c1_mean_us"])
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ('echo working; echo \'{"score": 3, "rate": 0.5}\'', {"command.score": 3.0, "command.rate": 0.5}),
+        ("echo only words", {}),
+        ('echo \'{"score": "high"}\'', {}),
+        ("true", {}),
+    ],
+)
+def test_a_commands_last_line_may_be_its_figures(script: str, expected: dict[str, float]) -> None:
+    assert figures_of(Command(name="mine"), commands={"mine": ["sh", "-c", script]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "argv", "sentence"),
+    [
+        ("other", ["true"], "allows no command 'other'"),
+        ("mine", ["sh", "-c", "exit 3"], "ended with 3"),
+        ("mine", ["/nowhere/at-all"], "No such file"),
+    ],
+)
+def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sentence: str) -> None:
+    load = Load(Prepared(Command(name=name), "alone"), {"mine": argv})
+    load.start(Command(name=name), "alone")
+    until(lambda: load.failed is not None)
+    assert sentence in str(load.failed)
+    assert load.stop() == {}
+
+
+def test_a_command_that_is_stopped_leaves_none_of_its_processes(tmp_path: Path) -> None:
+    script = f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' &) ; sleep 60"
+    load = Load(Prepared(Command(name="mine"), "alone"), {"mine": ["sh", "-c", script]})
+    load.start(Command(name="mine"), "alone")
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    load.stop()
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+_AGENT = """
+import sys, time
+from coresteer_agent.workloads.children import Load, Prepared
+from coresteer_core.experiment import Command, TcpRequest
+prepared = Prepared(TcpRequest(), "alone")
+while not prepared.ready: time.sleep(0.01)
+load, command = Load(prepared), Load(prepared, {"mine": ["sh", "-c", "setsid sleep 60; true"]})
+load.start(TcpRequest(), "alone")
+command.start(Command(name="mine"), "alone")
+while not load.ready: time.sleep(0.01)
+print(prepared.netdev, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_a_killed_agent_leaves_neither_namespace_nor_process() -> None:
+    with subprocess.Popen([sys.executable, "-c", _AGENT], stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        netdev = agent.stdout.readline().strip()
+        assert netdev in netdevs()
+        until(lambda: "sleep" in [child.name() for child in psutil.Process(agent.pid).children(recursive=True)])
+        everything = psutil.Process(agent.pid).children(recursive=True)
+        agent.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(everything, timeout=10)
+    assert alive == []
+    until(lambda: netdev not in netdevs())
+
+
+@pytest.mark.root
+@needs_namespaces
+def test_the_command_prints_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "tcp-request", "--seconds", "0.2", "--connections", "1", "--limit-per-s", "500"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["workload"]["type"] == "tcp-request"
+    assert told["figures"]["requests_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["udp-flood", "--flows", "0"], "flows"),
+        (["tcp-stream", "--seconds", "0"], "--seconds"),
+        (["tcp-stream", "--server-cpus", "a"], "a"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_its_reason(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workload", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_without_iperf3_it_says_that_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    prepared = Prepared(Iperf3(), "server")
+    load = Load(prepared)
+    load.start(Iperf3(), "server")
+    assert "not installed" in str(load.failed)
+    assert load.stop() == {}
+    prepared.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "bits", "total"),
+    [
+        ("[  5]   0.00-0.10   sec  1.13 MBytes  95000 Kbits/sec                  ", 9_500_000, False),
+        ("[SUM]   0.10-0.20   sec  2.25 MBytes  189000 Kbits/sec    3             ", 18_900_000, True),
+        ("[  6]   1.00-1.50   sec   122 KBytes  2000 Kbits/sec  0.012 ms  0/87 (0%)  ", 1_000_000, False),
+        ("[  5][RX-S]   0.00-0.10   sec  1.13 MBytes  95000 Kbits/sec", 9_500_000, False),
+        ("[ ID] Interval           Transfer     Bitrate", None, False),
+        ("Server listening on 45000 (test #1)", None, False),
+        ("- - - - - - - - - - - - - - - - - - - - - - - - -", None, False),
+    ],
+)
+def test_lines_of_iperf3_are_understood(line: str, bits: float | None, total: bool) -> None:
+    interval = parse_interval(line)
+    assert (interval is None) == (bits is None)
+    if interval is not None:
+        assert interval.bits == pytest.approx(bits)
+        assert interval.total is total
