@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import func, or_, select, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.experiments.schemas import ExperimentState
@@ -19,6 +20,14 @@ class Done(NamedTuple):
 
     kept: int
     discarded: int
+
+
+class Attempt(NamedTuple):
+    """A run as far as the schedule goes. discarded: why it does not count."""
+
+    number: int
+    attempt: int
+    discarded: str | None
 
 
 class Taken(NamedTuple):
@@ -56,12 +65,12 @@ async def runs(session: AsyncSession, experiment_id: int) -> Sequence[Experiment
     return (await session.scalars(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))).all()
 
 
-async def attempts(session: AsyncSession, experiment_id: int) -> list[tuple[int, int, str | None]]:
-    """Number, attempt and why it was discarded, of all runs, in the order in which they were made."""
+async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
+    """All runs in the order in which they were made, without what they came to."""
     query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded)
     query = query.where(ExperimentRunRow.experiment_id == experiment_id)
     rows = await session.execute(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))
-    return [(row[0], row[1], row[2]) for row in rows]
+    return [Attempt(row[0], row[1], row[2]) for row in rows]
 
 
 async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, Done]:
@@ -96,6 +105,12 @@ async def open_changes(session: AsyncSession, experiment_id: int) -> Sequence[Ch
     """The experiment's changes that still stand, latest first."""
     query = select(ChangeRow).where(ChangeRow.experiment_id == experiment_id, ChangeRow.state.in_(OPEN_CHANGES))
     return (await session.scalars(query.order_by(ChangeRow.created_at.desc()))).all()
+
+
+async def keep_run(session: AsyncSession, row: ExperimentRunRow) -> None:
+    """Store a run; one that is there already, after a commit whose answer got lost, stays as it is."""
+    columns = {name: getattr(row, name) for name in ExperimentRunRow.__table__.columns.keys()}  # noqa: SIM118 - not a dict
+    await session.execute(insert(ExperimentRunRow).values(columns).on_conflict_do_nothing())
 
 
 async def one_at_a_time(session: AsyncSession) -> None:

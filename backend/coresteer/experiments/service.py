@@ -129,7 +129,7 @@ async def start(shared: Shared, spec: Spec, *, identity: Identity) -> Experiment
         await session.flush()
         audit(session, identity.username, "experiment.start", row)
         experiment = await get(session, row.id)
-    await shared.look()
+    shared.wake.set()
     await tell(shared, experiment.id)
     return experiment
 
@@ -153,7 +153,7 @@ async def cancel(shared: Shared, experiment_id: int, *, actor: str) -> Experimen
         audit(session, actor, "experiment.cancel", row)
         await session.flush()
         experiment = await get(session, experiment_id)
-    await shared.look()
+    shared.wake.set()
     await tell(shared, experiment_id)
     return experiment
 
@@ -213,14 +213,21 @@ async def _policy_names(session: AsyncSession, spec: Spec) -> dict[int, str]:
     return names
 
 
+async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[str, list[str]]:
+    """The names of the policies that are enforced on the nodes, by node name."""
+    enabled = await policies.enabled(session)
+    return {
+        facts.name: [policy.name for policy in in_force(enabled, facts) if policy.mode is Mode.ENFORCE]
+        for facts in await policies.facts(session, node_ids)
+    }
+
+
 async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: NodeRow | None) -> list[str]:
     warned = []
     both = [node] if peer is None else [node, peer]
-    enabled = await policies.enabled(session)
-    for facts in await policies.facts(session, [row.id for row in both]):
-        paused = [policy.name for policy in in_force(enabled, facts) if policy.mode is Mode.ENFORCE]
+    for name, paused in (await enforced_on(session, [row.id for row in both])).items():
         if paused:
-            warned.append(f"On {facts.name} it pauses what is enforced: {', '.join(paused)}.")
+            warned.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
     if peer is not None:
         warned.append(f"{peer.name} makes the load, and its network carries it.")
     if isinstance(spec.workload, Command):

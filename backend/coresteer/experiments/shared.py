@@ -1,7 +1,7 @@
 """What the experiments' functions need of the application; on app.state.experiments."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from coresteer.bus import Bus
 from coresteer.db import Database
@@ -10,13 +10,13 @@ from coresteer.nodes.registry import Registry
 from coresteer.policies.teller import Teller
 
 
-@dataclass
+@dataclass(frozen=True)
 class Shared:
-    """Shared parts. look: what is queued or to be ended may have changed."""
+    """Shared parts. wake: set when what is queued, running or to be ended may have changed."""
 
     database: Database
     bus: Bus
     connections: Connections
     registry: Registry
     teller: Teller
-    look: Callable[[], Awaitable[None]]
+    wake: asyncio.Event = field(default_factory=asyncio.Event)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from coresteer.experiments import progress, schedule
+from coresteer.experiments.analysis import analyse
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsNow
 from coresteer.experiments.spec import Analysis, KeptRun, Spec
@@ -64,7 +65,7 @@ def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun]) -> Analys
     # numbers of experiments begin anew in another database
     key = (row.id, row.created_at, len(runs))
     if (found := _analyses.get(key)) is None:
-        found = Analysis(metrics=[], noise={}, arms=[], means={}, comparisons=[], trends=[], kept=0, discarded=0)
+        found = analyse(spec, row.seed, runs)
         _analyses[key] = found
         while len(_analyses) > _KEPT:
             _analyses.popitem(last=False)

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.keeper import ClassesKeeper
 from coresteer.errors import is_database_away
+from coresteer.experiments.runner import Runner
 from coresteer.nodes import repository
 from coresteer.nodes.batched import Batched
 from coresteer.nodes.connections import Connections
@@ -37,6 +38,7 @@ from coresteer_core.protocol import (
     Clock,
     Close,
     DecisionMessage,
+    ExperimentMessage,
     FlowsMessage,
     Hello,
     InventoryMessage,
@@ -88,6 +90,7 @@ class Services:
     keeper: Keeper
     classes: ClassesKeeper
     teller: Teller
+    runner: Runner
     on_change: Callable[[int, ChangeMessage], Awaitable[None]]
     on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
 
@@ -190,6 +193,7 @@ class _AgentConnection:
             for question in questions:
                 self.post(question)
             s.teller.tell(known.node_id)
+            s.runner.connection(known.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.room()
                 frame = await self._receive()
@@ -198,6 +202,7 @@ class _AgentConnection:
             if s.connections.remove(known.node_id, self):
                 state.connected = False
                 s.ingest.end(feed)
+                s.runner.connection(known.node_id, connected=False)
 
     async def _authenticate(self) -> repository.Known:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
@@ -282,6 +287,8 @@ class _AgentConnection:
                 await self._services.on_change(node_id, message)
             case DecisionMessage():
                 await self._services.on_decision(node_id, message)
+            case ExperimentMessage():
+                self._services.runner.message(node_id, message)
 
     def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_told:
@@ -293,6 +300,7 @@ class _AgentConnection:
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only
             state.take(rates)
             self._services.live.show(node_id, rates)
+            self._services.runner.rates(node_id, rates)
 
     async def _write(self) -> None:
         """Sends what waits, pings, and ends a connection whose peer is silent or does not read."""
@@ -326,7 +334,7 @@ class _AgentConnection:
             await self._websocket.send_bytes(encode(message))
 
 
-def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0911 - one return a message
+def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0911, PLR0912 - one return a message
     """What is wrong with a message, in a sentence. after_seq: of the Rates before."""
     match message:
         case RatesMessage(rates):
@@ -350,6 +358,8 @@ def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0
             return check.check_classes(message, now_ms=now_ms())
         case DecisionMessage():
             return check.check_decision(message, now_ms=now_ms())
+        case ExperimentMessage():
+            return check.check_experiment(message, now_ms=now_ms())
         case ChangeMessage():
             return check.check_change(message)
         case _:

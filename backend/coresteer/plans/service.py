@@ -164,6 +164,8 @@ async def confirm(
     """Keep an unconfirmed change; the answer is what its agent made of it, not what was hoped for."""
     before = await _ask(database, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
     async with _failure_on_record(database, identity, "change.confirm", before):
+        if before.experiment_id is not None:
+            raise Conflict("It is a run's of an experiment, which undoes it when the run is over.")
         change = await _tell(connections, bus, before, Confirm(str(change_id)), lambda told: told.state in _ENDED)
         if change.state is not ChangeState.CONFIRMED:
             raise Conflict(f"It could not be kept: {_last_sentence(change)}")

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from coresteer.policies.schemas import PolicyBody, RolloutState
 from coresteer.policies.selector import Facts, fits
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.guardrail import Guardrail
+from coresteer_core.policies.base import Mode
 
 UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
 """While a rollout is one of these, it says which node has which version."""
@@ -45,6 +48,14 @@ def in_force(policies: Iterable[Enabled], facts: Facts) -> list[PolicyInForce]:
         if version is not None and fits(policy.bodies[version].selector, facts):
             found.append(for_agent(policy.policy_id, version, policy.bodies[version]))
     return sorted(found, key=lambda policy: policy.precedence)
+
+
+def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[PolicyInForce]) -> list[PolicyInForce]:
+    """What a node's agent is told while an experiment runs there: only the experiment's own policies act."""
+    lent = {policy.policy_id: policy for policy in leased}
+    others = [policy for policy in policies if policy.policy_id not in lent]
+    paused = [replace(policy, mode=Mode.RECOMMEND) if policy.mode is Mode.ENFORCE else policy for policy in others]
+    return sorted([*paused, *lent.values()], key=lambda policy: policy.precedence)
 
 
 def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
+from coresteer.experiments import repository as experiments
 from coresteer.nodes.connections import Connections, Peer
 from coresteer.nodes.registry import Registry
 from coresteer.policies import repository
-from coresteer.policies.in_force import in_force
+from coresteer.policies.in_force import during_experiment, in_force
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.protocol import Policies
 
@@ -31,7 +32,9 @@ class Teller:
         self._connections = connections
         self._registry = registry
         self._told: dict[int, tuple[Peer, list[PolicyInForce]]] = {}
+        self._leased: dict[int, list[PolicyInForce]] = {}
         self._waiting: set[int] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -49,6 +52,17 @@ class Teller:
         """Something about the node may have changed, or its agent connected."""
         self._waiting.add(node_id)
         self._wake.set()
+
+    def lease(self, node_id: int, policies: list[PolicyInForce]) -> None:
+        """What the experiment on the node has in force from now on, beside policies that do not act meanwhile."""
+        if policies:
+            self._leased[node_id] = policies
+        else:
+            self._leased.pop(node_id, None)
+
+    async def tell_now(self, node_id: int) -> None:
+        """Tell what is in force on the node if its agent is connected; what is sent to it afterwards comes later."""
+        await self._tell([node_id])
 
     def _tell_everybody(self) -> None:
         self._waiting.update(node_id for node_id, state in self._registry.items() if state.connected)
@@ -85,6 +99,10 @@ class Teller:
                     await asyncio.sleep(_RETRY_S)
 
     async def _tell(self, node_ids: list[int]) -> None:
+        async with self._one_at_a_time:
+            await self._tell_some(node_ids)
+
+    async def _tell_some(self, node_ids: list[int]) -> None:
         peers = {node_id: peer for node_id in node_ids if (peer := self._connections.get(node_id)) is not None}
         for node_id in set(node_ids) - peers.keys():
             self._told.pop(node_id, None)
@@ -93,8 +111,11 @@ class Teller:
         async with self._database.session() as session:
             policies = await repository.enabled(session)
             facts = await repository.facts(session, list(peers))
+            in_use = await experiments.nodes_in_use(session, list(peers))
         for one in facts:
             peer, now = peers[one.node_id], in_force(policies, one)
+            if one.node_id in in_use:
+                now = during_experiment(now, self._leased.get(one.node_id, ()))
             if self._told.get(one.node_id) != (peer, now):
                 self._told[one.node_id] = (peer, now)
                 peer.post(Policies(now))

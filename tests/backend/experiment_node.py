@@ -1,0 +1,232 @@
+"""A node whose agent does experiments as a test tells it to: at once, with figures made up from its settings."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from msgspec.structs import replace
+from tests.backend.conftest import Backend, Client
+from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
+from websockets.exceptions import ConnectionClosed
+
+from coresteer.bus import ExperimentEvent, InventoryEvent
+from coresteer.experiments.progress import Patience
+from coresteer_agent.simulate.changes import SimulatedChanges
+from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.experiment import Measured, Run, RunState
+from coresteer_core.protocol import (
+    Apply,
+    BeginExperiment,
+    Confirm,
+    EndExperiment,
+    ExperimentMessage,
+    Extend,
+    InventoryMessage,
+    Policies,
+    Rollback,
+    RunExperiment,
+    Seen,
+    ToAgent,
+    ToBackend,
+    TopologyMessage,
+    decode_to_agent,
+)
+
+QUICK = Patience(away_s=20, ready_s=5, run_s=5, returned_s=5, pause_s=0)
+
+
+def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> Measured:  # noqa: ANN401 - of several types
+    """What a run came to that nothing disturbed."""
+    figures = {"requests_per_s": requests_per_s, "cpu_busy_percent": 40.0}
+    cpus: dict[str, list[float | None]] = {"busy": [10.0, None], "softirq": [1.0, 0.0]}
+    found = Measured(started_ms=now_ms(), duration_s=run.measure_s, figures=figures, cpus=cpus, load_before=0.1)
+    return replace(found, **changes)
+
+
+@dataclass
+class ExperimentNode:
+    """A machine and its agent. got: every word about experiments; policies: as told last.
+
+    answer: what the agent says to a run; prepare: what it says to the beginning.
+    """
+
+    backend: Backend
+    operator: Client
+    agent: FakeAgent
+    node: SimulatedNode
+    changes: SimulatedChanges
+    got: list[ToAgent] = field(default_factory=list)
+    policies: list[PolicyInForce] = field(default_factory=list)
+    told: list[list[PolicyInForce]] = field(default_factory=list)
+    heard: asyncio.Condition = field(default_factory=asyncio.Condition)
+    answer: Callable[["ExperimentNode", RunExperiment], list[ExperimentMessage]] = field(default=lambda n, r: n.does(r))
+    prepare: Callable[["ExperimentNode", BeginExperiment], list[ExperimentMessage]] = field(
+        default=lambda n, b: n.readies(b)
+    )
+    _task: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> int:
+        return self.agent.node_id
+
+    @property
+    def irq(self) -> int:
+        """One that can be moved."""
+        return next(irq.irq for irq in self.node.inventory.irqs if irq.movable and irq.queues)
+
+    @property
+    def key(self) -> str:
+        return f"irq/{self.irq}/affinity"
+
+    @property
+    def affinity(self) -> str | None:
+        irq = self.node.inventory.irq(self.irq)
+        return None if irq is None else irq.requested
+
+    def runs(self) -> list[Run]:
+        return [word.run for word in self.got if isinstance(word, RunExperiment)]
+
+    def readies(self, begin: BeginExperiment) -> list[ExperimentMessage]:
+        return [ExperimentMessage(begin.experiment_id, RunState.READY, address="198.18.0.1:5201", netdev="eth0")]
+
+    def does(self, asked: RunExperiment, **changes: Any) -> list[ExperimentMessage]:  # noqa: ANN401 - of several types
+        """Loaded and measured, a tenth faster where the interrupt was moved to CPU 7."""
+        found = measured(asked.run, 1100.0 if self.affinity == "7" else 1000.0)
+        return [
+            ExperimentMessage(asked.experiment_id, RunState.LOADED, asked.run.run_id),
+            ExperimentMessage(
+                asked.experiment_id, RunState.MEASURED, asked.run.run_id, measured=replace(found, **changes)
+            ),
+        ]
+
+    async def connect(self) -> None:
+        await self.agent.connect()
+        await self.agent.greet(mode="control", observe_reason=None)
+        with self.backend.app.state.bus.subscribe() as events:
+            await self.say(TopologyMessage(self.node.machine.topology))
+            await self.say(InventoryMessage(self.node.inventory))
+            async with asyncio.timeout(10):
+                async for event in events:
+                    if event == InventoryEvent(self.id):
+                        break
+        for message in self.changes.connected(asyncio.get_running_loop().time()):
+            await self.say(message)
+        self._task = asyncio.create_task(self._serve())
+
+    async def disconnect(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.agent.websocket.close()
+        self.changes.disconnected(asyncio.get_running_loop().time())
+
+    async def say(self, message: ToBackend) -> None:
+        await self.agent.say(message)
+
+    async def _serve(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await self._hear(decode_to_agent(await self.agent.receive()))
+
+    async def _hear(self, message: ToAgent) -> None:
+        said: list[Any] = []  # Any: messages of several kinds
+        match message:
+            case Apply() | Rollback() | Extend() | Confirm() | Seen():
+                said += self.changes.asked(message, asyncio.get_running_loop().time())
+                if said:
+                    said.append(InventoryMessage(self.node.inventory))
+            case Policies(policies):
+                self.policies = policies
+                self.told.append(policies)
+            case BeginExperiment():
+                said += self.prepare(self, message)
+            case RunExperiment():
+                said += self.answer(self, message)
+        async with self.heard:
+            if isinstance(message, BeginExperiment | RunExperiment | EndExperiment | Apply | Rollback):
+                self.got.append(message)
+            self.heard.notify_all()
+        for word in said:
+            await self.say(word)
+
+    async def until(self, seen: Callable[[], object]) -> None:
+        """Something was asked of the agent, or told to it."""
+        async with asyncio.timeout(20), self.heard:
+            await self.heard.wait_for(lambda: bool(seen()))
+
+    def spec(self, **changes: object) -> dict[str, Any]:
+        """The node against itself with the interrupt on CPU 7."""
+        levels = [{"name": "as it is"}, {"name": "CPU 7", "settings": [{"key": self.key, "value": "7"}]}]
+        spec = {
+            "name": "a try",
+            "kind": "ab",
+            "node_id": self.id,
+            "workload": {"type": "tcp-request"},
+            "primary": "requests_per_s",
+            "factors": [{"name": "interrupt", "levels": levels}],
+            "warmup_s": 0.5,
+            "measure_s": 1.0,
+            "settle_s": 0.0,
+            "blocks": 3,
+            "aa_blocks": 3,
+            "seed": 7,
+        }
+        return spec | changes
+
+    def itself(self, **changes: object) -> dict[str, Any]:
+        """The node against itself."""
+        return self.spec(kind="aa", factors=[], **changes)
+
+    async def start(self, spec: dict[str, Any]) -> dict[str, Any]:
+        answer = await self.operator.post("/api/experiments", {"spec": spec})
+        assert answer.status_code == 201, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def get(self, experiment_id: int) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.operator.get(f"/api/experiments/{experiment_id}")).json()
+        return found
+
+    async def ended(self, experiment_id: int, backend: Backend | None = None) -> dict[str, Any]:
+        """It, once it is over."""
+        await until_told(backend or self.backend, experiment_id, lambda told: told.ended_at is not None)
+        return await self.get(experiment_id)
+
+
+async def until_told(backend: Backend, experiment_id: int, wanted: Callable[[Any], bool]) -> None:
+    """The experiment is such, or is told to be. wanted: of its summary."""
+    from coresteer.experiments import service  # noqa: PLC0415 - beside its only use
+
+    async with asyncio.timeout(30):
+        with backend.app.state.bus.subscribe() as events:
+            async with backend.database.session() as session:
+                now = await service.summary(session, experiment_id)
+            if now is not None and wanted(now):
+                return
+            async for event in events:
+                if isinstance(event, ExperimentEvent) and event.experiment.id == experiment_id:
+                    if wanted(event.experiment):
+                        return
+
+
+@asynccontextmanager
+async def experiment_node(backend: Backend) -> AsyncIterator[ExperimentNode]:
+    """A connected node that was described."""
+    name = f"node-{uuid4().hex[:8]}"
+    agent = await enrolled(backend.database, backend.url, name)
+    agent.stream = uuid4().hex
+    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
+    simulated = SimulatedNode(name=name, key="", index=1, seed=0, machine=machine, made=Made(1.0), stream=agent.stream)
+    operator = await backend.client("operator")
+    node = ExperimentNode(backend, operator, agent, simulated, SimulatedChanges(simulated))
+    await node.connect()
+    try:
+        yield node
+    finally:
+        await node.disconnect()
