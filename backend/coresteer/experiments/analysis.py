@@ -33,7 +33,11 @@ _UNBELIEVABLE = 1e30
 
 
 def analyse(spec: Spec, seed: int, runs: Sequence[KeptRun]) -> Analysis:
-    """Conclude from the runs so far, in any order; discarded ones are counted only."""
+    """Conclude from the runs so far, in any order; discarded ones are counted only.
+
+    The rates of error hold for the analysis after the last run: who looks after every block and stops at the first
+    difference finds more of them than are there.
+    """
     counting = {run.planned.number: run for run in runs if run.discarded is None}
     kept = [run for _, run in sorted(counting.items())]
     found = {metric for run in kept for metric in run.figures}
