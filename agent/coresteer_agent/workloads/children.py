@@ -38,7 +38,7 @@ class Prepared:
         self.netdev = ""
         self.network = ""
         self.sockets: list[socket.socket] = []
-        self.failed: str | None = None
+        self._failed: str | None = None
         self._workload = workload
         self._holder: Child | None = None
         self._is_ready = False
@@ -52,9 +52,14 @@ class Prepared:
     @property
     def ready(self) -> bool:
         """Also looks whether it has become so."""
-        if self._holder is not None and not self.failed:
+        return self.failed is None and self._is_ready
+
+    @property
+    def failed(self) -> str | None:
+        """Also looks whether the namespace is still there."""
+        if self._holder is not None and self._failed is None:
             self._look(self._holder)
-        return self._is_ready and not self.failed
+        return self._failed
 
     def close(self) -> None:
         """Take it all away. Again does nothing."""
@@ -73,13 +78,13 @@ class Prepared:
                 self.netdev, host, self.network = rest.split(" ")
                 self._listen(host)
             elif line.startswith(FAILED):
-                self.failed = line.removeprefix(FAILED)
-        if self.failed is None and holder.code is not None:
-            self.failed = f"The client's network namespace is gone: its process ended with {holder.code}."
+                self._failed = line.removeprefix(FAILED)
+        if self._failed is None and holder.code is not None:
+            self._failed = f"The client's network namespace is gone: its process ended with {holder.code}."
 
     def _listen(self, host: str | None) -> None:
         if host is None:
-            self.failed = "This node has no IPv4 address at which another one could reach it."
+            self._failed = "This node has no IPv4 address at which another one could reach it."
             return
         try:
             if isinstance(self._workload, Iperf3):
@@ -89,7 +94,7 @@ class Prepared:
                 self.sockets, port = open_sockets(self._workload, host)
             self.netdev = self.netdev or Addresses().netdev(socket.inet_aton(host), b"", 0)
         except OSError as error:
-            self.failed = f"The server cannot listen on {host}: {error.strerror or error}."
+            self._failed = f"The server cannot listen on {host}: {error.strerror or error}."
             return
         self.address = join_address(host, port)
         self._is_ready = True
