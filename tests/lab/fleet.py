@@ -76,16 +76,23 @@ class Backend:
                 raise BackendError(f"{name} is not live but {found[0]['health'] if found else 'unknown'}.")
             time.sleep(0.1)
 
+    def read(self, path: str) -> bytes:
+        """A file that the backend makes, as the administrator. Raises BackendError."""
+        return self._open("GET", path, None)
+
     def _send(self, method: str, path: str, body: object) -> Any:  # noqa: ANN401 - as above
+        text = self._open(method, path, None if body is None else json.dumps(body).encode())
+        return json.loads(text) if text else None
+
+    def _open(self, method: str, path: str, data: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json", "X-CSRF-Token": self._csrf_token or ""}
-        data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310 - http to 127.0.0.1
         try:
             with self._opener.open(request, timeout=30) as answer:
-                text = answer.read()
+                text: bytes = answer.read()
         except urllib.error.HTTPError as error:
             raise BackendError(f"{method} {path} is answered with {error.code}: {error.read().decode()}") from error
-        return json.loads(text) if text else None
+        return text
 
 
 @contextlib.contextmanager
