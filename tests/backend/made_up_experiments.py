@@ -42,7 +42,7 @@ def rx_usecs(values: Sequence[float]) -> Factor:
     return Factor("rx-usecs", levels, "µs")
 
 
-def ab_spec(**changes: Any) -> Spec:
+def ab_spec(**changes: Any) -> Spec:  # noqa: ANN401 - fields of Spec
     levels = [Level("18 µs"), Level("90 µs", [Wish("netdev/eth0/coalesce/rx-usecs", "90")])]
     given: dict[str, Any] = {
         "name": "rx-usecs 18 against 90",
@@ -65,10 +65,10 @@ def made_up(
     discard_every: int = 0,
     most_runs: int | None = None,
     seed: int = 7,
-    **changes: Any,
+    **changes: Any,  # noqa: ANN401 - fields of Experiment
 ) -> Experiment:
     """effect: by what a figure is multiplied in an arm."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
     runs: list[KeptRun] = []
     planned = schedule.plan_runs(spec, seed)
     for place in planned[:most_runs]:

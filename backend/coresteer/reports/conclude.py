@@ -44,6 +44,11 @@ class Teller:
         known = self.experiment.metrics.get(metric)
         return label(self.language, metric, known.label if known else None)
 
+    def inside(self, metric: str) -> str:
+        """The same inside a sentence."""
+        name = self.label(metric)
+        return name[:1].lower() + name[1:] if name[1:2].islower() else name
+
     def unit(self, metric: str) -> str:
         """The unit of a figure."""
         known = self.experiment.metrics.get(metric)
@@ -112,12 +117,13 @@ def sentence(teller: Teller, found: Comparison) -> str:
     """What was found about one arm, in one figure."""
     names = {"metric": teller.label(found.metric), "arm": teller.name(found.arm), "baseline": teller.baseline}
     if found.verdict == "unsteady":
-        return teller.say("found.unsteady", **names)
+        return teller.say("found.unsteady", **names | {"metric": teller.inside(found.metric)})
     if found.verdict == "too-few":
-        return teller.say("found.too_few", **names)
+        return teller.say("found.too_few", **names | {"metric": teller.inside(found.metric)})
     if found.effect is None:
         return _absolute(teller, found, names)
     if found.verdict == "no-difference":
+        names |= {"metric": teller.inside(found.metric)}
         return teller.say("found.none", **names, bound=teller.bound(found.effect), **teller.ends(found.effect))
     change = percent(abs(found.effect.value), teller.language, signed=False)
     told = teller.say(f"found.{found.verdict}", **names, change=change, **teller.ends(found.effect))
@@ -148,7 +154,9 @@ def _of_many(teller: Teller, found: Sequence[Comparison]) -> list[str]:
     effects = [one.effect for one in none if one.effect]
     if none and len(none) == len(found) and effects:
         widest = max(effects, key=_reach)
-        told = [teller.say("sweep.none", **names, bound=teller.bound(widest))]
+        told = [
+            teller.say("sweep.none", **names | {"metric": teller.inside(teller.primary)}, bound=teller.bound(widest))
+        ]
         return [*told, *([teller.say("found.wide", bound=teller.bound(widest))] if _reach(widest) > _WIDE else [])]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
     told = [teller.say("sweep.counts", **names, **counts)]
@@ -181,7 +189,7 @@ def trend_sentence(teller: Teller, trend: Trend, factor: str) -> str:
 
 def _of_itself(teller: Teller) -> str:
     found = teller.experiment.analysis.noise.get(teller.primary)
-    metric = teller.label(teller.primary)
+    metric = teller.inside(teller.primary)
     if found is None or found.effect is None or found.verdict == "too-few":
         return teller.say("aa.unknown", metric=metric)
     ends = teller.ends(found.effect)

@@ -19,6 +19,7 @@ _MOST_DISCARDED = 40
 _ALL_FIGURES_UP_TO = 24
 """Arms; with more, the table of means has the first figures only."""
 _COLUMNS = 4
+_LONGEST_HEAD = 24
 _FIRST = (
     *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
     *("cpu_s_per_gbit", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
@@ -154,12 +155,10 @@ def _primary(teller: Teller) -> list[Block]:
 def _comparison_table(teller: Teller, title: str, found: Sequence[Comparison], *, by_arm: bool) -> Table:
     columns = [
         teller.say("column.arm" if by_arm else "column.figure"),
-        teller.baseline,
-        teller.say("legend.here") if by_arm else teller.name(found[0].arm),
+        short(teller.baseline),
+        teller.label(found[0].metric) if by_arm else short(teller.name(found[0].arm)),
         *(teller.say(f"column.{name}") for name in ("effect", "p", "visible", "verdict")),
     ]
-    if by_arm:
-        columns[2] = teller.label(found[0].metric)
     rows = []
     for one in found:
         unit = teller.unit(one.metric)
@@ -176,6 +175,11 @@ def _comparison_table(teller: Teller, title: str, found: Sequence[Comparison], *
             ]
         )
     return Table(title, columns, rows, numeric=[1, 2, 3, 4, 5])
+
+
+def short(name: str) -> str:
+    """For the head of a column of numbers, which a long name would widen."""
+    return name if len(name) <= _LONGEST_HEAD else name[: _LONGEST_HEAD - 1].rstrip() + "…"
 
 
 def _others(teller: Teller) -> list[Block]:
@@ -273,7 +277,7 @@ def _noise(teller: Teller) -> list[Block]:
         ]
         for one in found
     ]
-    columns = [teller.say("column.figure"), teller.baseline, teller.say("column.effect"), teller.say("column.p")]
+    columns = [teller.say("column.figure"), short(teller.baseline), teller.say("column.effect"), teller.say("column.p")]
     table = Table(teller.say("table.noise"), columns, rows, numeric=[1, 2, 3])
     chart = effects_chart(teller, found) if teller.experiment.kind == "aa" else []
     return [Paragraph(teller.say("table.noise_note")), *chart, table]

@@ -91,7 +91,7 @@ def duration(seconds: float, language: Language) -> str:
     """Hours, minutes and seconds, of which the largest two."""
     whole = round(seconds)
     if whole < 120:
-        return say(language, "seconds", s=plain(round(seconds, 1)))
+        return say(language, "seconds", s=f"{seconds:.3g}")
     if whole < 7200:
         return say(language, "minutes", m=whole // 60, s=whole % 60)
     return say(language, "hours", h=whole // 3600, m=whole % 3600 // 60)

@@ -7,7 +7,8 @@ from functools import singledispatch
 from xml.sax.saxutils import escape, quoteattr
 
 from coresteer.reports.model import Dots, Figure, Heat, Language, Line, Lines, Runs
-from coresteer.reports.numbers import axis_scale, percent, plain
+from coresteer.reports.numbers import axis_scale, percent_sign
+from coresteer.reports.words import say
 
 Paint = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""
@@ -25,6 +26,7 @@ PRINTED: Paint = {
 
 WIDTH = 720.0
 _SIZE = 11.0
+_FAMILY = "Coresteer Report, Inter, system-ui, Coresteer Hangul, sans-serif"
 _RIGHT = 16.0
 _MOST_LEGEND = _SERIES
 # cividis (Nuñez, Anderton and Renslow 2018) at ninths
@@ -40,8 +42,8 @@ def draw(figure: Figure, paint: Paint, language: Language) -> str:
     body, height = _drawn(figure, paint, language)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img" '
-        f'aria-label={quoteattr(_clean(figure.title))} font-family="Coresteer Report, Inter, system-ui, sans-serif" '
-        f'font-size="{_n(_SIZE)}">{"".join(body)}</svg>'
+        f'aria-label={quoteattr(_clean(figure.title))} font-size="{_n(_SIZE)}" font-family="{_FAMILY}">'
+        f"{''.join(body)}</svg>"
     )
 
 
@@ -53,7 +55,7 @@ def _drawn(figure: object, paint: Paint, language: Language) -> tuple[list[str],
 
 @_drawn.register
 def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]:
-    left, text_width, row = 200.0, 176.0, 20.0
+    left, text_width, row = 186.0, 206.0, 20.0
     right = WIDTH - text_width
     known = [dot.estimate for dot in figure.rows if dot.estimate] + ([figure.band] if figure.band else [])
     low, high = min([0.0, *(e.low for e in known)]), max([0.0, *(e.high for e in known)])
@@ -65,10 +67,10 @@ def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]
     if figure.band:
         start, end = x(figure.band.low), x(figure.band.high)
         out.append(_rect(start, 4, max(end - start, 1), bottom - 4, paint["band"]))
-    for tick in ticks:
+    for tick, text in zip(ticks, _tick_texts([100 * tick for tick in ticks]), strict=True):
         colour = paint["text"] if tick == 0 else paint["line"]
         out.append(_line((x(tick), 4), (x(tick), bottom), colour, 0.8 if tick == 0 else 0.5))
-        out.append(_text(x(tick), bottom + 14, percent(tick, language), paint["muted"], "middle"))
+        out.append(_text(x(tick), bottom + 14, text + percent_sign(language), paint["muted"], "middle"))
     for number, dot in enumerate(figure.rows):
         y = 4 + row * (number + 0.5)
         out.append(_text(left - 10, y + 4, _cut(dot.label, left - 14), paint["text"], "end", full=dot.label))
@@ -83,7 +85,7 @@ def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]
 
 @_drawn.register
 def _(figure: Runs, paint: Paint, language: Language) -> tuple[list[str], float]:
-    legend, top = _legend(figure.series, paint, figure.discarded if _any_discarded(figure) else None)
+    legend, top = _legend(figure.series, paint, language, figure.discarded if _any_discarded(figure) else None)
     values = [point.value for point in figure.points] or [0.0]
     last = max([point.at for point in figure.points], default=1)
     out, x, y, bottom = _frame(
@@ -103,7 +105,7 @@ def _(figure: Runs, paint: Paint, language: Language) -> tuple[list[str], float]
 
 @_drawn.register
 def _(figure: Lines, paint: Paint, language: Language) -> tuple[list[str], float]:
-    legend, top = _legend([line.name for line in figure.lines], paint, None)
+    legend, top = _legend([line.name for line in figure.lines], paint, language, None)
     points = [point for line in figure.lines for point in line.points]
     xs = [at for at, _ in points] + ([figure.mark[0]] if figure.mark else [])
     low = min((e.low for _, e in points), default=0.0)
@@ -215,12 +217,25 @@ def _any_discarded(figure: Runs) -> bool:
 
 def _colour(number: int, count: int) -> str:
     """Grey for the baseline; beyond eight series one colour for all others."""
+    if count == 1:
+        return "s1"
     return f"s{number}" if count <= _SERIES else f"s{min(number, 1)}"
 
 
-def _legend(names: Sequence[str], paint: Paint, crossed: str | None) -> tuple[list[str], float]:
-    """Coloured names in lines, and where what is under them begins."""
-    shown = list(names) if len(names) <= _MOST_LEGEND else [names[0], f"{len(names) - 1} ×"]
+def _tick_texts(ticks: Sequence[float]) -> list[str]:
+    """With as many decimals as their distance needs."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else ticks[0]
+    digits = max(0, -math.floor(math.log10(abs(step)) + 1e-9)) if step else 0
+    return [f"{tick + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks]
+
+
+def _legend(names: Sequence[str], paint: Paint, language: Language, crossed: str | None) -> tuple[list[str], float]:
+    """Coloured names in lines, none where there is only one, and where what is under them begins."""
+    if len(names) == 1 and crossed is None:
+        return [], 12.0
+    shown = (
+        list(names) if len(names) <= _MOST_LEGEND else [names[0], say(language, "legend.others", count=len(names) - 1)]
+    )
     out, x, y = [], 60.0, 12.0
     for number, name in enumerate([*shown, *([crossed] if crossed else [])]):
         text = _cut(name, 260)
@@ -255,14 +270,16 @@ def _frame(
     pad = (across[1] - across[0]) * 0.02 or 1.0
     x = _scale(across[0] - pad, across[1] + pad, left, WIDTH - _RIGHT)
     out = [_text(4, top + 4, printed, paint["muted"])] if printed else []
-    for tick in _ticks(along[0] / factor, along[1] / factor, 5):
+    levels = _ticks(along[0] / factor, along[1] / factor, 5)
+    for tick, text in zip(levels, _tick_texts(levels), strict=True):
         level = y(tick * factor)
         out.append(_line((left, level), (WIDTH - _RIGHT, level), paint["line"], 0.5))
-        out.append(_text(left - 6, level + 4, plain(tick), paint["muted"], "end"))
-    for tick in _ticks(across[0], across[1], 10):
+        out.append(_text(left - 6, level + 4, text, paint["muted"], "end"))
+    places = _ticks(across[0], across[1], 10)
+    for tick, text in zip(places, _tick_texts(places), strict=True):
         if not whole or tick == round(tick):
             out.append(_line((x(tick), bottom), (x(tick), bottom + 4), paint["muted"], 0.8))
-            out.append(_text(x(tick), bottom + 16, plain(tick), paint["muted"], "middle"))
+            out.append(_text(x(tick), bottom + 16, text, paint["muted"], "middle"))
     out.append(_line((left, bottom), (WIDTH - _RIGHT, bottom), paint["muted"], 0.8))
     return out, x, y, bottom
 

@@ -1,6 +1,8 @@
 """A report as one HTML page that fetches nothing, in light and dark, and prints."""
 
-from functools import partial
+from base64 import b64encode
+from functools import cache, partial
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,9 +28,16 @@ def to_html(report: Report) -> bytes:
         say=partial(say, report.language),
         tag=lambda block: block.__struct_config__.tag,
         draw=partial(_draw, report.language),
+        hangul=_hangul() if report.language == "ko" else "",
     )
     return page.encode()
 
 
 def _draw(language: Language, figure: Figure) -> Markup:
     return Markup(draw(figure, THEMED, language))  # noqa: S704  draw escapes every text itself
+
+
+@cache
+def _hangul() -> str:
+    """The syllables that a system may lack, in base64."""
+    return b64encode((Path(__file__).parent / "fonts" / "CoresteerReport-Hangul.woff2").read_bytes()).decode()

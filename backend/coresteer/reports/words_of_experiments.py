@@ -32,19 +32,19 @@ EXPERIMENT = {
     ),
     # conclusions about two
     "found.higher": (
-        "{metric} was {change} higher with {arm} than with {baseline} (95 % confidence interval {low} to {high}).",
+        "{metric}: {change} higher with {arm} than with {baseline} (95 % confidence interval {low} to {high}).",
         "{arm} 조건의 {metric:은/는} {baseline} 조건보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "found.lower": (
-        "{metric} was {change} lower with {arm} than with {baseline} (95 % confidence interval {low} to {high}).",
+        "{metric}: {change} lower with {arm} than with {baseline} (95 % confidence interval {low} to {high}).",
         "{arm} 조건의 {metric:은/는} {baseline} 조건보다 {change} 낮았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "found.higher_absolute": (
-        "{metric} was higher with {arm} ({value}) than with {baseline} ({base}).",
+        "{metric}: higher with {arm} ({value}) than with {baseline} ({base}).",
         "{arm} 조건의 {metric}({value})은 {baseline} 조건({base})보다 높았다.",
     ),
     "found.lower_absolute": (
-        "{metric} was lower with {arm} ({value}) than with {baseline} ({base}).",
+        "{metric}: lower with {arm} ({value}) than with {baseline} ({base}).",
         "{arm} 조건의 {metric}({value})은 {baseline} 조건({base})보다 낮았다.",
     ),
     "found.better": ("That is an improvement.", "이는 개선에 해당한다."),
@@ -96,8 +96,8 @@ EXPERIMENT = {
     ),
     # conclusions about sweeps
     "sweep.counts": (
-        "Of the {levels} settings compared with {baseline}, {metric} was higher with {higher} and lower with {lower}; "
-        "with {none} no difference was found.",
+        "{metric}: {higher} of the {levels} settings compared with {baseline} are higher and {lower} are lower; with "
+        "{none} no difference was found.",
         "{baseline} 조건과 비교한 {levels}개 조건 가운데 {metric:은/는} {higher}개에서 높았고 {lower}개에서 낮았으며, "
         "{none}개에서는 차이가 발견되지 않았다.",
     ),
@@ -112,11 +112,11 @@ EXPERIMENT = {
         "없다(전체 조건 동시 95% 신뢰 구간).",
     ),
     "sweep.trend_up": (
-        "{metric} rises with {factor} (Spearman's ρ {rho}, p {p}).",
+        "{metric}: rising with {factor} (Spearman's ρ {rho}, p {p}).",
         "{factor:이/가} 커질수록 {metric:이/가} 증가한다(스피어만 ρ {rho}, p값 {p}).",
     ),
     "sweep.trend_down": (
-        "{metric} falls with {factor} (Spearman's ρ {rho}, p {p}).",
+        "{metric}: falling with {factor} (Spearman's ρ {rho}, p {p}).",
         "{factor:이/가} 커질수록 {metric:이/가} 감소한다(스피어만 ρ {rho}, p값 {p}).",
     ),
     "settings.restored": (
@@ -267,7 +267,7 @@ EXPERIMENT = {
     ),
     # method
     "method.primary": (
-        "{metric} was named as the figure that decides before anything was measured.",
+        "The figure that decides ({metric}) was named before anything was measured.",
         "판정 지표({metric})는 측정을 시작하기 전에 정했다.",
     ),
     "method.run": (
@@ -379,11 +379,11 @@ CHANGE = {
     "change.kind": ("Effect of a change on real traffic", "변경이 실제 트래픽에 미친 영향"),
     "change.title": ("What a change did on {node}", "{node:이/가} 겪은 변경의 효과"),
     "change.higher": (
-        "After the change {metric} was {change} higher than before (95 % confidence interval {low} to {high}).",
+        "{metric}: {change} higher after the change than before (95 % confidence interval {low} to {high}).",
         "변경 후 {metric:은/는} 변경 전보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "change.lower": (
-        "After the change {metric} was {change} lower than before (95 % confidence interval {low} to {high}).",
+        "{metric}: {change} lower after the change than before (95 % confidence interval {low} to {high}).",
         "변경 후 {metric:은/는} 변경 전보다 {change} 낮았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "change.none": (
@@ -406,7 +406,7 @@ CHANGE = {
         "구분하려면 실험이 필요하다.",
     ),
     "change.load": (
-        "The load differed: {metric} was {change} ({low} to {high}) against before. Figures that are not per packet or "
+        "The load differed: {metric} {change} ({low} to {high}) against before. Figures that are not per packet or "
         "per gigabit cannot be compared without it.",
         "부하가 달랐다: {metric} {change}({low} ~ {high}). 패킷당 또는 기가비트당 지표가 아니면 이를 고려하지 않고 "
         "비교할 수 없다.",
