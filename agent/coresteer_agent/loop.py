@@ -142,7 +142,8 @@ class Agent:
             log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
             try:
                 self._end_experiment()
-                self._changes.feed(Stopping())
+                self._after(self._changes.feed(Stopping()))
+                self._guarded("leases", lambda: self._policies.stop(self._timed_view()))
                 self._nics.save()
             finally:
                 self._classes.close()
@@ -289,7 +290,7 @@ class Agent:
     def _decide(self) -> frozenset[str]:
         if self._policies.idle:
             return frozenset()
-        return self._policies.step(replace(self._view(), load=load_of(self._recent), time_s=time.monotonic()))
+        return self._policies.step(replace(self._timed_view(), load=load_of(self._recent)))
 
     def _look(self) -> None:
         """What may have changed about the node itself."""
@@ -342,6 +343,9 @@ class Agent:
             classes=self._classes.figures,
             cgroups=self._cgroups,
         )
+
+    def _timed_view(self) -> View:
+        return replace(self._view(), time_s=time.monotonic())
 
     def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
         """The value, None when it cannot be had; said once each time it begins to fail.

@@ -152,6 +152,16 @@ class PolicyKeeper:
         """The backend stays away: what was in force before an experiment is so again."""
         self.told(self._unleased)
 
+    def stop(self, view: View) -> frozenset[str]:
+        """The agent is about to end: what leased policies set goes back. Returns the settings that were worked on."""
+        if not any(policy.leased for policy in self._kept.policies):
+            return frozenset()
+        self.end_leases()
+        self._settle(view.time_s)
+        touched = self._give_back(view)
+        self._save()
+        return touched
+
     def tell_again(self) -> None:
         """The connection was away, and what was said into it just before may never have arrived."""
         for message in self._told.values():

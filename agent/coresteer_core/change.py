@@ -298,6 +298,8 @@ def _roll_back(state: Changes, change: Change, now: float) -> Step:
     if (later := _later(state, change)) is not None:
         message = report(change, now).message
         sentence = f"Its settings were changed again by change {later.change_id}; roll that one back first."
+        if later.lent:
+            sentence = "Its settings are lent to another program until an experiment's run has ended."
         return state, [Report(replace(message, sentence=sentence))]
     return undo_all(state, [(change, EndedBy.USER, "")])
 

@@ -318,6 +318,59 @@ def test_a_drift_that_a_policy_takes_over_is_written_again(node: Node) -> None:
     assert node.held()["irq/41/affinity"].original == "0-7"
 
 
+LEASED = [
+    replace(SPREAD, mode=Mode.RECOMMEND, leased=True),
+    replace(SPREAD, policy_id="p2", name="tried", leased=True),
+]
+
+
+def leased(node: Node) -> Node:
+    """A node whose own policy pauses for an experiment, and one of the experiment's has moved another interrupt."""
+    enforced(node)
+    node.wants = {42: "3"}
+    node.policies.told(LEASED)
+    node.steps(2 * STEP_S + KEEP_AFTER_S)
+    assert (affinity(node.root, 41), affinity(node.root, 42)) == ("0-7", "3")
+    assert node.ends()[-1].state is ChangeState.CONFIRMED
+    node.wants = {}
+    return node
+
+
+def test_without_the_backend_leases_end_and_what_paused_goes_on(node: Node) -> None:
+    leased(node)
+    node.policies.end_leases()
+    node.wants = {41: "2"}
+    node.now += 1000
+    node.steps(2 * STEP_S + KEEP_AFTER_S)
+    assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "0-7")
+    assert node.policies.in_force == [SPREAD]
+
+
+def test_leases_end_with_the_agent_which_puts_back_what_they_set(node: Node) -> None:
+    leased(node)
+    node.changes.feed(Stopping())
+    node.policies.stop(node.view())
+    assert (affinity(node.root, 42), node.held()) == ("0-7", {})
+
+
+def test_a_restarted_agent_knows_no_leased_policy_but_what_it_has_to_put_back(node: Node, start: Start) -> None:
+    leased(node)
+    node.changes.close()
+    again = start()
+    assert again.policies.in_force == [SPREAD]
+    again.steps(STEP_S)
+    assert (affinity(again.root, 42), again.held()) == ("0-7", {})
+
+
+def test_a_lease_that_ended_before_its_change_was_kept_is_given_back_after_that(node: Node) -> None:
+    node.wants = {42: "3"}
+    node.policies.told(LEASED)
+    node.steps(STEP_S)
+    node.policies.end_leases()
+    node.steps(KEEP_AFTER_S + STEP_S)
+    assert affinity(node.root, 42) == "0-7"
+
+
 def test_a_restarted_agent_goes_on_with_its_policies_and_knows_what_they_hold(node: Node, start: Start) -> None:
     enforced(node)
     node.changes.feed(Stopping())

@@ -17,6 +17,7 @@ from coresteer_core.change_events import (
     Event,
     ExtendRequested,
     InverseRan,
+    Lent,
     LookAgain,
     LookedAgain,
     Measured,
@@ -201,6 +202,23 @@ def test_a_setting_in_an_open_change_is_not_for_another_but_other_settings_are(m
     assert refused.sentence.startswith("b is part of change x, which is not confirmed yet")
     assert machine.apply("z", "c").state is UNCONFIRMED
     assert machine.kernel == {"a": "1", "b": "1", "c": "1", "d": "0"}
+
+
+def test_lent_settings_have_no_deadline_and_nobody_else_gets_them_until_they_are_back(machine: Machine) -> None:
+    machine.apply("kept", "a")
+    machine.feed(ConfirmRequested("kept"))
+    for turn in range(2):
+        machine.feed(Lent("lent", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "b")])))
+        machine.feed(Tick())
+        machine.now += 1e6
+        assert machine.feed(Tick()) == []
+        assert machine.apply(f"x{turn}", "b", becomes="2").sentence.startswith("b is lent to another program until")
+        (refused,) = machine.feed(RollbackRequested("kept"))
+        assert (refused.state, "are lent to another program" in refused.sentence) == (CONFIRMED, True)
+        assert machine.journal["lent"].open
+        machine.kernel["b"] = "7"
+        machine.feed(RollbackRequested("lent"))
+        assert (machine["lent"].state, machine.kernel["b"]) == (ROLLED_BACK, "0")
 
 
 def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) -> None:

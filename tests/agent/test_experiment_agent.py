@@ -1,0 +1,213 @@
+"""Experiments of a whole agent on this machine, against a backend of the test's own: runs, and cuts."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from msgspec.structs import replace
+from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
+
+from coresteer_agent import loop
+from coresteer_agent.config import Config
+from coresteer_agent.enrol import NodeKey
+from coresteer_agent.link import Link
+from coresteer_agent.loop import Agent
+from coresteer_core.change_events import BackendBack, BackendLost
+from coresteer_core.engine import PolicyInForce
+from coresteer_core.experiment import Observe, Run, RunState, TcpRequest, UdpFlood
+from coresteer_core.policies.base import Mode
+from coresteer_core.policies.irq_spread import IrqSpread
+from coresteer_core.protocol import (
+    BeginExperiment,
+    EndExperiment,
+    ExperimentMessage,
+    Policies,
+    RatesMessage,
+    RunExperiment,
+    encode,
+)
+
+WORKLOAD = UdpFlood(flows=4, packets_per_s=1000)
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    backend = Backend()
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, backend: Backend) -> Iterator[subprocess.Popen[bytes]]:
+    """On this machine, told to change nothing."""
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/key.json").write_bytes(msgspec.json.encode(NodeKey(backend.address, 7, "n", "k")))
+    command = [sys.executable, "-m", "coresteer_agent", "run", "--backend", backend.address, "--interval", "0.1"]
+    process = subprocess.Popen([*command, "--state-dir", str(tmp_path)], stderr=subprocess.DEVNULL)
+    yield process
+    process.kill()
+    process.wait(PATIENCE_S)
+
+
+def greet(backend: Backend) -> Connection:
+    connection = backend.next_connection()
+    connection.hello()
+    connection.welcome()
+    return connection
+
+
+def told(connection: Connection, state: RunState) -> ExperimentMessage:
+    """The next word of the experiment that says so, or that it has failed."""
+    while True:
+        message = connection.hear()
+        if isinstance(message, ExperimentMessage) and message.state in (state, RunState.FAILED):
+            return message
+
+
+def a_run(netdev: str, *, warmup_s: float = 0.0, measure_s: float = 0.5) -> Run:
+    return Run(run_id="r", workload=WORKLOAD, role="alone", warmup_s=warmup_s, measure_s=measure_s, netdevs=[netdev])
+
+
+def loaded(backend: Backend) -> tuple[Connection, ExperimentMessage]:
+    """A run that will not end by itself is on."""
+    connection = greet(backend)
+    connection.websocket.send(encode(BeginExperiment(1, WORKLOAD, "alone")))
+    ready = told(connection, RunState.READY)
+    connection.websocket.send(encode(RunExperiment(1, a_run(ready.netdev, warmup_s=600))))
+    assert told(connection, RunState.LOADED).sentence == ""
+    return connection, ready
+
+
+def left(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def is_gone(netdev: tuple[int, str]) -> bool:
+    """Within some time: the kernel takes it away after the last process of its namespace."""
+    until = time.monotonic() + PATIENCE_S
+    while netdev in socket.if_nameindex():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
+
+
+@needs_root
+def test_an_agent_measures_a_run_while_it_goes_on_sampling_and_leaves_nothing(
+    backend: Backend, agent: "subprocess.Popen[bytes]"
+) -> None:
+    connection = greet(backend)
+    connection.websocket.send(encode(BeginExperiment(1, WORKLOAD, "alone")))
+    ready = told(connection, RunState.READY)
+    netdev = (socket.if_nametoindex(ready.netdev), ready.netdev)
+    connection.websocket.send(encode(RunExperiment(1, a_run(ready.netdev, measure_s=1.0))))
+    rates: list[RatesMessage] = []
+    while True:
+        message = connection.hear()
+        if isinstance(message, RatesMessage):
+            rates.append(message)
+        if isinstance(message, ExperimentMessage) and message.state in (RunState.MEASURED, RunState.FAILED):
+            break
+    assert message.measured is not None, message.sentence
+    assert message.measured.figures["packets_per_s"] == pytest.approx(1000, rel=0.3)
+    assert message.measured.duration_s == pytest.approx(1.0, rel=0.2)
+    assert len(rates) > 3
+    connection.websocket.send(encode(EndExperiment(1)))
+    assert is_gone(netdev)
+    assert left(agent) == []
+
+
+@needs_root
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_that_ends_in_the_middle_of_a_run_leaves_no_process_and_no_netdev(
+    number: signal.Signals, backend: Backend, agent: "subprocess.Popen[bytes]"
+) -> None:
+    _, ready = loaded(backend)
+    netdev = (socket.if_nametoindex(ready.netdev), ready.netdev)
+    processes = left(agent)
+    assert len(processes) > 2
+    agent.send_signal(number)
+    agent.wait(PATIENCE_S)
+    _, alive = psutil.wait_procs(processes, PATIENCE_S)
+    assert alive == []
+    assert is_gone(netdev)
+
+
+@needs_root
+def test_a_load_that_is_killed_fails_the_run_and_the_next_one_is_measured(
+    backend: Backend, agent: "subprocess.Popen[bytes]"
+) -> None:
+    connection, ready = loaded(backend)
+    for process in left(agent):
+        if "traffic_client" in " ".join(process.cmdline()):
+            process.kill()
+    assert told(connection, RunState.MEASURED).state is RunState.FAILED
+    connection.websocket.send(encode(RunExperiment(1, replace(a_run(ready.netdev, measure_s=0.2), run_id="again"))))
+    measured = told(connection, RunState.MEASURED)
+    assert (measured.state, measured.run_id) == (RunState.MEASURED, "again")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[ExperimentMessage]:
+    """What an agent in this process says of experiments."""
+    said: list[ExperimentMessage] = []
+    monkeypatch.setattr(Link, "send_now", lambda _, message: said.append(message))
+    return said
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "proc/irq/41").mkdir(parents=True)
+    (root / "proc/irq/41/smp_affinity_list").write_text("0-1\n")
+    return root
+
+
+def agent_here(root: Path) -> Agent:
+    address = "http://127.0.0.1:1"
+    return Agent(Config(address, root.parent / "state", root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
+
+
+def test_a_backend_that_stays_away_ends_experiment_and_leases_and_one_that_comes_back_does_not(
+    root: Path, said: list[ExperimentMessage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_here(root)
+    own = PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())
+    agent._hear(Policies([own]))
+    agent._hear(Policies([replace(own, mode=Mode.RECOMMEND, leased=True)]))
+    agent._hear(BeginExperiment(1, Observe(), "alone"))
+    session = agent._session()
+    session.step()
+    agent._hear(BackendLost())
+    agent._look_after_backend()
+    agent._hear(BackendBack())
+    assert [message.state for message in said] == [RunState.READY] * 2
+    agent._hear(BackendLost())
+    monkeypatch.setattr(loop, "LOST_BACKEND_GRACE_S", 0.0)
+    agent._look_after_backend()
+    assert agent._policies.in_force == [own]
+    agent._hear(RunExperiment(1, replace(a_run(""), workload=Observe())))
+    assert "has not begun" in said[-1].sentence
+
+
+def test_an_agent_without_experiments_does_not_load_what_they_need() -> None:
+    script = "import sys, coresteer_agent.loop; print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "['coresteer_core.experiment']"
+
+
+def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:
+    agent = agent_here(root)
+    agent._hear(BeginExperiment(1, TcpRequest(), "alone"))
+    assert (said[-1].state, "captured below" in said[-1].sentence) == (RunState.FAILED, True)
