@@ -14,8 +14,10 @@ import pydantic
 
 from coresteer import supervisor
 from coresteer.config import Config
+from coresteer.experiments import cli as experiments
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
+from coresteer.reports import cli as reports
 
 if TYPE_CHECKING:
     from coresteer.db import Database
@@ -106,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         help="give a user a new password, read from the terminal or stdin; ends their sessions and API tokens",
     )
     reset.add_argument("user")
+    experiments.add_commands(commands)
+    reports.add_commands(commands)
     return parser
 
 
@@ -154,7 +158,29 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "reset-password":
             password = _new_password()
             _with_database(config, lambda database: _reset_password(database, arguments.user, password))
+        case "experiment" | "report":
+            return _through_the_api(arguments, config)
     return 0
+
+
+def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
+    """The exit code of a command that asks the backend."""
+    from coresteer.client import ApiError, AwayError, UnknownBackendError, environment_client
+
+    try:
+        client = environment_client(config)
+        if arguments.command == "experiment":
+            return experiments.run(arguments, client)
+        return reports.run(arguments, client)
+    except (experiments.UsageError, UnknownBackendError) as error:
+        print(f"coresteer: {error}", file=sys.stderr)
+        return experiments.Exit.USAGE
+    except ApiError as error:
+        print(f"coresteer: {error}", file=sys.stderr)
+        return experiments.Exit.USAGE if error.status == 422 else experiments.Exit.FAILED
+    except AwayError as error:
+        print(f"coresteer: {error}", file=sys.stderr)
+        return experiments.Exit.FAILED
 
 
 def _database_url(config: Config) -> str:

@@ -1,0 +1,319 @@
+"""`coresteer experiment` and `coresteer report` against a server that answers as the API does."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coresteer import cli
+from coresteer.experiments import cli as experiments
+from coresteer_core.experiment import METRICS
+
+Json = dict[str, Any]  # Any: as the API answers
+TOKEN = "cst_right"
+SPEC: Json = {"name": "⟨m-n⟩", "kind": "ab", "node_id": 7, "primary": "cpu_s_per_gbit", "blocks": 6}
+PREVIEW = {"sentence": "A/B on web-1.", "runs": 48, "duration_s": 432.0, "arms": [], "warned": ["It is loud."]}
+
+
+def experiment(state: str = "running", verdict: str = "no-difference", **changes: object) -> Json:
+    made = {
+        "id": 5, "name": "⟨m-n⟩", "node_name": "web-1", "primary": "cpu_s_per_gbit", "state": state, "seed": 41,
+        "sentence": f"It is {state}.", "created_at": "2026-01-01T00:00:00Z", "place": 0, "runs_done": 1,
+        "runs_planned": 48, "runs_discarded": 0, "remaining_s": 400.0, "now": "Run 2 of 48.", "spec": SPEC, "runs": [],
+        "analysis": {"comparisons": [{"metric": "cpu_s_per_gbit", "verdict": verdict}]}, "metrics": {}, "machine": {},
+        "settings": {},
+    }  # fmt: skip
+    return made | changes
+
+
+@dataclass
+class Api:
+    """What the server answers, and what it was asked. steps: of the experiment, the last one for ever."""
+
+    url: str = ""
+    steps: list[Json] = field(default_factory=lambda: [experiment("done")])
+    preview: Json = field(default_factory=lambda: PREVIEW | {"blocked_because": None})
+    refuses: tuple[int, bytes] | None = None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    bodies: list[Json] = field(default_factory=list)
+
+    def answer(self, method: str, path: str) -> tuple[int, bytes]:
+        self.asked.append((method, path))
+        if self.refuses is not None:
+            return self.refuses
+        templates = [{"slug": "m-n", "spec": SPEC}, {"slug": "rx-frames", "spec": None, "unavailable_because": "No."}]
+        report = {"report": {"conclusion": ["No difference larger than 2 % was found."]}}
+        known: dict[str, Any] = {
+            "/api/nodes": [{"id": 7, "name": "web-1"}, {"id": 8, "name": "web-2"}],
+            "/api/nodes/7/experiment-templates": templates,
+            "/api/nodes/7/experiment-templates?peer_node_id=8": templates,
+            "/api/experiments/preview": self.preview,
+            "/api/experiments/5/report?format=json": report,
+            "/api/experiments/5/cancel": experiment("cancelled"),
+            "/api/experiments?node_id=7": {"experiments": [experiment()], "older": None},
+        }
+        if path in known:
+            return 200, json.dumps(known[path]).encode()
+        if (method, path) == ("POST", "/api/experiments"):
+            return 201, json.dumps(experiment("queued")).encode()
+        if path == "/api/experiments/5":
+            step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+            return 200, json.dumps(step).encode()
+        if "report" in path or "compare" in path:
+            return 200, path.encode()
+        return 404, json.dumps({"detail": f"There is nothing at {path}."}).encode()
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A backend that commands in this process find."""
+    made = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """The test's output is the command's."""
+
+        def do_GET(self) -> None:
+            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+                status, body = 401, b'{"detail": "The API token is unknown."}'
+            else:
+                status, body = made.answer(self.command, self.path)
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", f"{made.url}/api/experiments/5")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            if body:
+                made.bodies.append(json.loads(body))
+            self.do_GET()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("CORESTEER_URL", made.url)
+    monkeypatch.setenv("CORESTEER_TOKEN", TOKEN)
+    monkeypatch.setattr(experiments, "POLL_S", 0)
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.steps = [experiment("queued", place=2), experiment(), experiment(), experiment("done")]
+    argv = ["experiment", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
+    assert cli.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
+    assert ("GET", "/api/nodes/7/experiment-templates?peer_node_id=8") in api.asked
+    assert api.bodies == [{"spec": SPEC | {"measure_s": 5.0, "blocks": 8}}] * 2
+    assert capsys.readouterr().out.splitlines() == [
+        "A/B on web-1. 48 runs, about 7 min.",
+        "Note: It is loud.",
+        "Experiment 5 on web-1, seed 41.",
+        "Waiting, place 2 in the queue of web-1.",
+        "1 of 48 runs, about 7 min left: Run 2 of 48.",
+        "Experiment 5: done.",
+        "No difference larger than 2 % was found.",
+    ]
+
+
+def test_a_file_or_stdin_is_an_experiment_that_node_and_set_change(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(SPEC))
+    assert cli.main(["experiment", "run", str(file), "--node", "web-2", "--no-wait", "-o", "json"]) == 0
+    assert api.bodies[-1]["spec"]["node_id"] == 8
+    said = capsys.readouterr()
+    assert json.loads(said.out)["state"] == "queued", "one document"
+    assert "A/B on web-1." in said.err
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(SPEC)))
+    assert cli.main(["experiment", "run", "-", "--set", "seed=3", "-o", "json"]) == 0
+    assert api.bodies[-1]["spec"]["seed"] == 3
+    assert json.loads(capsys.readouterr().out)["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict", "argv", "code"),
+    [
+        ("done", "higher", [], 0),
+        ("failed", "higher", [], 1),
+        ("stopped", "higher", [], 3),
+        ("cancelled", "higher", ["--fail-if-worse"], 3),
+        ("done", "higher", ["--fail-if-worse"], 4),
+        ("done", "lower", ["--fail-if-worse"], 0),
+        ("done", "unsteady", ["--fail-if-worse"], 0),
+    ],
+)
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_how_an_experiment_ended_is_the_exit_code(
+    api: Api, capsys: pytest.CaptureFixture[str], *, state: str, verdict: str, argv: list[str], code: int, output: str
+) -> None:
+    api.steps = [experiment(), experiment(state, verdict)]
+    assert cli.main(["experiment", "watch", "5", "-o", output, *argv]) == code
+    lines = capsys.readouterr().out.splitlines()
+    if output == "json":
+        assert [json.loads(line)["state"] for line in lines] == ["running", state]
+        assert "analysis" in json.loads(lines[-1])
+    else:
+        found = "No difference larger than 2 % was found." if state == "done" else f"It is {state}."
+        assert lines[-2:] == [f"Experiment 5: {state}.", found]
+
+
+def test_more_throughput_is_not_worse_and_less_is() -> None:
+    comparisons = [{"metric": "throughput_bit_per_s", "verdict": "lower"}]
+    done = experiment("done", primary="throughput_bit_per_s", analysis={"comparisons": comparisons})
+    assert experiments.is_worse(done)
+    comparisons[0]["verdict"] = "higher"
+    assert not experiments.is_worse(done)
+    comparisons[0] = {"metric": "cpu_s_per_gbit", "verdict": "lower"}
+    assert not experiments.is_worse(done), "it is not the primary figure"
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["run"], "Give either a file"),
+        (["run", "--template", "m-n"], "name it with --node"),
+        (["run", "--template", "n-m", "--node", "web-1"], "there are m-n, rx-frames"),
+        (["run", "--template", "rx-frames", "--node", "web-1"], "cannot be had there: No."),
+        (["run", "--template", "m-n", "--node", "web-3"], "there are web-1, web-2"),
+        (["run", "--template", "m-n", "--node", "web-1", "--set", "kind=aa"], "one of name, primary, warmup_s"),
+        (["run", "--template", "m-n", "--node", "web-1", "--set", "blocks=many"], "'many' is no number"),
+        (["run", "--template", "m-n", "--node", "web-1", "--set", "primary=c1", "--fail-if-worse"], "of c1 is worse"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_wrong_usage(
+    api: Api, argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["experiment", *argv]) == 2
+    assert sentence in capsys.readouterr().err
+    assert ("POST", "/api/experiments") not in api.asked
+
+
+def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.preview["blocked_because"] = "web-1 is not connected."
+    assert cli.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    api.refuses = 422, b'{"detail": "spec.blocks: 1 is too few."}'
+    assert cli.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    said = capsys.readouterr().err
+    assert "web-1 is not connected." in said
+    assert "spec.blocks: 1 is too few." in said
+    assert ("POST", "/api/experiments") not in api.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "sentence"),
+    [
+        ("CORESTEER_TOKEN", "", 2, "make an API token"),
+        ("CORESTEER_TOKEN", "cst_wrong", 1, "The API token is unknown."),
+        ("CORESTEER_URL", "http://127.0.0.1:9", 1, "No backend answers at http://127.0.0.1:9"),
+        ("CORESTEER_URL", "http://coresteer.example", 2, "must begin with https://"),
+        ("CORESTEER_URL", "coresteer.example", 2, "must be an address"),
+    ],
+)
+def test_a_wrong_token_or_address_is_told(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    name: str,
+    value: str,
+    code: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert cli.main(["experiment", "list"]) == code
+    assert sentence in capsys.readouterr().err
+    assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ((302, b""), "302"),
+        ((200, b"<html>"), "something else than JSON"),
+        ((503, b'{"detail": "The database does not answer."}'), "The database does not answer."),
+    ],
+)
+def test_an_answer_that_is_none_is_told_and_no_redirect_gets_the_token(
+    api: Api, answer: tuple[int, bytes], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.refuses = answer
+    assert cli.main(["experiment", "list"]) == 1
+    assert sentence in capsys.readouterr().err
+    assert len(api.asked) == 1
+
+
+def test_a_backend_that_restarts_is_waited_for(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.refuses = 503, b'{"detail": "The database does not answer."}'
+
+    def sleep(_: float) -> None:
+        api.refuses = None
+
+    monkeypatch.setattr("time.sleep", sleep)
+    assert cli.main(["experiment", "watch", "5"]) == 0
+    assert "Trying again." in capsys.readouterr().err
+    api.refuses = 503, b'{"detail": "The database does not answer."}'
+    monkeypatch.setattr(experiments, "AWAY_S", -1)
+    assert cli.main(["experiment", "watch", "5"]) == 1
+
+
+def test_who_stops_watching_ends_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.steps = [experiment()]
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    assert cli.main(["experiment", "watch", "5"]) == 1
+    assert "`coresteer experiment watch 5`" in capsys.readouterr().err
+    assert ("POST", "/api/experiments/5/cancel") not in api.asked
+
+
+def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["experiment", "list", "--node", "web-1"]) == 0
+    assert capsys.readouterr().out.split() == ["5", "running", "1/48", "2026-01-01T00:00", "web-1", "⟨m-n⟩"]
+    assert cli.main(["experiment", "list", "--node", "web-1", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["older"] is None
+    assert cli.main(["experiment", "cancel", "5"]) == 0
+    assert capsys.readouterr().out == "Experiment 5: cancelled. It is cancelled.\n"
+    assert cli.main(["experiment", "cancel", "6"]) == 1
+    assert "There is nothing at" in capsys.readouterr().err
+
+
+def test_reports_become_files(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:  # noqa: ANN401 - pytest's own, of bytes here
+    monkeypatch.chdir(tmp_path)
+    for argv, file, path in [
+        (["5"], "experiment-5.html", "/api/experiments/5/report?format=html&language=en"),
+        (
+            ["5", "--format", "pdf", "--language", "ko"],
+            "experiment-5.pdf",
+            "/api/experiments/5/report?format=pdf&language=ko",
+        ),
+        (["5", "6"], "experiments-5-6.html", "/api/reports/compare?a=5&b=6&format=html&language=en"),
+        (["--change", "c1", "--to", "own"], "own", "/api/changes/c1/report?format=html&language=en"),
+    ]:
+        assert cli.main(["report", "export", *argv, "-o", "json"]) == 0
+        assert (tmp_path / file).read_text() == path
+        assert json.loads(capfd.readouterr().out) == {"file": file, "bytes": len(path)}
+    assert cli.main(["report", "export", "5", "--to", "-", "--format", "csv"]) == 0
+    assert capfd.readouterr().out == "/api/experiments/5/report?format=csv&language=en"
+    assert cli.main(["report", "export"]) == 2
+
+
+def test_the_figures_that_a_template_decides_by_can_get_worse() -> None:
+    for primary in ("cpu_s_per_gbit", "interrupts_per_s", "c5_by_c1"):
+        assert METRICS[primary].better
