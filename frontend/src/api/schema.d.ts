@@ -1006,6 +1006,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/nodes/{node_id}/experiment-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Experiment Templates
+         * @description The papers' experiments, made for this node. peer_node_id: the node from which traffic is to come.
+         */
+        get: operations["list_experiment_templates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1129,6 +1149,20 @@ export interface components {
             entries: components["schemas"]["AuditEntry"][];
             /** Older */
             older: number | null;
+        };
+        /**
+         * AuthorsRow
+         * @description A figure that a paper states for an arm, to stand beside the new one. text: as it is printed.
+         */
+        AuthorsRow: {
+            /** Arm */
+            arm: string;
+            /** Metric */
+            metric: string;
+            /** Text */
+            text: string;
+            /** Value */
+            value: number | null;
         };
         /**
          * Change
@@ -3464,6 +3498,158 @@ export interface components {
             product_us: (number | null)[][];
         };
         /**
+         * Template
+         * @description An experiment of a paper, made for one node. available_because/unavailable_because: why it is so here.
+         *
+         *     differs: how this machine differs from the authors', a sentence each.
+         */
+        Template: {
+            /** Slug */
+            slug: string;
+            /** Title */
+            title: string;
+            /** Paper */
+            paper: string;
+            /** Explains */
+            explains: string;
+            /** Spec */
+            spec: {
+                name: string;
+                /** @enum {string} */
+                kind: "aa" | "ab" | "sweep";
+                node_id: number;
+                workload: {
+                    /** @enum {string} */
+                    type: "tcp-stream";
+                    /** @default 4 */
+                    connections: number;
+                    /** @default 400000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "tcp-request";
+                    /** @default 8 */
+                    connections: number;
+                    /** @default 64 */
+                    request_bytes: number;
+                    /** @default 64 */
+                    response_bytes: number;
+                    /** @default 0 */
+                    work_us: number;
+                    /** @default 10000000 */
+                    limit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "udp-flood";
+                    /** @default 64 */
+                    flows: number;
+                    /** @default 64 */
+                    payload_bytes: number;
+                    /** @default 20000 */
+                    packets_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "iperf3";
+                    /** @default false */
+                    udp: boolean;
+                    /** @default 4 */
+                    streams: number;
+                    /** @default 10000 */
+                    limit_mbit_per_s: number;
+                    /** @default  */
+                    server_cpus: string;
+                    /** @default  */
+                    client_cpus: string;
+                } | {
+                    /** @enum {string} */
+                    type: "classes";
+                    /**
+                     * @default default
+                     * @enum {string}
+                     */
+                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
+                    /** @default 100 */
+                    requests: number;
+                } | {
+                    /** @enum {string} */
+                    type: "observe";
+                } | {
+                    /** @enum {string} */
+                    type: "command";
+                    name: string;
+                };
+                primary: string;
+                peer_node_id: number | null;
+                /** @default [] */
+                factors: {
+                    name: string;
+                    levels: {
+                        name: string;
+                        /** @default [] */
+                        settings: {
+                            key: string;
+                            value: string;
+                        }[];
+                        policy: {
+                            policy_id: number;
+                            version: number;
+                            /**
+                             * Mode
+                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @enum {string}
+                             */
+                            mode: "enforce" | "observe" | "recommend";
+                        } | null;
+                        /** @default false */
+                        irqbalance: boolean;
+                        /** @default {} */
+                        workload: {
+                            [key: string]: string | number | boolean;
+                        };
+                        value: number | null;
+                    }[];
+                    /** @default  */
+                    unit: string;
+                }[];
+                /** @default 2 */
+                warmup_s: number;
+                /** @default 10 */
+                measure_s: number;
+                /** @default 20 */
+                settle_s: number;
+                /** @default 6 */
+                blocks: number;
+                /** @default 6 */
+                aa_blocks: number;
+                seed: number | null;
+                /** @default [] */
+                guardrails: {
+                    metric: string;
+                    max: number;
+                }[];
+                /** @default  */
+                template: string;
+            } | null;
+            /** Unavailable Because */
+            unavailable_because: string | null;
+            /** Differs */
+            differs: string[];
+            /** Authors */
+            authors: components["schemas"]["AuthorsRow"][];
+        };
+        /**
          * Timer
          * @description From when a NIC counts rx-usecs.
          *
@@ -5398,6 +5584,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Experiment"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_experiment_templates: {
+        parameters: {
+            query?: {
+                peer_node_id?: number | null;
+            };
+            header?: never;
+            path: {
+                node_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"][];
                 };
             };
             /** @description A problem */

@@ -116,7 +116,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
 
 function Table({ arms, means }: Of) {
   return (
-    <Scroll label="CPUs by arm">
+    <Scroll label="CPUs by arm, table">
       <table className={`table ${classes.long}`}>
         <thead>
           <tr>

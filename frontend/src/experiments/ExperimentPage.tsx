@@ -151,7 +151,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             </h2>
             <ComparisonTable
               experiment={experiment}
-              label="Every level"
+              label="Every level, table"
               first="level"
               rows={levels}
               chosen={String(arm)}
@@ -171,7 +171,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             </h2>
             <ComparisonTable
               experiment={experiment}
-              label="Every figure"
+              label="Every figure, table"
               first="figure"
               rows={figures}
               chosen={metric}

@@ -1,6 +1,7 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useId, useState } from "react";
+import { settingName } from "../lib/settings";
 import { GROUPS } from "../node/coalescing/params";
 import { MODES } from "../policies/kinds";
 import { policiesQuery } from "../policies/queries";
@@ -152,6 +153,19 @@ function SettingKey({ label, value, known, error, onChange }: KeyProps) {
   );
 }
 
+const PLAIN = "the node as it is";
+
+/** What a level is, in a line. */
+function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
+  const parts = [
+    ...settings.map(({ key, value }) => `${settingName(key)} ${value}`),
+    ...(policy === null ? [] : [`policy ${policy.id} v${policy.version}, ${policy.mode}`]),
+    ...(irqbalance ? ["irqbalance runs"] : []),
+    ...Object.entries(workload).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
+  ];
+  return parts.join(", ") || PLAIN;
+}
+
 type LevelProps = Shared & {
   level: LevelDraft;
   place: number;
@@ -165,136 +179,137 @@ function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onR
   const { fields } = WORKLOADS[type];
   const free = Object.keys(fields).filter((name) => !(name in level.workload));
   const called = level.name || (place === 0 ? "the baseline" : `level ${place + 1}`);
-  const isPlain =
-    level.settings.length === 0 &&
-    level.policy === null &&
-    !level.irqbalance &&
-    Object.keys(level.workload).length === 0;
+  // folded where there is nothing left to type when it comes up; after that as its reader has it
+  const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === PLAIN));
   return (
     <li className={classes.level} aria-label={called}>
-      <div className={classes.row}>
-        <TextInput
-          label={place === 0 ? "Baseline" : `Level ${place + 1}`}
-          placeholder="its name"
-          value={level.name}
-          error={at(`${path}.name`, level.name)}
-          onChange={(event) => onChange({ ...level, name: event.currentTarget.value })}
-        />
-        {sweep && (
+      <details open={wasOpen}>
+        <summary>
+          <b>{place === 0 ? "Baseline" : `Level ${place + 1}`}</b> {level.name}{" "}
+          <span className="muted">{levelText(level)}</span>
+        </summary>
+        <div className={classes.row}>
           <TextInput
-            label="Value on the axis"
-            placeholder="none"
-            inputMode="decimal"
-            value={level.value}
-            error={at(`${path}.value`, level.value)}
-            onChange={(event) => onChange({ ...level, value: event.currentTarget.value })}
+            label="Name of the level"
+            value={level.name}
+            error={at(`${path}.name`, level.name)}
+            onChange={(event) => onChange({ ...level, name: event.currentTarget.value })}
           />
-        )}
-        <span className="grow" />
-        {onRemove !== null && (
-          <Button aria-label={`Leave out ${called}`} onClick={onRemove}>
-            Leave out
-          </Button>
-        )}
-      </div>
-      {isPlain && <p className="muted">The node as it is, without any enforced policy.</p>}
-      {level.settings.map((setting, index) => {
-        const is = (change: Partial<typeof setting>) =>
-          onChange({
-            ...level,
-            settings: level.settings.map((one, other) => (other === index ? { ...one, ...change } : one)),
-          });
-        const param = paramOf(setting.key);
-        const stands = known.find(({ key }) => key === setting.key)?.value;
-        return (
-          // biome-ignore lint/suspicious/noArrayIndexKey: a setting has no other name while its key is typed
-          <div key={index} className={classes.row}>
-            <SettingKey
-              label="Setting"
-              value={setting.key}
-              known={known}
-              error={at(`${path}.settings.${index}.key`, setting.key)}
-              onChange={(key) => is({ key })}
-            />
+          {sweep && (
             <TextInput
-              label={takesCpus(setting.key) ? "CPUs" : param?.unit ? `Value, ${param.unit}` : "Value"}
-              placeholder={stands === undefined || stands === null ? undefined : `now ${stands}`}
-              title={param?.help}
-              classNames={{ input: "mono" }}
-              value={setting.value}
-              error={at(`${path}.settings.${index}.value`, setting.value)}
-              onChange={(event) => is({ value: event.currentTarget.value })}
+              label="Value on the axis"
+              placeholder="none"
+              inputMode="decimal"
+              value={level.value}
+              error={at(`${path}.value`, level.value)}
+              onChange={(event) => onChange({ ...level, value: event.currentTarget.value })}
             />
-            <Button
-              aria-label={`Leave out ${setting.key || "this setting"}`}
-              onClick={() => onChange({ ...level, settings: level.settings.filter((_, other) => other !== index) })}
-            >
-              ×
+          )}
+          <span className="grow" />
+          {onRemove !== null && (
+            <Button aria-label={`Leave out ${called}`} onClick={onRemove}>
+              Leave out
             </Button>
-          </div>
-        );
-      })}
-      {level.policy !== null && (
-        <PolicyOf
-          policy={level.policy}
-          onChange={(policy) => onChange({ ...level, policy })}
-          error={at(`${path}.policy`, "x")}
-        />
-      )}
-      {Object.entries(level.workload).map(([name, value]) => {
-        const field = fields[name];
-        if (field === undefined) return null;
-        return (
-          <div key={name} className={classes.row}>
-            <WorkloadField
-              field={field}
-              value={value}
-              error={at(`${path}.workload.${name}`, value)}
-              onChange={(next) => onChange({ ...level, workload: { ...level.workload, [name]: next } })}
-            />
-            <Button
-              aria-label={`Leave out ${field.label}`}
-              onClick={() => {
-                const { [name]: _, ...others } = level.workload;
-                onChange({ ...level, workload: others });
-              }}
-            >
-              ×
-            </Button>
-          </div>
-        );
-      })}
-      <div className={classes.adds}>
-        <Button onClick={() => onChange({ ...level, settings: [...level.settings, { key: "", value: "" }] })}>
-          + setting
-        </Button>
-        {level.policy === null && (
-          <Button onClick={() => onChange({ ...level, policy: { id: 0, version: 1, mode: "enforce" } })}>
-            + policy
-          </Button>
-        )}
-        {free.length > 0 && (
-          <NativeSelect
-            aria-label={`Something of the load that differs, ${called}`}
-            value=""
-            data={[
-              { value: "", label: "+ of the load" },
-              ...free.map((name) => ({ value: name, label: fields[name]?.label ?? name })),
-            ]}
-            onChange={(event) => {
-              const name = event.currentTarget.value;
-              const field = fields[name];
-              if (field !== undefined) onChange({ ...level, workload: { ...level.workload, [name]: field.initial } });
-            }}
+          )}
+        </div>
+        {level.settings.map((setting, index) => {
+          const is = (change: Partial<typeof setting>) =>
+            onChange({
+              ...level,
+              settings: level.settings.map((one, other) => (other === index ? { ...one, ...change } : one)),
+            });
+          const param = paramOf(setting.key);
+          const stands = known.find(({ key }) => key === setting.key)?.value;
+          return (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a setting has no other name while its key is typed
+            <div key={index} className={classes.row}>
+              <SettingKey
+                label="Setting"
+                value={setting.key}
+                known={known}
+                error={at(`${path}.settings.${index}.key`, setting.key)}
+                onChange={(key) => is({ key })}
+              />
+              <TextInput
+                label={takesCpus(setting.key) ? "CPUs" : param?.unit ? `Value, ${param.unit}` : "Value"}
+                placeholder={stands === undefined || stands === null ? undefined : `now ${stands}`}
+                title={param?.help}
+                classNames={{ input: "mono" }}
+                value={setting.value}
+                error={at(`${path}.settings.${index}.value`, setting.value)}
+                onChange={(event) => is({ value: event.currentTarget.value })}
+              />
+              <Button
+                aria-label={`Leave out ${setting.key || "this setting"}`}
+                onClick={() => onChange({ ...level, settings: level.settings.filter((_, other) => other !== index) })}
+              >
+                ×
+              </Button>
+            </div>
+          );
+        })}
+        {level.policy !== null && (
+          <PolicyOf
+            policy={level.policy}
+            onChange={(policy) => onChange({ ...level, policy })}
+            error={at(`${path}.policy`, "x")}
           />
         )}
-        <Checkbox
-          size="xs"
-          label="irqbalance runs"
-          checked={level.irqbalance}
-          onChange={(event) => onChange({ ...level, irqbalance: event.currentTarget.checked })}
-        />
-      </div>
+        {Object.entries(level.workload).map(([name, value]) => {
+          const field = fields[name];
+          if (field === undefined) return null;
+          return (
+            <div key={name} className={classes.row}>
+              <WorkloadField
+                field={field}
+                value={value}
+                error={at(`${path}.workload.${name}`, value)}
+                onChange={(next) => onChange({ ...level, workload: { ...level.workload, [name]: next } })}
+              />
+              <Button
+                aria-label={`Leave out ${field.label}`}
+                onClick={() => {
+                  const { [name]: _, ...others } = level.workload;
+                  onChange({ ...level, workload: others });
+                }}
+              >
+                ×
+              </Button>
+            </div>
+          );
+        })}
+        <div className={classes.adds}>
+          <Button onClick={() => onChange({ ...level, settings: [...level.settings, { key: "", value: "" }] })}>
+            + setting
+          </Button>
+          {level.policy === null && (
+            <Button onClick={() => onChange({ ...level, policy: { id: 0, version: 1, mode: "enforce" } })}>
+              + policy
+            </Button>
+          )}
+          {free.length > 0 && (
+            <NativeSelect
+              aria-label={`Something of the load that differs, ${called}`}
+              value=""
+              data={[
+                { value: "", label: "+ of the load" },
+                ...free.map((name) => ({ value: name, label: fields[name]?.label ?? name })),
+              ]}
+              onChange={(event) => {
+                const name = event.currentTarget.value;
+                const field = fields[name];
+                if (field !== undefined) onChange({ ...level, workload: { ...level.workload, [name]: field.initial } });
+              }}
+            />
+          )}
+          <Checkbox
+            size="xs"
+            label="irqbalance runs"
+            checked={level.irqbalance}
+            onChange={(event) => onChange({ ...level, irqbalance: event.currentTarget.checked })}
+          />
+        </div>
+      </details>
     </li>
   );
 }

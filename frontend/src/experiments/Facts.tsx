@@ -24,7 +24,7 @@ export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "s
           </span>
         )}
       </h2>
-      <Scroll label="Settings before and after">
+      <Scroll label="Settings before and after, table">
         <table className="table">
           <thead>
             <tr>
@@ -62,7 +62,7 @@ export function Discarded({ experiment }: { experiment: Experiment }) {
       <h2>
         Discarded runs <small>by rules that do not look at the figures; each was tried again at its place</small>
       </h2>
-      <Scroll label="Discarded runs">
+      <Scroll label="Discarded runs, table">
         <table className={`table ${classes.long}`}>
           <thead>
             <tr>
@@ -108,7 +108,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
   const { type, ...fields } = spec.workload;
   const about = WORKLOADS[type];
   const facts: [string, string][] = [
-    ["Kind", `${KINDS[spec.kind].label}: ${KINDS[spec.kind].about}`],
+    ["Kind", KINDS[spec.kind].label],
     ["Load", about.label],
     ...Object.entries(fields).map(([name, value]): [string, string] => {
       const field = about.fields[name];

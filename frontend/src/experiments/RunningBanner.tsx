@@ -46,7 +46,7 @@ function Running({ experiment }: { experiment: Summary }) {
         <Link to="/nodes/$nodeId" params={{ nodeId: node_id }}>
           {node_name}
         </Link>
-        <SimulatedTagOf nodeId={node_id} />:{" "}
+        <SimulatedTagOf nodeId={node_id} />{" "}
         <Link to="/experiments/$experimentId" params={{ experimentId: id }}>
           {name}
         </Link>

@@ -111,7 +111,7 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
 function RunsTable({ experiment, metric }: Omit<Props, "asTable">) {
   const { label, unit } = metricOf(experiment, metric);
   return (
-    <Scroll label="Runs in order">
+    <Scroll label="Runs in order, table">
       <table className={`table ${classes.long}`}>
         <thead>
           <tr>

@@ -111,8 +111,8 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
             onClick={() => onChange({ ...draft, factors: [...draft.factors, newFactor()] })}
           >
             Vary a second thing
-          </button>{" "}
-          — every combination of both is measured.
+          </button>
+          : every combination of both is measured.
         </p>
       )}
       <Part title="What decides">

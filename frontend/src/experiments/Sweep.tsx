@@ -62,7 +62,7 @@ function Lines({ experiment, metric, template }: Props) {
       </div>
       {trend !== undefined && trend.rho !== null && (
         <p className="muted">
-          Trend over {factor?.name}: Spearman's ρ {trend.rho.toFixed(2)}
+          Trend over {factor?.name}: Spearman's ρ {trend.rho.toFixed(2).replace("-", "−")}
           {trend.p === null ? "" : `, p ${trend.p < 0.001 ? "< 0.001" : trend.p.toFixed(3)}`}.
         </p>
       )}
@@ -82,7 +82,7 @@ export function Authors({
   paper: string;
 }) {
   return (
-    <Scroll label="The authors' figures">
+    <Scroll label="The authors' figures, table">
       <table className="table">
         <thead>
           <tr>

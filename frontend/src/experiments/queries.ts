@@ -1,7 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schemas } from "../api/client";
 import { queryClient } from "../api/queries";
-import { api as later } from "./later";
 import type { ListSearch } from "./search";
 import type { Summary } from "./types";
 
@@ -41,7 +40,7 @@ export const templatesQuery = (nodeId: number | undefined) =>
     enabled: nodeId !== undefined,
     queryFn: ({ signal }) =>
       answer(
-        later.GET("/api/nodes/{node_id}/experiment-templates", { params: { path: { node_id: nodeId ?? 0 } }, signal }),
+        api.GET("/api/nodes/{node_id}/experiment-templates", { params: { path: { node_id: nodeId ?? 0 } }, signal }),
       ),
   });
 

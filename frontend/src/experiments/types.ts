@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client";
 export type Experiment = Schemas["Experiment"];
 export type Summary = Schemas["ExperimentSummary"];
 export type State = Schemas["ExperimentState"];
-export type { Template } from "./later";
+export type Template = Schemas["Template"];
 export type Preview = Schemas["ExperimentPreview"];
 /** As an answer has it: every field is there. */
 export type Spec = Experiment["spec"];
