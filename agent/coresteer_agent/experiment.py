@@ -125,7 +125,7 @@ class Session:
         self._begun = begin
         try:
             self._objection(begin.workload)
-            self._prepared = Prepared(begin.workload, begin.role)
+            self._prepared = Prepared(begin.workload, begin.role, [wire.name for wire in self._inventory().wires()])
         except (RunError, OSError) as error:
             self._fail(str(error))
             return

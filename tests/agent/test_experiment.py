@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,7 +38,7 @@ class FakePrepared:
     made: ClassVar[list["FakePrepared"]] = []
     how: str | None = None
 
-    def __init__(self, workload: Workload, role: Role) -> None:
+    def __init__(self, workload: Workload, role: Role, wires: Sequence[str]) -> None:
         self.address, self.netdev, self.network = "198.18.0.1:5000", "coresteer0", ""
         self.ready, self.failed = self.how is None, self.how
         self.closed = False

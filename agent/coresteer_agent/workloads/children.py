@@ -33,7 +33,8 @@ class Prepared:
     this one. sockets: the server's.
     """
 
-    def __init__(self, workload: Workload, role: Role) -> None:
+    def __init__(self, workload: Workload, role: Role, wires: Sequence[str] = ()) -> None:
+        """wires: the netdevs by which another node's traffic should come, the best first."""
         self.address = ""
         self.netdev = ""
         self.network = ""
@@ -47,7 +48,7 @@ class Prepared:
         elif role == "alone":
             self._holder = Child("netns", HolderOrders(os.getpid()))
         else:
-            self._listen(_own_address())
+            self._listen(_own_address(wires))
 
     @property
     def ready(self) -> bool:
@@ -208,13 +209,20 @@ class Load:
             self._failed = self._load.failed
 
 
-def _own_address() -> str | None:
-    """That of the default route, or else the first of a netdev that is up; None without any but the loopback's."""
+def _own_address(wires: Sequence[str]) -> str | None:
+    """The first of a wire, else that of the default route, else the first of a netdev that is up.
+
+    None without any but the loopback's.
+    """
+    told = psutil.net_if_addrs()
+    for one in (address for name in wires for address in told.get(name, ())):
+        if one.family == socket.AF_INET:
+            return str(one.address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent, suppress(OSError):
         unsent.connect((_ANYWHERE, 9))
         return str(unsent.getsockname()[0])
     states = psutil.net_if_stats()
-    for name, addresses in psutil.net_if_addrs().items():
+    for name, addresses in told.items():
         for one in addresses:
             if one.family == socket.AF_INET and not one.address.startswith("127.") and states[name].isup:
                 return str(one.address)

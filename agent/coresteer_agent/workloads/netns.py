@@ -32,7 +32,7 @@ _ADDRESS = struct.Struct("=BBBBI")
 _UP = 1
 _NAME, _LINK_INFO, _NETWORK_OF_PID, _TX_QUEUES, _RX_QUEUES = 3, 18, 19, 31, 32
 _SIOCETHTOOL = 0x8946
-_SET_TSO = 0x1F  # include/uapi/linux/ethtool.h, ETHTOOL_STSO
+_SET_TSO, _SET_GRO = 0x1F, 0x2C  # include/uapi/linux/ethtool.h
 _IFREQ = struct.Struct("16sP16x")
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
@@ -55,13 +55,15 @@ def main() -> None:
     outside = Netlink(NETLINK_ROUTE)
     try:
         network = _free_network(_addresses_in_use(outside))
+        server_end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         own_network()
         netdev = _make_pair(outside)
         server, client = network.hosts()
         inside = Netlink(NETLINK_ROUTE)
         _bring_up(outside, netdev, server)
         _bring_up(inside, _CLIENT_END, client)
-        _packets_as_on_a_wire(_CLIENT_END)
+        with server_end, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client_end:
+            _packets_as_on_a_wire(client_end, netdev, server_end)
     except OSError as error:
         needs = " It needs root." if error.errno == errno.EPERM else ""
         give_up(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
@@ -114,11 +116,15 @@ def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
     netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
 
 
-def _packets_as_on_a_wire(netdev: str) -> None:
-    """TCP's segments are cut before they reach the other end, as a NIC cuts them, instead of passing in one piece."""
-    value = array("I", [_SET_TSO, 0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, _SIOCETHTOOL, _IFREQ.pack(_text(netdev), value.buffer_info()[0]))
+def _packets_as_on_a_wire(client_end: socket.socket, netdev: str, server_end: socket.socket) -> None:
+    """TCP's segments are cut before they reach the other end, as a NIC cuts them, instead of passing in one piece.
+
+    There the kernel polls for them (NAPI), which a veth does with GRO alone (drivers/net/veth.c), so that
+    gro_flush_timeout and napi_defer_hard_irqs mean what they mean for a NIC. The sockets are of the ends' namespaces.
+    """
+    for where, name, *value in ((client_end, _CLIENT_END, _SET_TSO, 0), (server_end, netdev, _SET_GRO, 1)):
+        asked = array("I", value)
+        fcntl.ioctl(where, _SIOCETHTOOL, _IFREQ.pack(_text(name), asked.buffer_info()[0]))
 
 
 def _text(name: str) -> bytes:
