@@ -1,12 +1,17 @@
 """Experiments on nodes that do not exist: their runs take their time, and their figures follow from the settings."""
 
+import asyncio
 from collections.abc import Callable
 from statistics import mean
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.uri import parse_uri
 
 from coresteer_agent.simulate.experiments import SimulatedExperiments, measure
+from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
+from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.experiment import (
     METRICS,
@@ -21,7 +26,17 @@ from coresteer_core.experiment import (
     UdpFlood,
     Workload,
 )
-from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+from coresteer_core.protocol import (
+    PROTOCOL,
+    BeginExperiment,
+    Close,
+    EndExperiment,
+    ExperimentMessage,
+    RunExperiment,
+    Welcome,
+    decode_to_backend,
+    encode,
+)
 from coresteer_core.settings import NetdevParam
 
 _IGB, _MLX5 = 1, 0
@@ -148,3 +163,26 @@ def test_neither_too_few_nor_too_many_interrupt_cpus_give_the_most_throughput() 
 def test_runs_of_the_same_settings_differ_by_about_a_hundredth() -> None:
     rates = figures(a_node(_IGB), TcpStream(limit_mbit_per_s=500), "throughput_bit_per_s")
     assert 1.002 < max(rates) / min(rates) < 1.15
+
+
+async def test_a_simulated_node_answers_the_backend_over_its_connection() -> None:
+    said: list[ExperimentMessage] = []
+
+    async def serve_one(link: ServerConnection) -> None:
+        await link.recv()
+        one = Run(run_id="a", workload=TcpRequest(), role="alone", warmup_s=0, measure_s=0.05)
+        for message in (Welcome(PROTOCOL, 1, 0), BeginExperiment(7, TcpRequest(), "alone"), RunExperiment(7, one)):
+            await link.send(encode(message))
+        async for frame in link:
+            assert isinstance(frame, bytes)
+            message_back = decode_to_backend(frame)
+            if isinstance(message_back, ExperimentMessage):
+                said.append(message_back)
+                if message_back.state is RunState.MEASURED:
+                    await link.close(Close.BAD_KEY, "It is done.")
+
+    async with serve(serve_one, "127.0.0.1", 0) as server, asyncio.timeout(20):
+        uri = parse_uri(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/agent")
+        member = Member(a_node(_IGB), uri, Count(), keep_latencies=False)
+        await run([member], interval_s=1.0, duration_s=None, tls=None)
+    assert [message.state for message in said] == [RunState.READY, RunState.LOADED, RunState.MEASURED]
