@@ -51,10 +51,16 @@ def in_force(policies: Iterable[Enabled], facts: Facts) -> list[PolicyInForce]:
 
 
 def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[PolicyInForce]) -> list[PolicyInForce]:
-    """What a node's agent is told while an experiment runs there: only the experiment's own policies act."""
+    """What a node's agent is told while an experiment runs there: only the experiment's own policies act.
+
+    Those that pause are leased too: without the backend they go on.
+    """
     lent = {policy.policy_id: policy for policy in leased}
     others = [policy for policy in policies if policy.policy_id not in lent]
-    paused = [replace(policy, mode=Mode.RECOMMEND) if policy.mode is Mode.ENFORCE else policy for policy in others]
+    paused = [
+        replace(policy, mode=Mode.RECOMMEND, leased=True) if policy.mode is Mode.ENFORCE else policy
+        for policy in others
+    ]
     return sorted([*paused, *lent.values()], key=lambda policy: policy.precedence)
 
 
