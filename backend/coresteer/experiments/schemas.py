@@ -91,7 +91,8 @@ class SettingsNow(BaseModel):
 class Experiment(ExperimentSummary):
     """All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
 
-    arms: the names of all combinations, in the analysis's order. analysis: of the runs so far.
+    arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. conclusion: what
+    follows from its intervals, in sentences, the most important first.
     """
 
     spec: Annotated[Spec, AsStruct()]
@@ -102,6 +103,7 @@ class Experiment(ExperimentSummary):
     arms: list[str]
     runs: list[Annotated[KeptRun, AsStruct()]]
     analysis: Annotated[Analysis, AsStruct()]
+    conclusion: list[str] = []
     metrics: dict[str, Annotated[Metric, AsStruct()]]
 
 

@@ -12,6 +12,7 @@ from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsNow
 from coresteer.experiments.spec import Analysis, KeptRun, Spec
 from coresteer.experiments.tables import ExperimentRow
+from coresteer.reports.conclude import conclusion
 from coresteer_core.experiment import METRICS
 
 _KEPT = 32
@@ -47,7 +48,7 @@ def whole(row: ExperimentRow, runs: Sequence[KeptRun], place: int | None) -> Exp
     """All of it; its analysis takes some 100 ms of CPU time where nobody has asked for it since its last run."""
     spec = msgspec.convert(row.spec, Spec)
     discarded = sum(run.discarded is not None for run in runs)
-    return Experiment(
+    experiment = Experiment(
         **summary(row, Done(len(runs) - discarded, discarded), place).model_dump(),
         spec=spec,
         seed=row.seed,
@@ -59,6 +60,8 @@ def whole(row: ExperimentRow, runs: Sequence[KeptRun], place: int | None) -> Exp
         analysis=_analysed(row, spec, runs),
         metrics=dict(METRICS),
     )
+    experiment.conclusion = conclusion(experiment, "en")
+    return experiment
 
 
 def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun]) -> Analysis:

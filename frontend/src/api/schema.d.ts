@@ -1575,7 +1575,8 @@ export interface components {
          * Experiment
          * @description All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
          *
-         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far.
+         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. conclusion: what
+         *     follows from its intervals, in sentences, the most important first.
          */
         Experiment: {
             /** Id */
@@ -1870,6 +1871,11 @@ export interface components {
                 kept: number;
                 discarded: number;
             };
+            /**
+             * Conclusion
+             * @default []
+             */
+            conclusion: string[];
             /** Metrics */
             metrics: {
                 [key: string]: {
