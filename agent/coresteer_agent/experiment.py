@@ -29,6 +29,10 @@ READY_S = 30.0
 MEASURE_S = 600.0
 """The longest that a run may warm up, and measure; longer than any that the backend plans."""
 
+MAX_TEXT = 1000
+"""Of a sentence: a program's own words may be in it."""
+MAX_DISTURBED = 10
+
 
 class RunError(Exception):
     """A run cannot be done; the message is a sentence."""
@@ -92,9 +96,10 @@ class Session:
 
     def disturbed(self, keys: frozenset[str]) -> None:
         """Somebody worked on settings."""
-        if self._run is not None and self._run.before is not None and keys:
+        run = self._run
+        if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
             named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
-            self._run.disturbed.append(f"Somebody changed {named} while it was measured.")
+            run.disturbed.append(f"Somebody changed {named} while it was measured.")
 
     def step(self) -> frozenset[str]:
         """Go on as far as it goes at once. Returns the settings that were put back."""
@@ -269,7 +274,10 @@ class Session:
         if self._run.irqbalance is not None:
             stuck = self._run.irqbalance.end()
         self._tell(RunState.FAILED, sentence=" ".join([sentence, *stuck]))
-        return self._drop_run()
+        touched = self._drop_run()
+        if self._prepared is not None and self._prepared.failed is not None:
+            return touched | self._fail(self._prepared.failed)
+        return touched
 
     def _drop_run(self) -> frozenset[str]:
         running, self._run = self._run, None
@@ -297,6 +305,7 @@ class Session:
         begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
         if begun is None:
             return
+        sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_TEXT])
         log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
         self._last = ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured)
         self._send(self._last)

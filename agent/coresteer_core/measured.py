@@ -1,13 +1,16 @@
 """A run's figures from two readings of one node: what was counted between them, by the names of experiment.METRICS."""
 
+import re
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import islice
 from statistics import fmean
 
 from msgspec import Struct
 
-from coresteer_core.experiment import Measured
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.experiment import METRICS, Measured
 from coresteer_core.model import ABSENT_U32, FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency
 from coresteer_core.rates import CpuTimes, Sample, derive
 
@@ -54,7 +57,7 @@ def measured(
         figures |= {f"cpu_{kind}_percent": total for kind in _CPU_FIGURES if (total := _sum(cpus[kind])) is not None}
         figures |= _counted(rates, before, after, netdevs, irqs)
         figures |= {} if tcp is None else _own_traffic(rates, netdevs, tcp)
-        figures |= load
+        figures |= _of_load(load)
         _per_gigabit(figures)
     return Measured(
         started_ms=before.sample.time_ms,
@@ -67,6 +70,8 @@ def measured(
     )
 
 
+_OWN = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
+_MOST, _MOST_FIGURES = 1e18, 100
 _CPU_FIGURES = ("busy", "softirq", "irq", "user", "system")
 _KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
 
@@ -128,6 +133,12 @@ def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]
     return found
 
 
+def _of_load(load: Mapping[str, float]) -> dict[str, float]:
+    """Without what is no figure: a command may say anything."""
+    known = (name for name, value in load.items() if (name in METRICS or _OWN.match(name)) and abs(value) < _MOST)
+    return {name: load[name] for name in islice(known, _MOST_FIGURES)}
+
+
 def _per_gigabit(figures: dict[str, float]) -> None:
     busy, throughput = figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s")
     if busy is not None and throughput:
@@ -140,12 +151,16 @@ def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
     if before.times is None or after.times is None:
         said.append("The time of the CPUs could not be read.")
     else:
-        said += [f"CPU {cpu} went offline." for cpu in sorted(before.times.keys() - after.times.keys())]
-        said += [f"CPU {cpu} came online." for cpu in sorted(after.times.keys() - before.times.keys())]
+        said += _sentence(before.times.keys() - after.times.keys(), "went offline")
+        said += _sentence(after.times.keys() - before.times.keys(), "came online")
     if before.netdevs is not None and after.netdevs is not None:
         lost = [name for name in netdevs if name in before.netdevs and name not in after.netdevs]
         said += [f"The netdev {name} is gone." for name in lost]
     return said
+
+
+def _sentence(cpus: Set[int], did: str) -> list[str]:
+    return [f"CPU {format_cpu_list(cpus)} {did}."] if cpus else []
 
 
 def _chosen(rates: Rates, netdevs: Sequence[str]) -> list[NetdevCounts] | None:

@@ -234,6 +234,19 @@ def test_what_cannot_be_prepared_fails_the_experiment(node: Node, monkeypatch: p
     assert FakePrepared.made[0].closed
 
 
+def test_a_namespace_that_is_gone_fails_the_run_and_the_experiment(node: Node) -> None:
+    node.begin()
+    node.run(a_run(warmup_s=60))
+    node.until(RunState.LOADED)
+    FakePrepared.made[0].failed = "It is\ngone."
+    node.until(RunState.MEASURED)
+    assert [(told.state, told.run_id, told.sentence) for told in node.told[-2:]] == [
+        (RunState.FAILED, "r1", "It is gone."),
+        (RunState.FAILED, None, "It is gone."),
+    ]
+    assert FakePrepared.made[0].closed
+
+
 def test_only_commands_that_the_operator_allowed_are_run(node: Node, tmp_path: Path) -> None:
     assert "allows no command web-load" in node.begin(Command(name="web-load")).sentence
     file = tmp_path / "commands.toml"

@@ -1,5 +1,6 @@
 """A run's figures from two readings."""
 
+import math
 from array import array
 
 import pytest
@@ -90,6 +91,12 @@ def test_what_the_kernel_does_not_tell_is_absent_and_never_0() -> None:
     assert run.figures == {}
     assert run.steal_percent is None
     assert run.cpus["busy"] == [None, None]
+
+
+def test_what_a_load_says_that_is_no_figure_is_left_out() -> None:
+    said = {"command.ok": 1.0, "command.with space": 1.0, "own": 1.0, "command.inf": math.inf, "rtt_p50_us": math.nan}
+    figures = measured(BEFORE, AFTER, irqs=IRQS, load=said, load_before=0).figures
+    assert figures.keys() & said.keys() == {"command.ok"}
 
 
 def test_a_counter_that_was_reset_is_absent() -> None:
