@@ -14,6 +14,7 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.bus import ExperimentEvent, InventoryEvent
+from coresteer.experiments import service
 from coresteer.experiments.progress import Patience
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
@@ -93,7 +94,7 @@ class ExperimentNode:
         return [word.run for word in self.got if isinstance(word, RunExperiment)]
 
     def readies(self, begin: BeginExperiment) -> list[ExperimentMessage]:
-        return [ExperimentMessage(begin.experiment_id, RunState.READY, address="198.18.0.1:5201", netdev="eth0")]
+        return [ExperimentMessage(begin.experiment_id, RunState.READY, address="198.18.0.1:5201", netdev="eno1")]
 
     def does(self, asked: RunExperiment, **changes: Any) -> list[ExperimentMessage]:  # noqa: ANN401 - of several types
         """Loaded and measured, a tenth faster where the interrupt was moved to CPU 7."""
@@ -105,9 +106,9 @@ class ExperimentNode:
             ),
         ]
 
-    async def connect(self) -> None:
+    async def connect(self, **greeting: object) -> None:
         await self.agent.connect()
-        await self.agent.greet(mode="control", observe_reason=None)
+        await self.agent.greet(**{"mode": "control", "observe_reason": None, **greeting})
         with self.backend.app.state.bus.subscribe() as events:
             await self.say(TopologyMessage(self.node.machine.topology))
             await self.say(InventoryMessage(self.node.inventory))
@@ -199,10 +200,13 @@ class ExperimentNode:
         return await self.get(experiment_id)
 
 
+def loads_only(_: ExperimentNode, asked: RunExperiment) -> list[ExperimentMessage]:
+    """A run that does not end."""
+    return [ExperimentMessage(asked.experiment_id, RunState.LOADED, asked.run.run_id)]
+
+
 async def until_told(backend: Backend, experiment_id: int, wanted: Callable[[Any], bool]) -> None:
     """The experiment is such, or is told to be. wanted: of its summary."""
-    from coresteer.experiments import service  # noqa: PLC0415 - beside its only use
-
     async with asyncio.timeout(30):
         with backend.app.state.bus.subscribe() as events:
             async with backend.database.session() as session:
@@ -210,8 +214,9 @@ async def until_told(backend: Backend, experiment_id: int, wanted: Callable[[Any
             if now is not None and wanted(now):
                 return
             async for event in events:
-                if isinstance(event, ExperimentEvent) and event.experiment.id == experiment_id:
-                    if wanted(event.experiment):
+                if isinstance(event, ExperimentEvent):
+                    told = event.experiment
+                    if told.id == experiment_id and wanted(told):
                         return
 
 

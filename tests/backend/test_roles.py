@@ -9,6 +9,8 @@ NODE = f"/api/nodes/{2**31 - 1}"
 CHANGE = f"/api/changes/{uuid4()}"
 POLICY = f"/api/policies/{2**31 - 1}"
 ROLLOUT = f"/api/rollouts/{2**31 - 1}"
+EXPERIMENT = f"/api/experiments/{2**31 - 1}"
+SPEC = {"name": "a try", "kind": "aa", "node_id": 2**31 - 1, "workload": {"type": "observe"}, "primary": "rtt_p99_us"}
 BODY = {"name": "spread", "spec": {"type": "irq-spread"}}
 REPLAY = {"node_id": 1, "from_time": "2026-01-01T00:00:00Z", "to_time": "2026-01-01T01:00:00Z"}
 RANGE = "from_time=2026-01-01T00:00:00Z&to_time=2026-01-01T01:00:00Z"
@@ -55,6 +57,12 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("POST", f"{POLICY}/rollouts", {"version": 1}, "operator", 404),
     ("GET", ROLLOUT, None, "viewer", 404),
     ("POST", f"{ROLLOUT}/stop", {"undo": True}, "operator", 404),
+    ("GET", f"{NODE}/experiment-templates", None, "viewer", 404),
+    ("GET", "/api/experiments", None, "viewer", 200),
+    ("POST", "/api/experiments/preview", {"spec": SPEC}, "viewer", 422),
+    ("POST", "/api/experiments", {"spec": SPEC}, "operator", 422),
+    ("GET", EXPERIMENT, None, "viewer", 404),
+    ("POST", f"{EXPERIMENT}/cancel", None, "operator", 404),
 ]
 
 
@@ -92,7 +100,7 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
     described = {
         (method.upper(), path)
         for path, methods in backend.app.openapi()["paths"].items()
-        if path.startswith(("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts"))
+        if path.startswith(("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts", "/api/experiments"))
         for method in methods
     }
     named = {
@@ -103,6 +111,7 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
             .replace(CHANGE, "/api/changes/{change_id}")
             .replace(POLICY, "/api/policies/{policy_id}")
             .replace(ROLLOUT, "/api/rollouts/{rollout_id}")
+            .replace(EXPERIMENT, "/api/experiments/{experiment_id}")
             .replace("/netdevs/eth0/", "/netdevs/{netdev}/"),
         )
         for method, path, *_ in CALLS

@@ -45,7 +45,7 @@ def analyse(spec: Spec, seed: int, runs: Sequence[KeptRun]) -> Analysis:
     arms = arms_of(spec)
     noise_runs = _cube(kept, "aa", 2, 2, metrics)
     if spec.kind == "aa":
-        main = noise_runs.reshape(len(metrics), -1, 1, 4)
+        main = noise_runs.reshape(*noise_runs.shape[:2], 1, 4)
     elif spec.kind == "ab":
         main = _cube(kept, "main", 2, 2, metrics)
     else:

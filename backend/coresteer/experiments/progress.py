@@ -241,11 +241,8 @@ def next_step(facts: Facts) -> Step:
 
 
 def _between_runs(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noqa: PLR0911 - one return a step
-    if (away := _first_away(facts.sides)) is not None:
-        side, since_s = away
-        if facts.now_s >= since_s + facts.patience.away_s:
-            return Conclude(ExperimentState.FAILED, f"{side.name} was away for {facts.patience.away_s:.0f} s.")
-        return Wait(f"Waiting for {side.name}, which is away.", since_s + facts.patience.away_s)
+    if (away := _away(facts)) is not None:
+        return away
     if (undo := _undo(facts)) is not None:
         if facts.now_s < facts.since_s + facts.patience.returned_s:
             return undo
@@ -311,8 +308,8 @@ def _with_run(  # noqa: PLR0911, PLR0912 - one return a step
     if len(measured) == len(facts.sides):
         whole = merged(measured, [side.name for side in facts.sides])
         return Keep(planned, attempt, whole, schedule.discard_reason(whole, facts.spec))
-    if facts.broken is not None:
-        return Lose(planned, attempt, facts.broken)
+    if facts.broken is not None:  # told when it is back: a backend that is being stopped loses everybody
+        return _away(facts) or Lose(planned, attempt, facts.broken)
     name = f"Run {planned.number + 1} of {len(facts.plan)}, {schedule.arm_name(facts.spec, planned.arm)}"
     if change is not None and change.state is ChangeState.APPLYING:
         until_s = facts.since_s + facts.patience.returned_s
@@ -371,8 +368,15 @@ def _undo(facts: Facts) -> Step | None:
     return RollBack(facts.open_changes[0].change_id) if facts.open_changes else None
 
 
-def _first_away(sides: Sequence[Side]) -> tuple[Side, float] | None:
-    return next(((side, side.away_since_s) for side in sides if side.away_since_s is not None), None)
+def _away(facts: Facts) -> Step | None:
+    """What to do about a node that is away; None where all are there."""
+    for side in facts.sides:
+        if side.away_since_s is not None:
+            until_s = side.away_since_s + facts.patience.away_s
+            if facts.now_s >= until_s:
+                return Conclude(ExperimentState.FAILED, f"{side.name} was away for {facts.patience.away_s:.0f} s.")
+            return Wait(f"Waiting for {side.name}, which is away.", until_s)
+    return None
 
 
 def merged(measured: Sequence[Measured], names: Sequence[str]) -> Measured:

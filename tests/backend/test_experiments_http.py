@@ -1,0 +1,152 @@
+"""Experiments over HTTP: who may, what is refused with the field's name, and what a preview says."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.backend.conftest import Backend
+from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, loads_only
+
+LEVEL = "spec.factors[0].levels[1]"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def node(backend: Backend) -> AsyncIterator[ExperimentNode]:
+    backend.app.state.runner.patience = QUICK
+    async with experiment_node(backend) as node:
+        node.answer = loads_only
+        yield node
+
+
+async def test_a_viewer_may_look_at_a_preview_and_start_nothing(backend: Backend, node: ExperimentNode) -> None:
+    viewer = await backend.client("viewer")
+    preview = (await viewer.post("/api/experiments/preview", {"spec": node.spec()})).json()
+    assert preview["blocked_because"] == "Starting an experiment needs the role operator; yours is viewer."
+    assert (await viewer.post("/api/experiments", {"spec": node.spec()})).status_code == 403
+    assert (await viewer.get("/api/experiments")).status_code == 200
+
+
+async def test_a_preview_says_what_each_arm_does_and_how_long_it_all_takes(node: ExperimentNode) -> None:
+    levels = [
+        {"name": "as it is"},
+        {"name": "irqbalance", "irqbalance": True},
+        {"name": "µs", "settings": [{"key": "netdev/{netdev}/coalesce/rx-usecs", "value": "96"}]},
+        {"name": "CPU 7", "settings": [{"key": node.key, "value": "7"}], "workload": {"server_cpus": "3"}},
+    ]
+    spec = node.spec(kind="sweep", factors=[{"name": "what", "levels": levels}])
+    preview = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()
+    assert preview["blocked_because"] is None
+    assert preview["runs"] == 24
+    assert preview["sentence"].startswith("24 runs (tcp-request) on node-")
+    as_it_is, irqbalance, coalescing, moved = preview["arms"]
+    assert as_it_is == {"name": "as it is", "sentence": "The node as it is.", "commands": []}
+    assert "irqbalance runs" in irqbalance["sentence"]
+    assert coalescing["commands"] == ["ethtool -C NETDEV rx-usecs 96"]
+    assert "server_cpus of the load is 3." in moved["sentence"]
+    assert moved["commands"] == [f"echo 7 > /proc/irq/{node.irq}/smp_affinity_list"]
+
+
+def level(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:
+    """A comparison whose second level is changed so."""
+    return lambda node: node.spec(
+        factors=[{"name": "what", "levels": [{"name": "as it is"}, {"name": "other"} | changes]}]
+    )
+
+
+def wish(key: str, value: str) -> Callable[[ExperimentNode], dict[str, Any]]:
+    return lambda node: level(settings=[{"key": key.replace("IRQ", str(node.irq)), "value": value}])(node)
+
+
+def spec(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:
+    return lambda node: node.spec(**changes)
+
+
+BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
+    (spec(node_id=2**31 - 1), "spec.node_id", "There is no node"),
+    (spec(peer_node_id=2**31 - 1), "spec.peer_node_id", "There is no node"),
+    (lambda node: node.spec(peer_node_id=node.id), "spec.peer_node_id", "another node"),
+    (spec(workload={"type": "observe"}, peer_node_id=1), "spec.peer_node_id", "no client"),
+    (
+        spec(workload={"type": "tcp-request", "server_cpus": "0-99"}),
+        "spec.workload",
+        "server_cpus: CPU 8 is not online",
+    ),
+    (spec(workload={"type": "tcp-request", "client_cpus": "3-1"}), "spec.workload", "client_cpus: "),
+    (spec(name="a\nb"), "spec.name", "control characters"),
+    (spec(blocks=2), "spec", "blocks"),
+    (spec(kind="aa"), "spec", "no factor"),
+    (spec(primary="speed"), "spec", "There is no figure speed"),
+    (spec(guardrails=[{"metric": "speed", "max": 1}]), "spec.guardrails[0].metric", "“speed”"),
+    (spec(guardrails=[{"metric": "dropped_per_s", "max": -1}]), "spec.guardrails[0].max", "a number from 0"),
+    (wish("speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
+    (wish("irq/IRQ/affinity", "x"), f"{LEVEL}.settings[0].value", "not a CPU"),
+    (wish("irq/IRQ/affinity", "63"), f"{LEVEL}.settings[0].value", "not online"),
+    (wish("irq/9999/affinity", "1"), f"{LEVEL}.settings[0].key", "9999"),
+    (wish("netdev/{netdev}/speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
+    (wish("netdev/{netdev}/coalesce/rx-usecs", "x"), f"{LEVEL}.settings[0].value", "not a number"),
+    (level(policy={"policy_id": 2**31 - 1, "version": 1}), f"{LEVEL}.policy.policy_id", "There is no policy"),
+    (level(workload={"speed": 1}), f"{LEVEL}.workload", "speed is no field of tcp-request"),
+    (level(workload={"connections": 0}), f"{LEVEL}.workload", "connections"),
+    (level(workload={"client_cpus": "63"}), f"{LEVEL}.workload", "client_cpus: CPU 63"),
+]
+
+
+@pytest.mark.parametrize(("make", "field", "says"), BAD)
+async def test_what_can_never_run_is_refused_with_the_field(
+    node: ExperimentNode, make: Callable[[ExperimentNode], dict[str, Any]], field: str, says: str
+) -> None:
+    for path in ("/api/experiments/preview", "/api/experiments"):
+        answer = await node.operator.post(path, {"spec": make(node)})
+        assert answer.status_code == 422, answer.text
+        (error,) = answer.json()["errors"]
+        assert error["field"] == field, error
+        assert says in error["message"]
+
+
+async def test_two_factors_cannot_want_the_same_setting(node: ExperimentNode) -> None:
+    factors = [
+        {"name": name, "levels": [{"name": "a"}, {"name": "b", "settings": [{"key": node.key, "value": cpu}]}]}
+        for name, cpu in (("one", "6"), ("two", "7"))
+    ]
+    answer = await node.operator.post("/api/experiments/preview", {"spec": node.spec(kind="sweep", factors=factors)})
+    assert answer.status_code == 422
+    assert "wished for twice" in answer.json()["detail"]
+
+
+async def test_the_placeholder_needs_a_workload_with_traffic(node: ExperimentNode) -> None:
+    made = wish("netdev/{netdev}/coalesce/rx-usecs", "3")(node) | {"workload": {"type": "observe"}}
+    answer = await node.operator.post("/api/experiments/preview", {"spec": made})
+    assert answer.json()["errors"][0]["field"] == f"{LEVEL}.settings[0].key"
+
+
+async def test_a_node_that_is_away_blocks_the_start_and_says_so(backend: Backend) -> None:
+    async with experiment_node(backend) as away:
+        await away.disconnect()
+        preview = (await away.operator.post("/api/experiments/preview", {"spec": away.itself()})).json()
+        assert "is away" in preview["blocked_because"]
+        refused = await away.operator.post("/api/experiments", {"spec": away.itself()})
+        assert (refused.status_code, refused.json()["detail"]) == (409, preview["blocked_because"])
+        await away.connect()
+
+
+async def test_an_agent_that_only_observes_can_be_measured_but_not_changed(backend: Backend) -> None:
+    async with experiment_node(backend) as node:
+        await node.disconnect()
+        await node.connect(mode="observe", observe_reason="It is not root.")
+        blocked = (await node.operator.post("/api/experiments/preview", {"spec": node.spec()})).json()
+        assert "It is not root." in blocked["blocked_because"]
+        itself = (await node.operator.post("/api/experiments/preview", {"spec": node.itself()})).json()
+        assert itself["blocked_because"] is None
+
+
+async def test_experiments_are_listed_by_node_and_state_and_page_by_page(node: ExperimentNode) -> None:
+    started = [await node.start(node.itself(name=str(number))) for number in range(3)]
+    first = (await node.operator.get(f"/api/experiments?node_id={node.id}&limit=2")).json()
+    assert [one["name"] for one in first["experiments"]] == ["2", "1"]
+    rest = (await node.operator.get(f"/api/experiments?node_id={node.id}&limit=2&older_than={first['older']}")).json()
+    assert ([one["name"] for one in rest["experiments"]], rest["older"]) == (["0"], None)
+    queued = (await node.operator.get(f"/api/experiments?node_id={node.id}&state=queued")).json()
+    assert [one["place"] for one in queued["experiments"]][-1] in (1, 2)
+    for one in reversed(started):
+        assert (await node.operator.post(f"/api/experiments/{one['id']}/cancel")).status_code == 200
