@@ -46,6 +46,7 @@ from coresteer.policies.keeper import Keeper
 from coresteer.policies.shared import Shared
 from coresteer.policies.teller import Teller
 from coresteer.policies.watch import Watch
+from coresteer.reports.endpoints import router as reports_router
 from coresteer.telemetry.endpoints import router as telemetry_router
 from coresteer.telemetry.live import Live
 from coresteer.telemetry.live import router as live_router
@@ -63,6 +64,7 @@ _FEATURE_ROUTERS = (
     coalescing_router,
     classes_router,
     experiments_router,
+    reports_router,
     templates_router,
 )
 

@@ -29,7 +29,7 @@ from coresteer.inputs import RowId
 router = APIRouter(tags=["auth"])
 
 
-def _public_url(request: Request) -> str:
+def public_url(request: Request) -> str:
     """Where the asker reaches the backend, as configured, else as asked."""
     config: Config = request.app.state.config
     return config.public_url or f"{request.url.scheme}://{request.url.netloc}"
@@ -41,7 +41,7 @@ def _signed_in(request: Request, response: Response, signed_in: service.SignedIn
         signed_in.cookie,
         httponly=True,
         samesite="strict",
-        secure=_public_url(request).startswith("https:"),
+        secure=public_url(request).startswith("https:"),
     )
     identity = signed_in.identity
     return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
@@ -138,7 +138,7 @@ async def create_enrolment_token(
 ) -> EnrolmentToken:
     """Make a one-time token that lets one agent in, or simulated nodes."""
     new = await enrolment.new_enrolment_token(session, by.username, body)
-    backend = _public_url(request)
+    backend = public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
     if not body.simulated:
         command = (

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from coresteer.experiments.schemas import Experiment
-from coresteer.experiments.spec import Arm, Comparison, Interval, Trend
+from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.reports.model import Language, Tone
 from coresteer.reports.numbers import amount, chance, percent, plain
 from coresteer.reports.words import label, say
+from coresteer_core.experiment import Metric
 
 _WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
@@ -46,8 +47,7 @@ class Teller:
 
     def inside(self, metric: str) -> str:
         """The same inside a sentence."""
-        name = self.label(metric)
-        return name[:1].lower() + name[1:] if name[1:2].islower() else name
+        return inside(self.label(metric))
 
     def unit(self, metric: str) -> str:
         """The unit of a figure."""
@@ -56,26 +56,49 @@ class Teller:
 
     def tone(self, comparison: Comparison) -> Tone:
         """Whether what was found is good."""
-        if comparison.verdict not in ("higher", "lower"):
-            return "unsure"
-        known = self.experiment.metrics.get(comparison.metric)
-        if known is None or not known.better:
-            return "neutral"
-        return "better" if (known.better == "more") == (comparison.verdict == "higher") else "worse"
+        return tone(self.experiment.metrics.get(comparison.metric), comparison.verdict)
 
     def verdict(self, comparison: Comparison) -> str:
         """The finding in a word or two."""
-        word = self.say(f"verdict.{comparison.verdict}")
-        tone = self.tone(comparison)
-        return self.say(f"verdict.{tone}", verdict=word) if tone in ("better", "worse") else word
+        return verdict(self.language, self.tone(comparison), comparison.verdict)
 
     def bound(self, interval: Interval) -> str:
-        """The largest difference that an interval allows, rounded up so that the sentence stays true."""
-        return percent(max(abs(interval.low), abs(interval.high)), self.language, signed=False, up=True)
+        """The largest difference that an interval allows."""
+        return bound(self.language, interval)
 
     def ends(self, interval: Interval) -> dict[str, str]:
         """Its low and its high end."""
-        return {"low": percent(interval.low, self.language), "high": percent(interval.high, self.language)}
+        return ends(self.language, interval)
+
+
+def tone(metric: Metric | None, found: Verdict) -> Tone:
+    """Whether a finding about a figure is good."""
+    if found not in ("higher", "lower"):
+        return "unsure"
+    if metric is None or not metric.better:
+        return "neutral"
+    return "better" if (metric.better == "more") == (found == "higher") else "worse"
+
+
+def verdict(language: Language, worth: Tone, found: Verdict) -> str:
+    """A finding in a word or two."""
+    word = say(language, f"verdict.{found}")
+    return say(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
+
+
+def inside(name: str) -> str:
+    """A figure's name inside a sentence."""
+    return name[:1].lower() + name[1:] if name[1:2].islower() else name
+
+
+def bound(language: Language, interval: Interval) -> str:
+    """The largest difference that an interval allows, rounded up so that a sentence about it stays true."""
+    return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
+
+
+def ends(language: Language, interval: Interval) -> dict[str, str]:
+    """An interval's low and high end."""
+    return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
 
 
 def of_primary(experiment: Experiment) -> list[Comparison]:
@@ -140,8 +163,8 @@ def _absolute(teller: Teller, found: Comparison, names: dict[str, str]) -> str:
 
 
 def _with_worth(teller: Teller, found: Comparison, told: str) -> str:
-    tone = teller.tone(found)
-    return f"{told} {teller.say(f'found.{tone}')}" if tone in ("better", "worse") else told
+    worth = teller.tone(found)
+    return f"{told} {teller.say(f'found.{worth}')}" if worth in ("better", "worse") else told
 
 
 def _of_many(teller: Teller, found: Sequence[Comparison]) -> list[str]:

@@ -63,8 +63,13 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
         ],
         columns=COLUMNS,
         records=records(experiment),
-        source={"experiment": experiment.model_dump(mode="json")},
+        source={"experiment": source(experiment)},
     )
+
+
+def source(experiment: Experiment) -> dict[str, object]:
+    """All of it, but for what changes by itself while nothing happens."""
+    return experiment.model_dump(mode="json", exclude={"remaining_s", "place", "now"})
 
 
 def facts(teller: Teller) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ PRINTED: Paint = {
 
 WIDTH = 720.0
 _SIZE = 11.0
-_FAMILY = "Coresteer Report, Inter, system-ui, Coresteer Hangul, sans-serif"
+_FAMILY = "Coresteer Report, Coresteer Hangul, Inter, system-ui, sans-serif"
 _RIGHT = 16.0
 _MOST_LEGEND = _SERIES
 # cividis (Nuñez, Anderton and Renslow 2018) at ninths
@@ -89,7 +89,7 @@ def _(figure: Runs, paint: Paint, language: Language) -> tuple[list[str], float]
     values = [point.value for point in figure.points] or [0.0]
     last = max([point.at for point in figure.points], default=1)
     out, x, y, bottom = _frame(
-        (0, max(last, 1)), _padded(min(values), max(values), 0.06), figure.unit, paint, top=top, whole=True
+        (0, max(last, 1)), _padded(min(values), max(values), 0.06), figure.unit, paint, language, top=top, whole=True
     )
     radius = 3.2 if len(figure.points) <= 150 else 2.0
     for point in figure.points:
@@ -113,7 +113,12 @@ def _(figure: Lines, paint: Paint, language: Language) -> tuple[list[str], float
     if 0 < low < 0.6 * high:
         low = 0.0
     out, x, y, bottom = _frame(
-        (min(xs, default=0), max(xs, default=1)), _padded(low, high, 0.05, keep_zero=True), figure.unit, paint, top=top
+        (min(xs, default=0), max(xs, default=1)),
+        _padded(low, high, 0.05, keep_zero=True),
+        figure.unit,
+        paint,
+        language,
+        top=top,
     )
     if figure.mark:
         at = x(figure.mark[0])
@@ -258,6 +263,7 @@ def _frame(
     along: tuple[float, float],
     unit: str,
     paint: Paint,
+    language: Language,
     *,
     top: float,
     whole: bool = False,
@@ -265,6 +271,8 @@ def _frame(
     """Grid and ticks; then the scales of x and y, and the bottom."""
     bottom = top + 190
     factor, printed = axis_scale(max(abs(along[0]), abs(along[1])), unit)
+    if printed == "% of one CPU":
+        printed = say(language, "unit.one_cpu")
     y = _scale(along[0], along[1], bottom, top + 14)
     left = 60.0
     pad = (across[1] - across[0]) * 0.02 or 1.0

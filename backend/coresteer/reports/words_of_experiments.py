@@ -440,16 +440,22 @@ CHANGE = {
         "변경 전후 각 구간의 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
     ),
     "change.method.window": (
-        "Whole minutes of stored telemetry are compared: at most {most} before the change and at most {most} after it, "
-        "without the minute in which it was applied, until it was undone or the next change of the node began.",
-        "저장된 텔레메트리를 분 단위로 비교한다. 적용된 분은 빼고, 변경 전 최대 {most}분과 변경 후 최대 "
-        "{most}분(복원되거나 노드의 다음 변경이 시작되기 전까지)을 쓴다.",
+        "Whole minutes of stored telemetry are compared: at most {most} on each side of the change, "
+        "without the minute in which it was applied, and only as far as no other change of the node and not its "
+        "undoing lies between.",
+        "저장된 텔레메트리를 분 단위로 비교한다. 적용된 분은 빼고 변경 전후 각각 최대 {most}분을 쓰되, 변경이 복원된 "
+        "시점이나 노드의 다른 변경을 넘어가지 않는다.",
     ),
     "change.method.interval": (
-        "Means are compared as a ratio. Minutes that follow each other are alike, so they count as fewer: by their "
-        "autocorrelation, estimated with Newey and West's weights. Intervals are of 95 % confidence by Student's t.",
-        "평균의 비율로 비교한다. 이어지는 분들은 서로 비슷하므로 Newey-West 가중치로 추정한 자기상관만큼 유효 표본 "
-        "수를 줄이고, 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
+        "Means are compared as a ratio. Minutes that follow each other are alike, so they count as fewer, by their "
+        "autocorrelation (corrected for its bias); intervals are of 95 % confidence by Student's t with Welch's "
+        "degrees of freedom.",
+        "평균의 비율로 비교한다. 이어지는 분들은 서로 비슷하므로 편향을 보정한 자기상관만큼 유효 표본 수를 줄이고, "
+        "웰치 자유도의 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
+    ),
+    "change.limit.many": (
+        "{count} figures were compared, each by itself, so among them some differ by chance.",
+        "지표 {count}개를 각각 따로 비교했으므로 그중 일부는 우연히 차이를 보일 수 있다.",
     ),
     "change.limit.once": (
         "The change was made once, at a time that was not drawn by chance.",

@@ -46,6 +46,7 @@ FIGURES = {
     "axis.cpu": ("CPU number", "CPU 번호"),
     "axis.relative": ("{metric}, share of the baseline", "{metric}, 기준 대비 비율"),
     "axis.minutes": ("minutes from the change", "변경 시점 기준 경과 시간(분)"),
+    "unit.one_cpu": ("% of one CPU", "CPU 1개 기준 %"),
     "legend.others": ("{count} others", "그 외 {count}개"),
     "legend.discarded": ("discarded", "제외됨"),
     "legend.here": ("this node", "이 노드"),

@@ -125,11 +125,27 @@ async def _read_rollups(source: Source, span: Range) -> list[Rollup]:
         return found
 
     stored, unstored = await _consistent(source, read)
+    return stored + [r for r in _minutes_of(unstored) if r.start_ms < span.end]
+
+
+def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:
     same_cpus: dict[int, list[Rates]] = defaultdict(list)
     for rates in unstored:
         same_cpus[rates.cpus].append(rates)
-    recent = [minute for rates in same_cpus.values() for minute in rollup.minutes(rates)]
-    return stored + [r for r in recent if r.start_ms < span.end]
+    return [minute for rates in same_cpus.values() for minute in rollup.minutes(rates)]
+
+
+async def minutes(source: Source, span: Range) -> list[Rollup]:
+    """Roll-ups of at most a minute each that lie in the range as a whole."""
+
+    async def read() -> list[Rollup]:
+        async with source.database.pool.connection() as connection:
+            return await repository.read_rollups(
+                connection, "telemetry_minute", source.node_id, at_ms(span.start), at_ms(span.end)
+            )
+
+    stored, unstored = await _consistent(source, read)
+    return [r for r in stored + _minutes_of(unstored) if span.start <= r.start_ms and r.end_ms <= span.end]
 
 
 async def heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:

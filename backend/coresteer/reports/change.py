@@ -1,0 +1,209 @@
+"""The report of what a change did to a node's real traffic. Pure: the same change and minutes give the same report."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from coresteer.experiments.spec import Comparison, Interval
+from coresteer.plans.schemas import Change
+from coresteer.reports import conclude
+from coresteer.reports.charts import cpu_heat, cpu_means
+from coresteer.reports.minutes import LEAST, OBSERVED, Minute, compare
+from coresteer.reports.model import (
+    Block,
+    Dot,
+    Dots,
+    Heat,
+    Language,
+    Line,
+    Lines,
+    Paragraph,
+    Report,
+    Section,
+    Table,
+    Tone,
+)
+from coresteer.reports.numbers import amount, chance, effect, moment, percent
+from coresteer.reports.words import label, say
+from coresteer.telemetry.repository import to_ms
+
+WINDOW_MIN = 60
+_TOLD = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
+"""Of which the conclusion speaks."""
+_DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
+_LOAD = "rx_bit_per_s"
+_HEATS = ("busy", "softirq")
+COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
+
+
+def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
+    """What differed after it, with the doubts that an observation leaves."""
+    seen = [name for name in OBSERVED if any(name in m.figures for m in (*before, *after))]
+    found = {name: compare(name, before, after) for name in seen}
+    limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))
+    if found:
+        limits.append(Paragraph(say(language, "change.limit.many", count=len(found))))
+    if language != "en":
+        limits.append(Paragraph(say(language, "limit.unsaid_language")))
+    sections: list[tuple[str, list[Block]]] = [
+        ("change.section.did", _did(change, language)),
+        ("change.section.effect", _effect(change, before, after, found, language)),
+        ("section.cpus", [*_heats(before, after, language)]),
+        ("change.section.life", _life(change, language)),
+        ("section.method", _paragraphs(language, ("change.method.window", "change.method.interval"))),
+        ("section.limits", limits),
+    ]
+    periods = {"before": before, "after": after}
+    return Report(
+        slug=f"change-{change.id}",
+        language=language,
+        title=say(language, "change.title", node=change.node_name),
+        kind=say(language, "change.kind"),
+        conclusion=_conclusion(change, before, after, found, language),
+        facts=_facts(change, before, after, language),
+        sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
+        columns=COLUMNS,
+        records=_records(change, periods),
+        source={
+            "change": change.model_dump(mode="json", exclude={"remaining_s"}),
+            "minutes": {name: [minute._asdict() for minute in period] for name, period in periods.items()},
+        },
+    )
+
+
+def _paragraphs(language: Language, keys: Sequence[str]) -> list[Block]:
+    return [Paragraph(say(language, key, most=WINDOW_MIN)) for key in keys]
+
+
+def _conclusion(
+    change: Change, before: Sequence[Minute], after: Sequence[Minute], found: dict[str, Comparison], language: Language
+) -> list[str]:
+    if change.applied_at is None:
+        return [say(language, "change.never")]
+    told = [sentence for name in _TOLD if (sentence := _sentence(found.get(name), language))]
+    if not told:
+        return [say(language, "change.too_few", before=len(before), after=len(after), least=LEAST)]
+    load = found.get(_LOAD)
+    if load and load.effect and load.verdict in ("higher", "lower"):
+        names = {"metric": conclude.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
+        told.append(say(language, "change.load", **names, **conclude.ends(language, load.effect)))
+    return [*told, say(language, "change.observed")]
+
+
+def _sentence(found: Comparison | None, language: Language) -> str | None:
+    if found is None or found.effect is None:
+        return None
+    name = label(language, found.metric)
+    ends = conclude.ends(language, found.effect)
+    if found.verdict == "no-difference":
+        bound = conclude.bound(language, found.effect)
+        return say(language, "change.none", metric=conclude.inside(name), bound=bound, **ends)
+    size = percent(abs(found.effect.value), language, signed=False)
+    told = say(language, f"change.{found.verdict}", metric=name, change=size, **ends)
+    worth = conclude.tone(OBSERVED[found.metric], found.verdict)
+    return f"{told} {say(language, f'found.{worth}')}" if worth in ("better", "worse") else told
+
+
+def _facts(
+    change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language
+) -> list[tuple[str, str]]:
+    policy = "" if change.policy_id is None else f" ({say(language, 'change.fact.policy', id=change.policy_id)})"
+    rows = [
+        ("fact.node", change.node_name),
+        ("change.fact.by", change.created_by + policy),
+        ("change.fact.reason", change.reason),
+        ("change.fact.state", say(language, f"change.state.{change.state}")),
+        ("change.fact.applied", moment(change.applied_at)),
+        ("change.fact.ended", moment(change.ended_at)),
+        ("change.fact.window", say(language, "change.window", before=len(before), after=len(after))),
+        ("change.fact.number", change.id),
+    ]
+    return [(say(language, key), text) for key, text in rows if text]
+
+
+def _did(change: Change, language: Language) -> list[Block]:
+    rows = [[action.key, action.was, action.becomes, action.reason] for action in change.plan.actions]
+    columns = [say(language, f"column.{name}") for name in ("key", "was", "becomes", "reason")]
+    return [Paragraph(change.sentence), Table(say(language, "section.settings"), columns, rows)]
+
+
+def _effect(
+    change: Change, before: Sequence[Minute], after: Sequence[Minute], found: dict[str, Comparison], language: Language
+) -> list[Block]:
+    if not found or change.applied_at is None:
+        return []
+    blocks: list[Block] = []
+    known = [one for one in found.values() if one.effect]
+    if known:
+        rows = [Dot(label(language, one.metric), effect(one.effect, language), one.effect, _tone(one)) for one in known]
+        axis = say(language, "axis.effect", baseline=say(language, "legend.before"))
+        note = say(language, "figure.effects_note_plain")
+        blocks.append(Dots(say(language, "change.effects"), note, rows, axis, None))
+    columns = [say(language, f"column.{name}") for name in ("figure", "before", "after", "effect", "p", "verdict")]
+    rows_of_texts = []
+    for one in found.values():
+        unit = OBSERVED[one.metric].unit
+        levels = [amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
+        finding = conclude.verdict(language, _tone(one), one.verdict)
+        rows_of_texts.append(
+            [label(language, one.metric), *levels, effect(one.effect, language), chance(one.p), finding]
+        )
+    blocks.append(Table(say(language, "change.table"), columns, rows_of_texts, numeric=[1, 2, 3, 4]))
+    applied_ms = to_ms(change.applied_at)
+    blocks += [_lines(name, applied_ms, before, after, language) for name in _DRAWN if name in found]
+    return blocks
+
+
+def _tone(found: Comparison) -> Tone:
+    return conclude.tone(OBSERVED[found.metric], found.verdict)
+
+
+def _lines(
+    name: str, applied_ms: float, before: Sequence[Minute], after: Sequence[Minute], language: Language
+) -> Lines:
+    def line(key: str, minutes: Sequence[Minute]) -> Line:
+        points = [
+            (round((m.start_ms - applied_ms) / 60_000, 2), Interval(*[m.figures[name]] * 3))
+            for m in minutes
+            if name in m.figures
+        ]
+        return Line(say(language, key), points)
+
+    lines = [one for one in (line("legend.before", before), line("legend.after", after)) if one.points]
+    title, axis = say(language, "change.figure", metric=label(language, name)), say(language, "axis.minutes")
+    mark = (0.0, say(language, "legend.change"))
+    return Lines(title, "", lines, axis, label(language, name), OBSERVED[name].unit, mark)
+
+
+def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language) -> list[Heat]:
+    heats = []
+    for kind in _HEATS:
+        rows = [
+            (say(language, key), cpu_means([minute.cpus[kind] for minute in minutes]))
+            for key, minutes in (("legend.before", before), ("legend.after", after))
+        ]
+        if any(value is not None for _, values in rows for value in values):
+            title = say(language, "figure.cpus", kind=say(language, f"cpu.{kind}"))
+            heats.append(cpu_heat(title, say(language, "change.cpus_note"), rows, say(language, "axis.cpu")))
+    return heats
+
+
+def _life(change: Change, language: Language) -> list[Block]:
+    rows = [
+        [moment(step.at), say(language, f"change.state.{step.state}"), step.sentence]
+        for step in sorted(change.steps, key=lambda step: step.at)
+    ]
+    columns = [say(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
+    return [Table(say(language, "change.section.life"), columns, rows)] if rows else []
+
+
+def _records(change: Change, periods: dict[str, Sequence[Minute]]) -> list[list[str | int | float | None]]:
+    rows: list[list[str | int | float | None]] = []
+    for name, minutes in periods.items():
+        for minute in minutes:
+            at = datetime.fromtimestamp(minute.start_ms / 1000, UTC).isoformat(timespec="seconds")
+            rows += [
+                [change.id, change.node_name, name, at, figure, minute.figures[figure], OBSERVED[figure].unit]
+                for figure in OBSERVED
+                if figure in minute.figures
+            ]
+    return rows

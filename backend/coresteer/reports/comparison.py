@@ -1,0 +1,165 @@
+"""The report that lays two experiments side by side. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from coresteer.experiments.schemas import Experiment
+from coresteer.experiments.spec import Comparison, Interval
+from coresteer.reports import conclude, experiment
+from coresteer.reports.conclude import Teller, conclusion
+from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
+from coresteer.reports.numbers import effect, percent
+from coresteer.reports.words import say
+
+_MOST_ROWS = 400
+_LISTED = 3
+_MOST_DOTS = 24
+
+
+def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
+    """Whether what a and b found agrees, and what differs between the two themselves."""
+    first, second = Teller(a, language), Teller(b, language)
+    pairs = _pairs(a, b)
+    limits = ["compare.limit"] + (["limit.unsaid_language"] if language != "en" else [])
+    sections: list[tuple[str, list[Block]]] = [
+        ("compare.section.effects", _effects(first, pairs)),
+        ("compare.section.differ", [_differences(first, second)]),
+        ("compare.section.a", [*_paragraphs(conclusion(a, language)), Facts(experiment.facts(first))]),
+        ("compare.section.b", [*_paragraphs(conclusion(b, language)), Facts(experiment.facts(second))]),
+        ("section.method", [Paragraph(say(language, "compare.method"))]),
+        ("section.limits", [Paragraph(say(language, key)) for key in limits]),
+    ]
+    return Report(
+        slug=f"experiments-{a.id}-{b.id}",
+        language=language,
+        title=say(language, "compare.title", a=a.name, b=b.name),
+        kind=say(language, "compare.kind"),
+        conclusion=_conclusion(first, second, pairs),
+        facts=[(say(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
+        sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
+        columns=experiment.COLUMNS,
+        records=experiment.records(a) + (experiment.records(b) if b.id != a.id else []),
+        source={"a": experiment.source(a), "b": experiment.source(b)},
+    )
+
+
+def _both(a: Experiment, b: Experiment) -> list[tuple[str, Experiment]]:
+    return [("a", a), ("b", b)]
+
+
+def _paragraphs(texts: Sequence[str]) -> list[Paragraph]:
+    return [Paragraph(text) for text in texts]
+
+
+def ratio_of(a: Interval, b: Interval) -> Interval | None:
+    """b's effect relative to a's: (1 + b) / (1 + a) - 1, its interval from theirs.
+
+    MOVER on logarithms, which keeps intervals that are not symmetric so (Zou and Donner, Statistics in Medicine 27,
+    2008); a and b must be independent. None where an effect takes all away.
+    """
+    if min(a.low, a.value, b.low, b.value) <= -1:
+        return None
+    (x, x_low, x_high), (y, y_low, y_high) = (
+        tuple(math.log1p(each) for each in (one.value, one.low, one.high)) for one in (a, b)
+    )
+    low = y - x - math.hypot(y - y_low, x_high - x)
+    high = y - x + math.hypot(y_high - y, x - x_low)
+    return Interval(math.expm1(y - x), math.expm1(low), math.expm1(high))
+
+
+def _pairs(a: Experiment, b: Experiment) -> list[tuple[Comparison, Comparison, Interval]]:
+    """What both know of the same figure and an arm of the same name, a's figure that decides first."""
+    others = {(one.metric, _name(b, one)): one for one in b.analysis.comparisons}
+    found = []
+    for one in a.analysis.comparisons:
+        other = others.get((one.metric, _name(a, one)))
+        if other and one.effect and other.effect and (ratio := ratio_of(one.effect, other.effect)):
+            found.append((one, other, ratio))
+    return sorted(found, key=lambda pair: pair[0].metric != a.primary)
+
+
+def _name(of: Experiment, found: Comparison) -> str:
+    return dict(zip(of.analysis.arms, of.arms, strict=False)).get(found.arm, "")
+
+
+def _differs(ratio: Interval) -> bool:
+    return ratio.low > 0 or ratio.high < 0
+
+
+def _conclusion(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
+    primary = [pair for pair in pairs if pair[0].metric == first.primary]
+    metric = conclude.inside(first.label(first.primary))
+    noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]
+    effects = [effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
+    told = []
+    if primary:
+        differing = [pair for pair in primary if _differs(pair[2])]
+        if len(primary) > 1:
+            counts = {"differ": len(differing), "count": len(primary)}
+            told.append(first.say("compare.differ_count", metric=metric, **counts))
+        told += [_sentence(first, metric, pair) for pair in (differing or primary)[:_LISTED]]
+    elif not (first.experiment.kind == second.experiment.kind == "aa"):
+        told.append(first.say("compare.nothing"))
+    if len(effects) == 2:
+        told.append(first.say("compare.noise", metric=metric, a=effects[0], b=effects[1]))
+    return told or [first.say("compare.nothing")]
+
+
+def _sentence(teller: Teller, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
+    one, other, ratio = pair
+    names = {"arm": teller.name(one.arm), "metric": metric, "change": percent(ratio.value, teller.language)}
+    key = "compare.differ" if _differs(ratio) else "compare.same"
+    both = {"a": effect(one.effect, teller.language), "b": effect(other.effect, teller.language)}
+    return teller.say(key, **names, **both, **teller.ends(ratio))
+
+
+def _effects(teller: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[Block]:
+    if not pairs:
+        return []
+    language = teller.language
+    blocks: list[Block] = []
+    drawn = [pair for pair in pairs if pair[0].metric == teller.primary][:_MOST_DOTS]
+    dots = [
+        Dot(f"{key}: {teller.name(one.arm)}", effect(one.effect, language), one.effect, teller.tone(one))
+        for pair in drawn
+        for key, one in zip("AB", pair[:2], strict=True)
+    ]
+    if dots:
+        title = teller.say("compare.figure", metric=teller.label(teller.primary))
+        blocks.append(Dots(title, teller.say("figure.effects_note_plain"), dots, teller.say("compare.axis"), None))
+    columns = [teller.say("column.figure"), teller.say("column.arm"), "A", "B"]
+    columns.append(teller.say("compare.column.difference"))
+    rows = [
+        [
+            teller.label(one.metric),
+            teller.name(one.arm),
+            *(effect(each.effect, language) for each in (one, other)),
+            effect(ratio, language),
+        ]
+        for one, other, ratio in pairs[:_MOST_ROWS]
+    ]
+    return [*blocks, Table(teller.say("compare.table"), columns, rows, numeric=[2, 3, 4])]
+
+
+def _differences(first: Teller, second: Teller) -> Block:
+    """Fields of specification and machine that are not the same, with both values."""
+    a, b = (_flat("", _described(teller.experiment)) for teller in (first, second))
+    rows = [[key, a.get(key, "–"), b.get(key, "–")] for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
+    if not rows:
+        return Paragraph(first.say("compare.all_equal"))
+    return Table(first.say("compare.section.differ"), ["", "A", "B"], rows)
+
+
+def _described(of: Experiment) -> dict[str, object]:
+    spec = msgspec.to_builtins(of.spec)
+    return {"node": of.node_name, "seed": of.seed, "spec": spec, "machine": of.machine, "started": str(of.started_at)}
+
+
+def _flat(name: str, value: object) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {k: v for key in value for k, v in _flat(f"{name}.{key}".lstrip("."), value[key]).items()}
+    if isinstance(value, list | tuple):
+        return {k: v for place, item in enumerate(value) for k, v in _flat(f"{name}[{place}]", item).items()}
+    return {name: str(value)}

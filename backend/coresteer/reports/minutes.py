@@ -1,0 +1,143 @@
+"""What stored minutes say of a node's real traffic, before and after something. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from coresteer.experiments.spec import Comparison, Interval, Verdict
+from coresteer.telemetry.chunks import F64
+from coresteer.telemetry.rollup import Rollup
+from coresteer_core.experiment import METRICS, Metric
+from coresteer_core.model import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
+
+LEAST = 10
+"""Minutes on each side; with fewer nothing is concluded."""
+_SHORTEST_S = 20.0
+_MOST_CORRELATION = 0.95
+
+OBSERVED: Mapping[str, Metric] = MappingProxyType(
+    {
+        "rx_bit_per_s": Metric("Received", "bit/s"),
+        "tx_bit_per_s": Metric("Sent", "bit/s"),
+        "packets_per_s": Metric("Packets received", "1/s"),
+        "tx_packets_per_s": Metric("Packets sent", "1/s"),
+        "retransmits_per_s": Metric("TCP retransmissions", "1/s", "less"),
+        **{
+            name: METRICS[name]
+            for name in (
+                *("interrupts_per_s", "packets_per_interrupt", "cpu_s_per_gbit", "cpu_busy_percent"),
+                *("cpu_softirq_percent", "cpu_irq_percent", "cpu_user_percent", "cpu_system_percent"),
+                *("rtt_p50_us", "rtt_p95_us", "rtt_p99_us", "dropped_per_s", "squeezed_per_s"),
+            )
+        },
+    }
+)
+"""What minutes tell. On real traffic more or fewer packets are neither good nor bad."""
+
+
+class Minute(NamedTuple):
+    """A minute of a node: when it began, its figures by the names of OBSERVED, and each CPU's percent by kind."""
+
+    start_ms: int
+    figures: dict[str, float]
+    cpus: dict[str, list[float | None]]
+
+
+def observed(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list[Minute]:
+    """Minutes in order; traffic is that of the physical netdevs, of all but lo where those are unknown."""
+    counted: Callable[[str], bool] = (lambda name: name != "lo") if physical is None else physical.__contains__
+    whole = [rollup for rollup in rollups if rollup.duration_s >= _SHORTEST_S]
+    return [_minute(rollup, counted) for rollup in sorted(whole, key=lambda rollup: rollup.start_ms)]
+
+
+def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
+    figures: dict[str, float] = {}
+    traffic = [sums for name, sums in rollup.netdevs.items() if counted(name)]
+    if traffic:
+        sums = [sum(column) / rollup.duration_s for column in zip(*traffic, strict=True)]
+        figures |= {"rx_bit_per_s": 8 * sums[0], "tx_bit_per_s": 8 * sums[1]}
+        figures |= {"packets_per_s": sums[2], "tx_packets_per_s": sums[3]}
+    rates = {"interrupts_per_s": rollup.interrupts, "dropped_per_s": rollup.dropped}
+    rates |= {"squeezed_per_s": rollup.squeezed, "retransmits_per_s": rollup.retransmits}
+    figures |= {name: count / rollup.duration_s for name, count in rates.items() if count is not None}
+    times = {"rtt_p50_us": rollup.rtt_p50_us, "rtt_p95_us": rollup.rtt_p95_us, "rtt_p99_us": rollup.rtt_p99_us}
+    figures |= {name: float(time) for name, time in times.items() if time is not None}
+    cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}
+    for kind, percents in cpus.items():
+        known = [percent for percent in percents if percent is not None]
+        if known:
+            figures[f"cpu_{kind}_percent"] = sum(known)
+    if figures.get("interrupts_per_s") and "packets_per_s" in figures:
+        figures["packets_per_interrupt"] = figures["packets_per_s"] / figures["interrupts_per_s"]
+    bits = figures.get("rx_bit_per_s", 0) + figures.get("tx_bit_per_s", 0)
+    if bits > 0 and "cpu_busy_percent" in figures:
+        figures["cpu_s_per_gbit"] = figures["cpu_busy_percent"] / 100 / (bits / 1e9)
+    return Minute(rollup.start_ms, figures, cpus)
+
+
+def _percents(rollup: Rollup, kind: str) -> list[float | None]:
+    row = rollup.means[CPU_SHARES.index(kind)].tolist()
+    return [None if share == ABSENT_SHARE else share * 100 / SHARES_PER_UNIT for share in row]
+
+
+def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> Comparison:
+    """The ratio of the means after and before.
+
+    Minutes are like those before them, so n of them count as n (1 - r) / (1 + r), with r their autocorrelation after
+    the correction for its bias (Kendall, Note on bias in the estimation of autocorrelation, 1954); intervals are
+    Student's with Welch's degrees of freedom. Measured on 3,000 pairs of made-up series without a difference, with
+    60 and with 20 minutes on each side: the 95 % interval held the truth in 96-98 % at an autocorrelation of 0, in
+    95-96 % at 0.5 and in 96 % at 0.8. (Newey and West's errors did in 93 %, 87-91 % and 73-85 %.)
+    """
+    sides = [np.array([m.figures[metric] for m in side if metric in m.figures]) for side in (before, after)]
+    few = min(map(len, sides)) < LEAST
+    means = [_mean(side) for side in sides]
+    effect = p = None
+    verdict: Verdict = "too-few" if few else "no-difference"
+    if not few and all(mean is not None and mean[0] > 0 for mean in means):
+        (b, b_error, b_freedom), (a, a_error, a_freedom) = (mean for mean in means if mean is not None)
+        log, parts = float(np.log(a / b)), ((b_error / b) ** 2, (a_error / a) ** 2)
+        error = sum(parts) ** 0.5
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / b_freedom + parts[1] ** 2 / a_freedom) if error else 1.0
+        half = float(stats.t.ppf(0.975, freedom)) * error
+        effect = Interval(*(float(np.expm1(each)) for each in (log, log - half, log + half)))
+        p = float(2 * stats.t.sf(abs(log) / error, freedom)) if error else float(log == 0)
+        if abs(log) > half:
+            verdict = "higher" if log > 0 else "lower"
+    return Comparison(
+        metric=metric,
+        arm=(1,),
+        baseline=_level(means[0]),
+        level=_level(means[1]),
+        effect=effect,
+        p=p,
+        smallest_visible=None,
+        blocks=min(map(len, sides)),
+        verdict=verdict,
+    )
+
+
+def _mean(values: F64) -> tuple[float, float, float] | None:
+    """Mean, its standard error, degrees of freedom."""
+    count = len(values)
+    if count == 0:
+        return None
+    mean = float(values.mean())
+    centred = values - mean
+    squares = float(centred @ centred)
+    if count == 1 or squares <= (1e-12 * mean) ** 2:
+        return mean, 0.0, 1.0
+    raw = float(centred[1:] @ centred[:-1]) / squares
+    correlation = min(max(raw + (1 + 3 * raw) / count, 0.0), _MOST_CORRELATION)
+    counting = count * (1 - correlation) / (1 + correlation)
+    # the variance of alike values about their own mean is too small
+    shrunk = max(1 - (count / counting - 1) / (count - 1), 0.3)
+    variance = squares / (count - 1) / shrunk / max(counting, 1.2)
+    return mean, variance**0.5, max(counting - 1, 1.0)
+
+
+def _level(mean: tuple[float, float, float] | None) -> Interval | None:
+    return None if mean is None else Interval(mean[0], mean[0], mean[0])

@@ -1,0 +1,163 @@
+"""Reports: what they are made from is read here, and made into files; and links to them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.auth.secrets import new_token, token_hash
+from coresteer.db import Database
+from coresteer.errors import NotFound
+from coresteer.experiments import service as experiments
+from coresteer.experiments.tables import ReportShareRow
+from coresteer.nodes import service as nodes
+from coresteer.nodes.registry import physical_netdevs
+from coresteer.plans import repository as changes
+from coresteer.plans import service as plans
+from coresteer.plans.schemas import Change
+from coresteer.reports import repository
+from coresteer.reports.change import WINDOW_MIN, of_change
+from coresteer.reports.comparison import of_comparison
+from coresteer.reports.experiment import of_experiment
+from coresteer.reports.minutes import Minute, observed
+from coresteer.reports.model import Language, Report
+from coresteer.reports.to_csv import to_csv
+from coresteer.reports.to_html import to_html
+from coresteer.reports.to_json import to_json
+from coresteer.reports.to_pdf import to_pdf
+from coresteer.telemetry import history
+from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.repository import to_ms
+from coresteer.telemetry.service import Ingest
+from coresteer_core.protocol import ChangeState
+
+_WINDOW = timedelta(minutes=WINDOW_MIN)
+_MINUTE_MS = 60_000
+_MOST_CHANGES = 1000
+
+
+class ReportFormat(StrEnum):
+    """What a report can be exported as."""
+
+    HTML = "html"
+    PDF = "pdf"
+    CSV = "csv"
+    JSON = "json"
+
+
+_WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
+    {
+        ReportFormat.HTML: to_html,
+        ReportFormat.PDF: to_pdf,
+        ReportFormat.CSV: to_csv,
+        ReportFormat.JSON: to_json,
+    }
+)
+
+
+class File(NamedTuple):
+    """A report as somebody gets it."""
+
+    name: str
+    format: ReportFormat
+    content: bytes
+
+
+async def experiment_file(session: AsyncSession, experiment_id: int, kind: ReportFormat, language: Language) -> File:
+    """The report of an experiment. Raises NotFound."""
+    found = await experiments.get(session, experiment_id)
+    return await asyncio.to_thread(lambda: _file(of_experiment(found, language), kind))
+
+
+async def comparison_file(session: AsyncSession, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
+    """The report that lays two experiments side by side. Raises NotFound."""
+    a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
+    return await asyncio.to_thread(lambda: _file(of_comparison(a, b, language), kind))
+
+
+async def change_file(
+    database: Database, ingest: Ingest, change_id: UUID, kind: ReportFormat, language: Language
+) -> File:
+    """The report of what a change did to its node's real traffic. Raises NotFound."""
+    change = await plans.get(database, change_id)
+    before, after = await _around(database, ingest, change)
+    return await asyncio.to_thread(lambda: _file(of_change(change, before, after, language), kind))
+
+
+def _file(report: Report, kind: ReportFormat) -> File:
+    return File(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
+
+
+async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:
+    """Whole minutes before and after the change that no other change of the node, and not its undoing, touches."""
+    if change.applied_at is None:
+        return [], []
+    first, last = change.applied_at - _WINDOW, change.applied_at + _WINDOW
+    async with database.session() as session:
+        node = await nodes.find(session, change.node_id)
+        inventory = nodes.told(node).inventory
+        others = await changes.newest(
+            session,
+            node_id=change.node_id,
+            is_open=None,
+            from_time=first,
+            to_time=last,
+            older_than=None,
+            limit=_MOST_CHANGES,
+        )
+        interval_s = (node.hello or {}).get("interval_s", 1.0)
+    moments = [at for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
+    if change.state is ChangeState.ROLLED_BACK and change.ended_at:
+        moments.append(change.ended_at)
+    start = max([first, *(at for at in moments if at <= change.applied_at)])
+    end = min([last, *(at for at in moments if at > change.applied_at)])
+    minute = to_ms(change.applied_at) // _MINUTE_MS * _MINUTE_MS
+    begun = min(minute, to_ms(change.created_at) // _MINUTE_MS * _MINUTE_MS)
+    source = Source(database, ingest, change.node_id, interval_s)
+    physical = physical_netdevs(inventory) if inventory else None
+    before = await history.minutes(source, Range(to_ms(start), begun))
+    after = await history.minutes(source, Range(minute + _MINUTE_MS, to_ms(end)))
+    return observed(before, physical), observed(after, physical)
+
+
+async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:
+    """A token by which whoever has it sees the experiment's report, and until when. Raises NotFound."""
+    found = await experiments.get(session, experiment_id)
+    now = datetime.now(UTC)
+    await repository.forget_expired(session, now)
+    token, expires_at = new_token(), now + timedelta(days=days)
+    session.add(
+        ReportShareRow(
+            token_hash=token_hash(token),
+            experiment_id=experiment_id,
+            created_at=now,
+            created_by=actor,
+            expires_at=expires_at,
+        )
+    )
+    detail = {"expires_at": expires_at.isoformat()}
+    target = f"experiment {experiment_id}"
+    record(session, actor=actor, action="report.share", target=target, node_id=found.node_id, detail=detail)
+    return token, expires_at
+
+
+async def unshare(session: AsyncSession, experiment_id: int, *, actor: str) -> None:
+    """End all links to the experiment's report. Raises NotFound."""
+    found = await experiments.get(session, experiment_id)
+    ended = await repository.unshare(session, experiment_id)
+    target, detail = f"experiment {experiment_id}", {"links": ended}
+    record(session, actor=actor, action="report.unshare", target=target, node_id=found.node_id, detail=detail)
+
+
+async def shared_file(session: AsyncSession, token: str, kind: ReportFormat, language: Language) -> File:
+    """The report that a link shows. Raises NotFound."""
+    experiment_id = await repository.shared(session, token_hash(token), datetime.now(UTC))
+    if experiment_id is None:
+        raise NotFound("This link shows nothing: it has expired, was ended, or is not complete.")
+    return await experiment_file(session, experiment_id, kind, language)
