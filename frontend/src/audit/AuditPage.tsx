@@ -20,9 +20,9 @@ export function detailText(detail: Record<string, unknown>): string {
     .join(" · ");
 }
 
-/** The change that an entry is about; null for entries about something else. */
-export function changeOf(target: string): string | null {
-  return target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null;
+/** The change that an entry began; null for all others. */
+export function changeBegun({ action, target }: { action: string; target: string }): string | null {
+  return action === "change.apply" ? (target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null) : null;
 }
 
 const TONES: Record<string, string> = { ok: "ok", asked: "muted" };
@@ -139,7 +139,7 @@ export function AuditPage() {
                     <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
                     <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>
                     <td>
-                      <ReportLink change={changeOf(entry.target)} />
+                      <ReportLink change={changeBegun(entry)} />
                     </td>
                   </tr>
                 ))}

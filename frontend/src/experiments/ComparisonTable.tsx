@@ -19,9 +19,12 @@ type Props = {
   onChoose?: (key: string) => void;
 };
 
+/** What is not known comes last. */
+const sizeOf = ({ comparison: { effect } }: Row): number => (effect === null ? -1 : Math.abs(effect.value));
+
 const SORTS: Record<Column, (a: Row, b: Row) => number> = {
   name: (a, b) => a.name.localeCompare(b.name, "en", { numeric: true }),
-  effect: (a, b) => Math.abs(b.comparison.effect?.value ?? -1) - Math.abs(a.comparison.effect?.value ?? -1),
+  effect: (a, b) => sizeOf(b) - sizeOf(a),
   p: (a, b) => (a.comparison.p ?? 2) - (b.comparison.p ?? 2),
 };
 

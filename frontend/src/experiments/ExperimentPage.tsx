@@ -96,10 +96,13 @@ function Known({ experiment }: { experiment: Experiment }) {
             <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
           </h2>
           <div className="body">
-            {experiment.sentence !== "" && <p className={classes.sentence}>{experiment.sentence}</p>}
-            {compared.length === 0 ? (
-              <p className="muted">Nothing can be said yet: the comparison has not begun.</p>
-            ) : (
+            {experiment.conclusion.map((sentence, place) => (
+              <p key={sentence} className={place === 0 ? classes.sentence : undefined}>
+                {sentence}
+              </p>
+            ))}
+            {isOver(experiment) && <p className="muted">{experiment.sentence}</p>}
+            {compared.length > 0 && (
               <Ruler
                 rows={compared.map((comparison) => ({
                   name: spec.kind === "aa" ? "against itself" : armName(experiment, comparison.arm),

@@ -1,3 +1,4 @@
+import { UNKNOWN } from "../lib/format";
 import { settingName } from "../lib/settings";
 import { METRICS } from "../policies/kinds";
 import type { Metric as GuardrailMetric } from "../policies/types";
@@ -102,6 +103,17 @@ function levelText(level: Level): string {
   return parts.length === 0 ? "the node as it is" : parts.join(", ");
 }
 
+/** A fact as people read it: `ens5 (driver ena, queues 8)` rather than JSON. */
+export function plain(value: unknown): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(plain).join("; ");
+  if (typeof value !== "object") return value === "" ? "none" : String(value);
+  return Object.entries(value)
+    .map(([name, part]) => `${name.replaceAll("_", " ")} ${plain(part)}`)
+    .join(", ");
+}
+
 /** What was asked for, and on what. */
 export function SpecFacts({ experiment }: { experiment: Experiment }) {
   const { spec, seed, machine } = experiment;
@@ -133,10 +145,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
       const known = METRICS[metric as GuardrailMetric];
       return ["Guardrail", known === undefined ? `${metric} over ${max}` : `${known.label} over ${max} ${known.unit}`];
     }),
-    ...Object.entries(machine).map(([name, value]): [string, string] => [
-      name.replaceAll("_", " "),
-      typeof value === "string" || typeof value === "number" ? String(value) : JSON.stringify(value),
-    ]),
+    ...Object.entries(machine).map(([name, value]): [string, string] => [name.replaceAll("_", " "), plain(value)]),
   ];
   return (
     <section className="card" aria-label="What was asked for, and on what machine">

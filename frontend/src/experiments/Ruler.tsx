@@ -11,9 +11,7 @@ const percent = (share: number) => `${100 * share}%`;
 
 /** Effects with their intervals on one ruler, and behind them how much the node differs from itself. */
 export function Ruler({ rows, noise, better }: Props) {
-  const scale = scaleOver([...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)], {
-    symmetric: true,
-  });
+  const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
   return (
     <div className={classes.ruler}>
       <ul>

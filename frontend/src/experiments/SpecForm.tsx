@@ -47,7 +47,13 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           autoComplete="off"
           onChange={(event) => onChange({ ...draft, name: event.currentTarget.value })}
         />
-        <Input.Wrapper size="xs" label="Kind" labelElement="div" description={KINDS[draft.kind].about}>
+        <Input.Wrapper
+          size="xs"
+          label="Kind"
+          labelElement="div"
+          description={KINDS[draft.kind].about}
+          descriptionProps={{ mb: 4 }}
+        >
           <Segments
             label="Kind"
             value={draft.kind}

@@ -18,7 +18,7 @@ export function scaleOver(values: number[], { zero = false, symmetric = false } 
   high = high + room;
   const step = roundStep((high - low) / 4);
   const ticks: number[] = [];
-  for (let place = Math.ceil(low / step); place * step <= high; place++) ticks.push(place * step);
+  for (let place = Math.ceil(low / step); place * step <= high; place++) ticks.push(place * step || 0);
   return { low, high, at: (value) => (value - low) / (high - low), ticks };
 }
 

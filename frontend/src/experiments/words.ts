@@ -41,6 +41,7 @@ export function figureText(value: number | null | undefined, unit: string): stri
 
 const signed = (share: number) => {
   const value = share * 100;
+  if (value === 0) return "0";
   const size = Math.abs(value);
   const digits = size >= 9.95 ? 0 : size >= 0.095 ? 1 : 2;
   const shown = size.toFixed(digits);

@@ -1,0 +1,161 @@
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Child, launchBrowser, openNode, type Stack, setUp, startSimulation, startStack } from "./stack";
+
+let stack: Stack;
+let simulation: Child;
+let browser: Browser;
+let page: Page;
+let node: string;
+
+beforeAll(async () => {
+  stack = await startStack();
+  browser = await launchBrowser();
+  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  await setUp(page, stack);
+  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "30"]);
+  await page.getByText("2 nodes", { exact: false }).first().waitFor();
+  await openNode(page, "sim8-0001"); // its page is filled as soon as the agent has told what templates need
+  await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+  node = new URL(page.url()).pathname.split("/").at(-1) ?? "";
+});
+
+afterAll(async () => {
+  await simulation?.stop();
+  await browser?.close();
+  await stack?.stop();
+});
+
+const region = (name: string) => page.getByRole("region", { name, exact: true });
+const state = () => region("State");
+const start = () => region("Start").getByRole("button", { name: "Start" });
+
+/** As short as an experiment may be. */
+async function shorten(): Promise<void> {
+  await page.getByLabel("Warm-up, s").fill("0.5");
+  await page.getByLabel("Measured, s").fill("1");
+  await page.getByLabel("Blocks", { exact: true }).fill("3");
+  await page.getByLabel("A/A blocks").fill("3");
+}
+
+/** Starts what the form says, once its preview says so many runs. */
+async function begin(runs: number): Promise<string> {
+  await region("Preview").getByText(`${runs} runs`, { exact: true }).waitFor();
+  await start().click();
+  await page.waitForURL(/\/experiments\/\d+/);
+  return page.url();
+}
+
+async function isFine(): Promise<void> {
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
+  expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`)).toEqual([]);
+}
+
+test("a list without experiments says what one is, and leads to the templates", async () => {
+  await page.getByRole("link", { name: "Experiments" }).click();
+  await page.getByRole("link", { name: "Choose a node" }).click();
+  await page.getByRole("combobox", { name: "Node" }).fill("sim8-0001");
+  await page.waitForURL(/node=\d+/);
+  await region("Templates").getByRole("article").filter({ hasText: "rx-usecs" }).first().waitFor();
+  await region("Templates").getByText("Not here:").first().waitFor();
+});
+
+test("what is wrong with an experiment keeps it from starting and is said", async () => {
+  await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
+  expect(await start().isDisabled()).toBe(true);
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
+  await page.getByLabel("Measured, s").fill("0");
+  await region("Start").getByText("A number from 1 to 300.").waitFor();
+});
+
+test("a template is looked at, started, followed, and ends with what was found", async () => {
+  await page.goto(`${stack.url}/experiments/new?node=${node}&template=rx-usecs`);
+  await shorten();
+  await begin(30);
+  await state().getByText("running").waitFor();
+  await state()
+    .getByText(/^Run \d+ of 30/)
+    .waitFor();
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await page.getByText("An experiment runs on").waitFor();
+  expect(await page.getByRole("button", { name: "Keep" }).count()).toBe(0);
+  await page
+    .getByRole("region", { name: "Changes under way" })
+    .getByRole("link", { name: /rx-usecs/ })
+    .click();
+  await state().getByText("30 of 30 runs").waitFor({ timeout: 150_000 });
+  await state().getByText("done", { exact: true }).waitFor();
+  await region("What was found").getByText("lower, better").first().waitFor();
+  await region("Settings before and after").getByText("all as before").waitFor();
+  await region("Over what is varied")
+    .getByRole("img", { name: /^The authors' Device interrupts/ })
+    .waitFor();
+}, 200_000);
+
+test("another figure is looked at by its row, and the address says so", async () => {
+  await region("Every figure").getByRole("button", { name: "Packets per interrupt" }).click();
+  await page.waitForURL(/metric=packets_per_interrupt/);
+  await region("Runs in order")
+    .getByRole("img", { name: /^Packets per interrupt of \d+ runs/ })
+    .waitFor();
+  await region("Runs in order").getByRole("button", { name: "view as table" }).click();
+  expect(await region("Runs in order").getByRole("row").count()).toBeGreaterThan(30);
+});
+
+test("the report is a document, also in Korean, and can be shared by a link that ends", async () => {
+  const link = (format: string) => page.getByRole("link", { name: `${format} report of this experiment` });
+  await region("Report").getByRole("button", { name: "한국어" }).click();
+  for (const [format, type] of [
+    ["HTML", "text/html"],
+    ["PDF", "application/pdf"],
+    ["CSV", "text/csv"],
+    ["JSON", "application/json"],
+  ] as const) {
+    const answer = await page.request.get(new URL((await link(format).getAttribute("href")) ?? "", stack.url).href);
+    expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);
+  }
+  await region("Report").getByRole("button", { name: "Make a link" }).click();
+  const shared = await region("Report").getByRole("status").locator("code").innerText();
+  const stranger = await browser.newPage();
+  await stranger.goto(shared);
+  await stranger.getByRole("heading").first().waitFor();
+  await region("Report").getByRole("button", { name: "End all links" }).click();
+  await region("Report").getByText("No link to this report works any more.").waitFor();
+  expect((await stranger.goto(shared))?.status()).toBe(404);
+  await stranger.close();
+});
+
+test.each(["dark", "light"] as const)("what was found is free of what axe objects to, %s", async (theme) => {
+  await page.emulateMedia({ colorScheme: theme });
+  await isFine();
+});
+
+test("an experiment of one's own is cancelled after it is asked for again", async () => {
+  await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
+  await page.getByRole("textbox", { name: "Called" }).fill("rx-usecs");
+  const other = page.getByRole("listitem", { name: "level 2" });
+  await other.getByRole("textbox", { name: "Name of the level" }).fill("60 µs");
+  const level = page.getByRole("listitem", { name: "60 µs" });
+  await level.getByRole("button", { name: "+ setting" }).click();
+  await level.getByRole("combobox", { name: "Setting" }).fill("netdev/ens5/coalesce/rx-usecs");
+  await level.getByRole("textbox", { name: "Value, µs" }).fill("60");
+  await shorten();
+  await begin(24);
+  await state().getByRole("button", { name: "Cancel experiment" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel the experiment" }).click();
+  await state().getByText("cancelled", { exact: true }).waitFor();
+  await region("Settings before and after").getByText("all as before").waitFor();
+});
+
+test.each(["dark", "light"] as const)("the list and the form are free of what axe objects to, %s", async (theme) => {
+  await page.emulateMedia({ colorScheme: theme });
+  await page.goto(`${stack.url}/experiments?state=cancelled`);
+  await page.getByRole("row", { name: /two waits.*cancelled/ }).waitFor();
+  await isFine();
+  await page.goto(`${stack.url}/experiments/new?node=${node}&template=rx-usecs`);
+  await region("Preview").getByText("runs", { exact: false }).first().waitFor();
+  await isFine();
+});
