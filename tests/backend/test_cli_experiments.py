@@ -65,7 +65,7 @@ class Api:
         if path == "/api/experiments/5":
             step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
             return 200, json.dumps(step).encode()
-        if "report" in path or "compare" in path:
+        if ("report" in path or "compare" in path) and "/6/" not in path:
             return 200, path.encode()
         return 404, json.dumps({"detail": f"There is nothing at {path}."}).encode()
 
@@ -281,6 +281,12 @@ def test_who_stops_watching_ends_nothing(
     assert cli.main(["experiment", "watch", "5"]) == 1
     assert "`coresteer experiment watch 5`" in capsys.readouterr().err
     assert ("POST", "/api/experiments/5/cancel") not in api.asked
+
+
+def test_without_its_report_an_experiment_has_still_ended(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.steps = [experiment("done", id=6)]
+    assert cli.main(["experiment", "watch", "5"]) == 0
+    assert "It is done.\nIts report cannot be had: There is nothing at" in capsys.readouterr().out
 
 
 def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def cpus(count: int, packages: int = 1) -> Topology:
     return make_topology(packages=packages, nodes_per_package=1, cores_per_node=count // packages, threads=1)
 
 
-THIS = facts(cpus(2), card("eth0", "virtio_net", management=True))
+THIS = facts(cpus(2), card("eth0", "virtio_net", management=True, rx_usecs="0", rx_frames="0"))
 TWO_SOCKET = facts(
     cpus(8, packages=2),
     card("management", "virtio_net", management=True),
@@ -205,8 +205,13 @@ def test_where_the_card_takes_no_rx_usecs_the_kernel_waits_in_its_place(node: No
     assert spec_of(node, "rx-usecs").primary == ("cpu_s_per_gbit" if node is THIS else "interrupts_per_s")
 
 
-def tried(asked: str, verdict: Verdict, stood: str | None = None) -> Learned:
-    return Learned([DriverRecord("igb", "6.12.1", [Tried("coalesce/rx-usecs", asked, verdict, stood, "", 1)])])
+def tried(asked: str, verdict: Verdict, stood: str | None = None, driver: str = "igb") -> Learned:
+    return Learned([DriverRecord(driver, "6.12.1", [Tried("coalesce/rx-usecs", asked, verdict, stood, "", 1)])])
+
+
+def test_a_virtual_card_that_took_a_value_is_swept() -> None:
+    taken = replace(THIS, learned=tried("50", Verdict.TAKEN, "50", driver="virtio_net"))
+    assert spec_of(taken, "rx-usecs").primary == "interrupts_per_s"
 
 
 def test_what_was_learned_of_a_driver_is_heeded() -> None:

@@ -252,9 +252,14 @@ def _ask(client: "Client", experiment_id: int, answered: float) -> Json | None:
 
 def _conclusion(client: "Client", experiment: Json) -> list[str]:
     """What was found, as the report says it."""
+    from coresteer.client import ApiError, AwayError
+
     if experiment["state"] != "done":
         return [experiment["sentence"]]
-    report = client.get(f"/api/experiments/{experiment['id']}/report", format="json")["report"]
+    try:
+        report = client.get(f"/api/experiments/{experiment['id']}/report", format="json")["report"]
+    except (ApiError, AwayError) as error:  # how it ended is known without its report
+        return [experiment["sentence"], f"Its report cannot be had: {error}"]
     sentences: list[str] = report["conclusion"]
     return sentences
 

@@ -19,6 +19,8 @@ _SWEPT_FRAMES = (6, 18, 42, 48)
 _BELOW_THE_GAP, _PAST_THE_GAP = 18, 90
 _FRAMES_OF_USECS = 6
 _POLLS = 1
+_MOSTLY_REFUSE = frozenset({"virtio_net", "vmxnet3"})
+"""They show values and take them only where their host has the feature."""
 
 
 def usecs(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]:
@@ -101,11 +103,13 @@ def _waiting(facts: NodeFacts, name: str) -> Netdev | None:
 
 
 def _takes(facts: NodeFacts, nic: Netdev, name: str) -> bool:
-    """Whether a driver has it and has not refused or ignored whatever it was asked for."""
+    """Whether a driver has it and has not refused or ignored whatever it was asked for, or has not mostly done so."""
     tried = facts.learned.tried(nic.driver, name)
     if name not in nic.params or any(one.unsupported for one in tried):
         return False
-    return not tried or any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in tried)
+    if not tried:
+        return nic.driver not in _MOSTLY_REFUSE
+    return any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in tried)
 
 
 def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) -> list[tuple[int, int]]:
