@@ -123,7 +123,7 @@ def _facts(
 def _did(change: Change, language: Language) -> list[Block]:
     rows = [[action.key, action.was, action.becomes, action.reason] for action in change.plan.actions]
     columns = [say(language, f"column.{name}") for name in ("key", "was", "becomes", "reason")]
-    return [Paragraph(change.sentence), Table(say(language, "section.settings"), columns, rows)]
+    return [Paragraph(change.sentence), Table("", columns, rows)]
 
 
 def _effect(
@@ -193,7 +193,7 @@ def _life(change: Change, language: Language) -> list[Block]:
         for step in sorted(change.steps, key=lambda step: step.at)
     ]
     columns = [say(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
-    return [Table(say(language, "change.section.life"), columns, rows)] if rows else []
+    return [Table("", columns, rows)] if rows else []
 
 
 def _records(change: Change, periods: dict[str, Sequence[Minute]]) -> list[list[str | int | float | None]]:

@@ -10,7 +10,7 @@ from coresteer.experiments.spec import Comparison, Interval
 from coresteer.reports import conclude, experiment
 from coresteer.reports.conclude import Teller, conclusion
 from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
-from coresteer.reports.numbers import effect, percent
+from coresteer.reports.numbers import effect, moment, percent
 from coresteer.reports.words import say
 
 _MOST_ROWS = 400
@@ -145,16 +145,21 @@ def _effects(teller: Teller, pairs: Sequence[tuple[Comparison, Comparison, Inter
 
 def _differences(first: Teller, second: Teller) -> Block:
     """Fields of specification and machine that are not the same, with both values."""
-    a, b = (_flat("", _described(teller.experiment)) for teller in (first, second))
+    a, b = (_flat("", _described(teller)) for teller in (first, second))
     rows = [[key, a.get(key, "–"), b.get(key, "–")] for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
     if not rows:
         return Paragraph(first.say("compare.all_equal"))
-    return Table(first.say("compare.section.differ"), ["", "A", "B"], rows)
+    return Table("", ["", "A", "B"], rows)
 
 
-def _described(of: Experiment) -> dict[str, object]:
+def _described(teller: Teller) -> dict[str, object]:
+    of = teller.experiment
     spec = msgspec.to_builtins(of.spec)
-    return {"node": of.node_name, "seed": of.seed, "spec": spec, "machine": of.machine, "started": str(of.started_at)}
+    spec["factors"] = {
+        factor.name: {level.name: "; ".join(experiment.does(teller, level)) or "–" for level in factor.levels}
+        for factor in of.spec.factors
+    }
+    return {"node": of.node_name, "seed": of.seed, **spec, "machine": of.machine, "started": moment(of.started_at)}
 
 
 def _flat(name: str, value: object) -> dict[str, str]:
@@ -162,4 +167,4 @@ def _flat(name: str, value: object) -> dict[str, str]:
         return {k: v for key in value for k, v in _flat(f"{name}.{key}".lstrip("."), value[key]).items()}
     if isinstance(value, list | tuple):
         return {k: v for place, item in enumerate(value) for k, v in _flat(f"{name}[{place}]", item).items()}
-    return {name: str(value)}
+    return {name: "–" if value is None else str(value)}

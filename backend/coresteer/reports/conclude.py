@@ -32,7 +32,7 @@ class Teller:
     def name(self, arm: Arm) -> str:
         """What an arm is called."""
         found = self._names.get(arm, "as it is")
-        return self.say("arm.as_it_is") if found == "as it is" else found
+        return self.say("arm.unchanged") if found == "as it is" else found
 
     @property
     def baseline(self) -> str:
@@ -121,15 +121,14 @@ def conclusion(experiment: Experiment, language: Language) -> list[str]:
         told = [*_of_many(teller, found), *_of_trends(teller), _of_itself(teller)]
     if experiment.state != "done":
         kept, sentence = experiment.analysis.kept, experiment.sentence
-        told.insert(0 if not found else 1, teller.say(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+        is_open = all(one.verdict == "too-few" for one in found)
+        told.insert(0 if is_open else 1, teller.say(f"ended.{experiment.state}", kept=kept, sentence=sentence))
     told += _unrestored(teller)
     return told
 
 
 def _of_one(teller: Teller, found: Comparison) -> list[str]:
     told = [sentence(teller, found)]
-    if found.effect and found.verdict == "no-difference" and max(-found.effect.low, found.effect.high) > _WIDE:
-        told.append(teller.say("found.wide", bound=teller.bound(found.effect)))
     if found.smallest_visible is not None and found.verdict != "too-few":
         visible = percent(found.smallest_visible, teller.language, signed=False, up=True)
         told.append(teller.say("found.visible", visible=visible))
@@ -147,7 +146,8 @@ def sentence(teller: Teller, found: Comparison) -> str:
         return _absolute(teller, found, names)
     if found.verdict == "no-difference":
         names |= {"metric": teller.inside(found.metric)}
-        return teller.say("found.none", **names, bound=teller.bound(found.effect), **teller.ends(found.effect))
+        key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
+        return teller.say(key, **names, bound=teller.bound(found.effect), **teller.ends(found.effect))
     change = percent(abs(found.effect.value), teller.language, signed=False)
     told = teller.say(f"found.{found.verdict}", **names, change=change, **teller.ends(found.effect))
     return _with_worth(teller, found, told)

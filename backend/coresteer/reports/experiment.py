@@ -88,6 +88,8 @@ def facts(teller: Teller) -> list[tuple[str, str]]:
         ("fact.seed", str(experiment.seed)),
         ("fact.number", str(experiment.id)),
     ]
+    if experiment.spec.peer_node_id is not None:
+        rows.insert(1, ("fact.peer", f"#{experiment.spec.peer_node_id}"))
     return [(teller.say(key), text) for key, text in rows]
 
 
@@ -114,24 +116,29 @@ def _workload(teller: Teller) -> str:
     kind = fields.pop("type")
     if isinstance(workload, Command):
         return teller.say("workload.command", name=workload.name)
-    set_fields = ", ".join(f"{name} {value}" for name, value in fields.items() if value not in ("", False))
+    unlimited = {field.name: field.default for field in msgspec.structs.fields(workload) if "limit" in field.name}
+    set_fields = ", ".join(
+        f"{name} {value}" for name, value in fields.items() if value not in ("", False) and value != unlimited.get(name)
+    )
     named = teller.say(f"workload.{kind}")
     return f"{named} ({set_fields})" if set_fields else named
 
 
 def _compared(teller: Teller) -> list[Block]:
     experiment = teller.experiment
+    if experiment.kind == "aa":
+        return [Paragraph(teller.say("arm.as_it_is"))]
     rows = []
     for place, arm in enumerate(experiment.analysis.arms):
         levels = [factor.levels[at] for factor, at in zip(experiment.spec.factors, arm, strict=True)]
         name = teller.name(arm)
-        does = "\n".join(text for level in levels for text in _does(teller, level)) or teller.say("arm.as_it_is")
-        rows.append([teller.say("arm.baseline", arm=name) if place == 0 and arm else name, does])
-    title = teller.say("table.arms")
-    return [Table(title, [teller.say("column.arm"), teller.say("column.does")], rows)] if rows else []
+        told = "\n".join(text for level in levels for text in does(teller, level)) or teller.say("arm.as_it_is")
+        rows.append([teller.say("arm.baseline", arm=name) if place == 0 and arm else name, told])
+    return [Table("", [teller.say("column.arm"), teller.say("column.does")], rows)] if rows else []
 
 
-def _does(teller: Teller, level: Level) -> list[str]:
+def does(teller: Teller, level: Level) -> list[str]:
+    """What a level does to the node, in short."""
     told = [f"{wish.key} = {wish.value}" for wish in level.settings]
     if level.policy:
         policy = level.policy
@@ -346,7 +353,7 @@ def _settings(teller: Teller) -> list[Block]:
         for key in sorted(settings.before.keys() | after.keys(), key=_natural)
     ]
     columns = [teller.say(f"column.{name}") for name in ("key", "before", "after")]
-    return [Paragraph(verdict), Table(teller.say("section.settings"), columns, rows)]
+    return [Paragraph(verdict), Table("", columns, rows)]
 
 
 def _natural(key: str) -> list[tuple[int, str]]:

@@ -30,7 +30,7 @@ class Code(Struct, frozen=True, tag="code"):
 
 
 class Table(Struct, frozen=True, tag="table"):
-    """Texts in rows. numeric: the columns set flush right."""
+    """Texts in rows. title: empty where the section's says it. numeric: the columns set flush right."""
 
     title: str
     columns: list[str]

@@ -59,6 +59,12 @@ EXPERIMENT = {
         "No difference in {metric} was found between {arm} ({value}) and {baseline} ({base}).",
         "{arm} 조건({value})과 {baseline} 조건({base}) 사이에서 {metric} 차이는 발견되지 않았다.",
     ),
+    "found.none_wide": (
+        "No difference in {metric} was found between {arm} and {baseline}, but one of up to {bound} cannot be ruled "
+        "out (95 % confidence interval {low} to {high}). More blocks would narrow the interval.",
+        "{arm} 조건과 {baseline} 조건 사이에서 {metric} 차이는 발견되지 않았으나, 최대 {bound}의 차이는 배제할 수 없다"
+        "(95% 신뢰 구간 {low} ~ {high}). 블록 수를 늘리면 구간이 좁아진다.",
+    ),
     "found.wide": (
         "The interval is wide: a difference of up to {bound} cannot be ruled out. More blocks would narrow it.",
         "신뢰 구간이 넓어 최대 {bound}의 차이를 배제할 수 없다. 블록 수를 늘리면 구간이 좁아진다.",
@@ -177,6 +183,7 @@ EXPERIMENT = {
     "workload.command": ("Command {name}", "명령 {name}"),
     # arms
     "arm.baseline": ("{arm} (baseline)", "{arm} (기준)"),
+    "arm.unchanged": ("as it is", "현재 상태"),
     "arm.as_it_is": ("The node as it is, without enforced policies", "적용 중인 정책을 뺀 노드의 현재 상태"),
     "arm.irqbalance": ("irqbalance runs", "irqbalance 실행"),
     "arm.policy": ("policy {id}, version {version}, {mode}", "정책 {id}, 버전 {version}, {mode}"),
@@ -222,7 +229,6 @@ EXPERIMENT = {
         "장비가 서로 다르므로 각자의 기준에 대한 비율로 나타냈다. 논문은 신뢰 구간을 제시하지 않았다.",
     ),
     "table.effects": ("All figures: {arm} against {baseline}", "전체 지표: {baseline} 대비 {arm}"),
-    "table.arms": ("Settings", "조건"),
     "table.primary": ("{metric} by setting", "조건별 {metric}"),
     "table.means": ("Means of other figures by setting", "조건별 그 밖의 지표 평균"),
     "table.means_note": (
@@ -345,12 +351,6 @@ EXPERIMENT = {
         "The node is simulated: its figures are made up and say nothing about any machine.",
         "시뮬레이션 노드이다. 수치는 만들어 낸 값이며 실제 장비에 대해 아무것도 말해 주지 않는다.",
     ),
-    "limit.virtual": (
-        "The node is a virtual machine: other guests of its host can disturb it, and time that the host takes away is "
-        "seen only as far as it says so.",
-        "이 노드는 가상 머신이다. 같은 호스트의 다른 게스트가 영향을 줄 수 있으며, 호스트가 가져간 시간은 보고된 "
-        "만큼만 드러난다.",
-    ),
     "limit.many": (
         "{count} figures were compared. Only the figure that decides is protected against finding something by chance.",
         "지표 {count}개를 비교했다. 우연한 발견에 대한 보호는 판정 지표에만 적용된다.",
@@ -377,7 +377,7 @@ EXPERIMENT = {
 
 CHANGE = {
     "change.kind": ("Effect of a change on real traffic", "변경이 실제 트래픽에 미친 영향"),
-    "change.title": ("What a change did on {node}", "{node:이/가} 겪은 변경의 효과"),
+    "change.title": ("What a change did on {node}", "{node} 노드의 변경 효과"),
     "change.higher": (
         "{metric}: {change} higher after the change than before (95 % confidence interval {low} to {high}).",
         "변경 후 {metric:은/는} 변경 전보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",

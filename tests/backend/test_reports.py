@@ -1,0 +1,333 @@
+"""Reports: what they conclude, that they are the same each time, and that names in them are only names."""
+
+import csv
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from string import Formatter
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from tests.backend.made_up_changes import CHANGE, minutes
+from tests.backend.made_up_experiments import ab_spec, cases, fewer_interrupts, made_up, nothing
+
+from coresteer.config import REPOSITORY
+from coresteer.experiments.schemas import Experiment, ExperimentState
+from coresteer.experiments.spec import Interval
+from coresteer.reports.change import of_change
+from coresteer.reports.comparison import of_comparison, ratio_of
+from coresteer.reports.experiment import of_experiment
+from coresteer.reports.minutes import compare
+from coresteer.reports.model import Dots, Heat, Language, Lines, Report, Runs
+from coresteer.reports.numbers import amount, duration, percent, plain
+from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.to_csv import to_csv
+from coresteer.reports.to_html import to_html
+from coresteer.reports.to_json import to_json
+from coresteer.reports.to_pdf import to_pdf
+from coresteer.reports.words import WORDS, say
+from coresteer_core.experiment import METRICS
+
+LANGUAGES: tuple[Language, ...] = ("en", "ko")
+FILES = (to_html, to_pdf, to_csv, to_json)
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Experiment]:
+    return cases()
+
+
+def figures_of(report: Report) -> list[Dots | Runs | Lines | Heat]:
+    return [
+        block
+        for section in report.sections
+        for block in section.blocks
+        if isinstance(block, Dots | Runs | Lines | Heat)
+    ]
+
+
+def told(report: Report) -> str:
+    return " ".join(report.conclusion)
+
+
+def fields(text: str) -> list[str]:
+    return sorted({name for _, name, _, _ in Formatter().parse(text) if name})
+
+
+@pytest.mark.parametrize("key", WORDS)
+def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> None:
+    assert fields(WORDS[key].en) == fields(WORDS[key].ko)
+    assert all(text.strip() for text in WORDS[key])
+
+
+def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_own() -> None:
+    assert {name: WORDS[f"metric.{name}"].en for name in METRICS} == {n: m.label for n, m in METRICS.items()}
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("처리량", "처리량이"),
+        ("응답 시간 중앙값", "응답 시간 중앙값이"),
+        ("속도", "속도가"),
+        ("rx-usecs", "rx-usecs가"),
+        ("IRQ 3", "IRQ 3이"),
+    ],
+)
+def test_a_korean_particle_follows_how_its_word_ends(word: str, expected: str) -> None:
+    assert expected in say("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0"),
+        (0.01234, "0.0123"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (99.96, "100"),
+        (1234.5, "1,234"),
+        (-5.5, "−5.50"),
+    ],
+)
+def test_a_number_has_about_three_digits(value: float, expected: str) -> None:
+    assert plain(value) == expected
+
+
+def test_units_and_signs_are_those_of_the_language() -> None:
+    assert amount(9.41e9, "bit/s", "en") == "9.41 Gbit/s"
+    assert amount(None, "µs", "en") == "–"
+    assert percent(-0.0123, "en") == "−1.2 %"
+    assert percent(0.0123, "ko") == "+1.2%"
+    assert percent(0.0121, "en", signed=False, up=True) == "1.3 %"
+    assert percent(-0.0001, "en") == "0.0 %"
+    assert duration(3725, "en") == "62 min 5 s"
+
+
+def test_an_effect_is_told_with_its_interval_and_whether_it_is_good(made: dict[str, Experiment]) -> None:
+    first = of_experiment(made["ab"], "en").conclusion[0]
+    assert first.startswith("Device interrupts: 37.8 % lower with 90 µs than with 18 µs (95 % confidence interval −")
+    assert first.endswith("That is an improvement.")
+
+
+def test_no_difference_is_told_with_the_largest_that_the_interval_allows(made: dict[str, Experiment]) -> None:
+    effect = made["ab-nothing"].analysis.comparisons[0].effect
+    assert effect is not None
+    bound = percent(max(-effect.low, effect.high), "en", signed=False, up=True)
+    first = of_experiment(made["ab-nothing"], "en").conclusion[0]
+    assert first.startswith(f"No difference in throughput larger than {bound} was found between 90 µs and 18 µs")
+
+
+def test_a_wide_interval_is_not_sold_as_no_difference(made: dict[str, Experiment]) -> None:
+    assert "cannot be ruled out" in of_experiment(made["ab-unsteady"], "en").conclusion[0]
+
+
+def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Experiment]) -> None:
+    text = told(of_experiment(made["sweep"], "en"))
+    assert "0 of the 4 settings compared with 18 µs are higher and 4 are lower" in text
+    assert "falling with rx-usecs (Spearman's ρ −1.00" in text
+
+
+def test_an_end_before_its_time_is_told_first_when_nothing_else_can_be(made: dict[str, Experiment]) -> None:
+    report = of_experiment(made["stopped"], "en")
+    assert report.conclusion[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
+    assert report.conclusion[-1] == "Settings that are not as they were before the experiment: irq/41/affinity."
+
+
+@pytest.mark.parametrize("name", ["aa", "ab", "ab-unsteady", "sweep", "grid", "stopped", "empty"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_sort_of_experiment_becomes_every_file(
+    made: dict[str, Experiment], name: str, language: Language
+) -> None:
+    report = of_experiment(made[name], language)
+    assert report.conclusion
+    assert all(section.blocks for section in report.sections)
+    for figure in figures_of(report):
+        ElementTree.fromstring(draw(figure, PRINTED, language))  # noqa: S314 - our own
+    assert to_pdf(report).startswith(b"%PDF-")
+    for sentence in report.conclusion:
+        assert sentence.replace("&", "&amp;")[:20] in to_html(report).decode().replace("&#39;", "'")
+
+
+def test_the_authors_figures_stand_beside_the_new_ones(made: dict[str, Experiment]) -> None:
+    report = of_experiment(made["sweep"], "en")
+    (section,) = [section for section in report.sections if section.title == "Beside the authors' figures"]
+    (lines,) = [block for block in section.blocks if isinstance(block, Lines)]
+    assert [(line.name, line.is_authors) for line in lines.lines] == [("the authors", True), ("this node", False)]
+    assert [(at, round(e.value)) for at, e in lines.lines[0].points] == [(18, 100), (36, 100), (90, 20)]
+
+
+def test_discarded_runs_are_listed_with_their_reason_and_drawn_as_crosses(made: dict[str, Experiment]) -> None:
+    report = of_experiment(made["ab"], "en")
+    (runs,) = [figure for figure in figures_of(report) if isinstance(figure, Runs)]
+    assert sum(point.is_discarded for point in runs.points) == 5
+    assert to_html(report).decode().count("The host took 7.2 % of the CPU time away") == 5
+
+
+def test_csv_has_every_figure_of_every_run(made: dict[str, Experiment]) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(of_experiment(made["ab"], "en")).decode("utf-8-sig"))))
+    assert len(rows) == sum(len(run.figures) for run in made["ab"].runs)
+    run = made["ab"].runs[0]
+    (row,) = [r for r in rows if (r["run"], r["attempt"], r["figure"]) == ("0", "0", "rtt_p99_us")]
+    assert float(row["value"]) == run.figures["rtt_p99_us"]
+    assert row["setting"] == "18 µs"
+
+
+def test_json_holds_the_specification_with_which_it_can_be_run_again(made: dict[str, Experiment]) -> None:
+    document: dict[str, Any] = msgspec.json.decode(to_json(of_experiment(made["ab"], "en")))
+    assert document["format"] == "coresteer-report-1"
+    assert document["experiment"]["spec"] == msgspec.to_builtins(made["ab"].spec)
+    assert document["experiment"]["seed"] == 7
+    assert len(document["experiment"]["runs"]) == len(made["ab"].runs)
+
+
+def test_what_changes_by_itself_is_not_in_a_report(made: dict[str, Experiment]) -> None:
+    later = made["ab"].model_copy(update={"remaining_s": 12.0, "place": 3, "now": "Warming up."})
+    assert to_json(of_experiment(later, "en")) == to_json(of_experiment(made["ab"], "en"))
+
+
+def _all_hashes() -> str:
+    spec = ab_spec()
+    one, other = made_up(spec, effect=fewer_interrupts, discard_every=9), made_up(spec, seed=9)
+    made: list[Report] = []
+    for language in LANGUAGES:
+        made += [of_experiment(one, language), of_comparison(one, other, language)]
+        made.append(of_change(CHANGE, minutes(30, after=False), minutes(30, after=True), language))
+    return " ".join(hashlib.sha256(write(report)).hexdigest()[:16] for report in made for write in FILES)
+
+
+def test_the_same_data_give_the_same_bytes_also_in_another_process_with_other_hashes_and_time_zone() -> None:
+    code = "from tests.backend.test_reports import _all_hashes; print(_all_hashes())"
+    others = os.environ | {"PYTHONHASHSEED": "4242", "TZ": "Asia/Seoul", "LC_ALL": "C", "SOURCE_DATE_EPOCH": "1"}
+    made = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, env=others, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert _all_hashes() == _all_hashes() == made.stdout.strip()
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src", "srcset", "data", "action")]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_hostile_names_are_only_text(made: dict[str, Experiment], language: Language) -> None:
+    hostile = made["hostile"]
+    report = of_experiment(hostile, language)
+    page = _Page()
+    page.feed(to_html(report).decode())
+    assert not page.tags & {"script", "b", "i", "u", "iframe", "img", "link", "object"}
+    assert page.addresses == []
+    for figure in figures_of(report):
+        tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(draw(figure, PRINTED, language)).iter()}  # noqa: S314
+        assert tags <= {"svg", "text", "title", "line", "rect", "circle", "path", "polyline", "defs", "pattern"}
+    cells = [cell for row in csv.reader(io.StringIO(to_csv(report).decode("utf-8-sig"))) for cell in row]
+    assert not [
+        cell for cell in cells if cell.startswith(("=", "+", "@")) or (cell[:1] == "-" and not cell[1:2].isdigit())
+    ]
+    assert any(cell.startswith("'=cmd|") for cell in cells)
+    assert to_pdf(report).startswith(b"%PDF-")
+    assert msgspec.json.decode(to_json(report))["experiment"]["node_name"] == hostile.node_name
+
+
+def test_a_page_in_korean_brings_its_font_and_one_in_english_needs_none(made: dict[str, Experiment]) -> None:
+    korean, english = (to_html(of_experiment(made["ab"], language)).decode() for language in ("ko", "en"))
+    assert "url(data:font/woff2" in korean
+    assert "url(" not in english
+    assert "http" not in english.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("name", ["ab-256", "grid-256"])
+def test_a_report_of_256_cpus_is_small_and_made_in_time(made: dict[str, Experiment], name: str) -> None:
+    begun = time.thread_time()
+    report = of_experiment(made[name], "ko")
+    sizes = {write.__name__: len(write(report)) for write in FILES}
+    print(name, sizes, f"{time.thread_time() - begun:.2f} s of CPU in all four formats")  # noqa: T201 - to be seen with -s
+    assert sizes["to_html"] < 5_000_000
+    assert sizes["to_pdf"] < 5_000_000
+
+
+def test_a_cpu_that_is_not_known_is_hatched_and_not_zero(made: dict[str, Experiment]) -> None:
+    heats = [figure for figure in figures_of(of_experiment(made["sweep"], "en")) if isinstance(figure, Heat)]
+    assert heats[0].values[0][5] is None
+    assert "url(#hatch)" in draw(heats[0], PRINTED, "en")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differs"),
+    [
+        ((0.10, 0.08, 0.12), (0.11, 0.09, 0.13), False),
+        ((0.10, 0.08, 0.12), (0.30, 0.27, 0.33), True),
+        ((-0.5, -0.55, -0.45), (-0.2, -0.25, -0.15), True),
+    ],
+)
+def test_two_effects_differ_when_their_ratios_interval_leaves_one(
+    a: tuple[float, float, float], b: tuple[float, float, float], differs: bool
+) -> None:
+    ratio = ratio_of(Interval(*a), Interval(*b))
+    assert ratio is not None
+    assert (ratio.low > 0 or ratio.high < 0) is differs
+    assert ratio.value == pytest.approx((1 + b[0]) / (1 + a[0]) - 1)
+
+
+def test_a_comparison_says_whether_two_experiments_agree_and_what_differs_between_them() -> None:
+    one = made_up(ab_spec(), effect=fewer_interrupts)
+    same = made_up(ab_spec(), effect=fewer_interrupts, seed=11)
+    other = made_up(ab_spec(blocks=8), effect=nothing, seed=12)
+    assert of_comparison(one, same, "en").conclusion[0].startswith("The two experiments agree on 90 µs")
+    report = of_comparison(one, other, "en")
+    assert report.conclusion[0].startswith(
+        "The two experiments disagree on 90 µs: the effect on device interrupts is −3"
+    )
+    (differences,) = [s.blocks[0] for s in report.sections if s.title == "What differs between the two"]
+    assert ["blocks", "6", "8"] in msgspec.to_builtins(differences)["rows"]
+
+
+def test_experiments_without_anything_in_common_are_not_compared(made: dict[str, Experiment]) -> None:
+    assert of_comparison(made["sweep"], made["empty"], "en").conclusion[0].startswith("The effects cannot be compared")
+
+
+def test_a_change_that_did_something_is_told_with_the_doubt_that_remains() -> None:
+    report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
+    assert report.conclusion[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
+    assert report.conclusion[-1].startswith("This was observed on real traffic and not assigned by chance")
+    assert "remaining_s" not in to_json(report).decode()
+
+
+def test_a_change_without_effect_is_told_as_such() -> None:
+    report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, seed=3), "en")
+    assert report.conclusion[0].startswith("No difference in CPU per gigabit larger than")
+
+
+def test_with_few_minutes_nothing_is_concluded_of_a_change() -> None:
+    report = of_change(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
+    assert "there are 5 minutes of data before the change and 60 after it, and 10 are needed" in report.conclusion[0]
+    found = compare("rtt_p99_us", minutes(5, after=False), minutes(60, after=True))
+    assert (found.effect, found.verdict) == (None, "too-few")
+
+
+def test_a_change_that_was_not_applied_had_no_effect() -> None:
+    never = CHANGE.model_copy(update={"applied_at": None})
+    assert of_change(never, [], [], "en").conclusion == ["The change was not applied, so it had no effect."]
+
+
+def test_figures_that_are_not_there_are_absent_from_a_changes_report() -> None:
+    report = of_change(CHANGE, minutes(20, after=False), minutes(20, after=True), "en")
+    assert "Memory from another NUMA node" not in to_html(report).decode()
+
+
+def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment]) -> None:
+    running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
+    assert "The experiment is still running: this is what the 48 runs so far say" in told(of_experiment(running, "en"))
