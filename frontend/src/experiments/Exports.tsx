@@ -1,14 +1,13 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { answer, sentenceOf } from "../api/client";
+import { answer, api, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
 import { Moment } from "../settings/Moment";
 import { Copy } from "../settings/Secret";
 import { Segments } from "../shell/Segments";
 import classes from "./experiments.module.css";
-import { api } from "./later";
 import { experimentsQuery } from "./queries";
 import type { Experiment } from "./types";
 

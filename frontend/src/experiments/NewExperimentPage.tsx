@@ -12,7 +12,7 @@ import { wrongAt } from "../policies/wrong";
 import { HealthDot, SimulatedTagOf } from "../shell/NodeTags";
 import { PageTop } from "../shell/PageTop";
 import classes from "./experiments.module.css";
-import { type Draft, draftOf, newDraft, specOf } from "./form";
+import { type Draft, draftOf, firstOf, newDraft, specOf } from "./form";
 import { PreviewPane, usePreviewOf } from "./PreviewPane";
 import { experimentQuery, takeExperiment, templatesQuery } from "./queries";
 import { SpecForm } from "./SpecForm";
@@ -115,7 +115,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
   const why = !may
     ? "Starting an experiment needs the operator role."
     : reading.spec === null
-      ? (Object.values(reading.wrong)[0] ?? "Something in the form does not fit.")
+      ? firstOf(reading.wrong)
       : preview.data === undefined
         ? preview.error === null
           ? "Looking what it would do."

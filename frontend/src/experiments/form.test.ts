@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { draftOf, levelsOf, newDraft, newFactor, newLevel, specOf, withKind, withWorkload } from "./form";
+import { draftOf, firstOf, levelsOf, newDraft, newFactor, newLevel, specOf, withKind, withWorkload } from "./form";
 import type { Spec } from "./types";
 
 const named = { ...newDraft("aa"), name: "noise" };
@@ -130,4 +130,14 @@ test("a specification reads back as itself, but for its seed", () => {
     template: "rx-usecs",
   };
   expect(specOf(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });
+});
+
+test.each([
+  ["name", "Name: x"],
+  ["measure_s", "Measured: x"],
+  ["factors.0.name", "What is varied: x"],
+  ["factors.0.levels.1.settings.0.value", "Level 2, settings: x"],
+  ["workload.connections", "Load: x"],
+])("what is wrong at %s is told with the name of its field", (path, words) => {
+  expect(firstOf({ [path]: "x", other: "y" })).toBe(words);
 });

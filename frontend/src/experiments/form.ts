@@ -294,3 +294,25 @@ export function specOf(draft: Draft, nodeId: number | undefined): Reading {
   if (nodeId === undefined) say("node_id", "Choose the node first.");
   return Object.keys(wrong).length > 0 ? { spec: null, wrong } : { spec, wrong: null };
 }
+
+const PLACES: Record<string, string> = {
+  name: "Name",
+  node_id: "Node",
+  primary: "Figure",
+  seed: "Seed",
+  peer: "Sent by",
+};
+
+/** The first thing that does not fit, with the name of its field: `Level 2, name: A name of up to 80 letters.` */
+export function firstOf(wrong: Record<string, string>): string {
+  const [path = "", sentence = ""] = Object.entries(wrong)[0] ?? [];
+  const [part = "", , field, level, what] = path.split(".");
+  const named: string | undefined = PLACES[part] ?? (NUMBERS as Record<string, { label: string }>)[part]?.label;
+  const place =
+    part === "factors"
+      ? field === "levels"
+        ? `Level ${Number(level) + 1}, ${what}`
+        : "What is varied"
+      : (named ?? { workload: "Load", guardrails: "Guardrails" }[part] ?? part);
+  return `${place}: ${sentence}`;
+}

@@ -34,7 +34,15 @@ test("groups of which a device has nothing are left out", () =>
   ]));
 
 const tried = (over: Partial<Tried>): Tried => ({
-  ...{ name: "coalesce/rx-usecs", asked: "504", verdict: "taken", stood: "504", words: "", time_ms: 0, unsupported: false },
+  ...{
+    name: "coalesce/rx-usecs",
+    asked: "504",
+    verdict: "taken",
+    stood: "504",
+    words: "",
+    time_ms: 0,
+    unsupported: false,
+  },
   ...over,
 });
 
