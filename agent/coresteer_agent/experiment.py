@@ -66,7 +66,6 @@ class Session:
         self._prepared: Prepared | None = None
         self._is_ready = False
         self._run: _Running | None = None
-        self._last: ExperimentMessage | None = None
         self._until_s = math.inf
         self.due = math.inf
         """When step() is to be called next, on the monotonic clock."""
@@ -83,11 +82,6 @@ class Session:
             case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
                 return self.end()
         return frozenset()
-
-    def tell_again(self) -> None:
-        """The connection was away, and what was said into it just before may never have arrived."""
-        if self._last is not None:
-            self._send(self._last)
 
     def heard_latency(self, latency: TcpLatency | None) -> None:
         """The kernel's round-trip times of the agent's last interval."""
@@ -121,7 +115,7 @@ class Session:
         touched = self._drop_run()
         if self._prepared is not None:
             self._prepared.close()
-        self._begun = self._prepared = self._last = None
+        self._begun = self._prepared = None
         self._is_ready = False
         self.due = math.inf
         return touched
@@ -267,8 +261,7 @@ class Session:
         """The run has failed, or else the experiment, which then has not begun."""
         if self._run is None:
             self._tell(RunState.FAILED, sentence=sentence)
-            last, _ = self._last, self.end()
-            self._last = last
+            self.end()
             return frozenset()
         stuck: list[str] = []
         if self._run.irqbalance is not None:
@@ -307,8 +300,7 @@ class Session:
             return
         sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_TEXT])
         log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
-        self._last = ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured)
-        self._send(self._last)
+        self._send(ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured))
 
 
 class _Running:

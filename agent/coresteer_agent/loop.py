@@ -197,9 +197,7 @@ class Agent:
             self._note_connection()
             self._flows_told = True  # there may have been some that are gone now
             self._policies.tell_again()
-            self._lost_since_s = None
-            if self._experiment is not None:
-                self._experiment.tell_again()
+            self._lost_since_s = None  # the backend begins the experiment anew
         elif isinstance(heard, BackendLost) and self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
         if isinstance(heard, BackendBack | BackendLost):

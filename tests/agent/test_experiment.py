@@ -297,15 +297,6 @@ def test_settings_that_somebody_changes_meanwhile_disturb_the_run(node: Node) ->
     assert measured.disturbed == ["Somebody changed irq/41/affinity while it was measured."]
 
 
-def test_what_was_told_last_is_told_again_until_the_experiment_ends(node: Node) -> None:
-    node.begin()
-    node.session.tell_again()
-    assert node.states() == [RunState.READY] * 2
-    node.session.asked(EndExperiment(1))
-    node.session.tell_again()
-    assert len(node.told) == 2
-
-
 def index_of(netdev: str) -> int | None:
     """The number that no other device has, also not a later one of that name."""
     return {name: index for index, name in socket.if_nameindex()}.get(netdev)
