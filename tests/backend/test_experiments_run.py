@@ -356,3 +356,24 @@ async def test_what_an_agent_says_of_an_experiment_that_is_over_is_ended(node: E
     await node.say(ExperimentMessage(2**31 - 1, RunState.READY))
     await node.until(lambda: node.got)
     assert node.got == [EndExperiment(2**31 - 1)]
+
+
+async def test_an_experiment_whose_peer_was_deleted_meanwhile_fails(backend: Backend, node: ExperimentNode) -> None:
+    node.answer = loads_only
+    first = await node.start(node.itself())
+    await node.until(node.runs)
+    async with experiment_node(backend) as peer:
+        second = await node.start(node.itself(peer_node_id=peer.id))
+        assert (await (await backend.client("admin")).delete(f"/api/nodes/{peer.id}")).status_code == 204
+    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    failed = await node.ended(second["id"])
+    assert (failed["state"], failed["sentence"]) == ("failed", "The node that made the load was deleted.")
+
+
+async def test_a_deleted_node_takes_its_experiment_along(backend: Backend) -> None:
+    async with experiment_node(backend) as node:
+        node.answer = loads_only
+        begun = await node.start(node.itself())
+        await node.until(node.runs)
+        assert (await (await backend.client("admin")).delete(f"/api/nodes/{node.id}")).status_code == 204
+        assert (await node.operator.get(f"/api/experiments/{begun['id']}")).status_code == 404

@@ -109,18 +109,25 @@ class Drive:
                 facts = await self._facts()
                 if facts is None:
                     return
-                if errors >= _MOST_ERRORS and facts.ending is None:
-                    await self._conclude(
-                        ExperimentState.FAILED, "The backend met an error it did not expect; its log has the details."
-                    )
-                    continue
-                await self._do(progress.next_step(facts), facts)
-                errors = 0
+                if facts.ending is None and (why := self._why_not(errors)) is not None:
+                    await self._conclude(ExperimentState.FAILED, why)
+                elif errors >= 2 * _MOST_ERRORS:
+                    await self._finish(None, "Whether all settings are as before could not be looked at.")
+                else:
+                    await self._do(progress.next_step(facts), facts)
+                    errors = 0
             except Exception as error:
                 if not is_database_away(error):
                     errors += 1
                     log.exception("Experiment %d could not go on; trying again.", self._asked.experiment_id)
                 await asyncio.sleep(_RETRY_S)
+
+    def _why_not(self, errors: int) -> str | None:
+        if errors >= _MOST_ERRORS:
+            return "The backend met an error it did not expect; its log has the details."
+        if self._asked.spec.peer_node_id is not None and len(self.heard.sides) == 1:
+            return "The node that made the load was deleted."
+        return None
 
     async def _facts(self) -> Facts | None:
         heard, asked = self.heard, self._asked

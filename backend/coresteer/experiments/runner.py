@@ -112,6 +112,7 @@ class Runner:
             await drive.run()
         finally:
             del self._drives[experiment_id]
+            self._shared.teller.lease(drive.heard.node_id, [])
             for node_id in drive.heard.sides:
                 del self._by_node[node_id]
         self._shared.wake.set()
