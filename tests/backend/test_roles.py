@@ -63,6 +63,11 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("POST", "/api/experiments", {"spec": SPEC}, "operator", 422),
     ("GET", EXPERIMENT, None, "viewer", 404),
     ("POST", f"{EXPERIMENT}/cancel", None, "operator", 404),
+    ("GET", f"{EXPERIMENT}/report", None, "viewer", 404),
+    ("POST", f"{EXPERIMENT}/share", {"days": 1}, "operator", 404),
+    ("DELETE", f"{EXPERIMENT}/share", None, "operator", 404),
+    ("GET", f"{CHANGE}/report", None, "viewer", 404),
+    ("GET", f"/api/reports/compare?a={2**31 - 1}&b={2**31 - 1}", None, "viewer", 404),
 ]
 
 
@@ -100,7 +105,9 @@ async def test_the_table_of_calls_is_complete(backend: Backend) -> None:
     described = {
         (method.upper(), path)
         for path, methods in backend.app.openapi()["paths"].items()
-        if path.startswith(("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts", "/api/experiments"))
+        if path.startswith(
+            ("/api/nodes", "/api/changes", "/api/policies", "/api/rollouts", "/api/experiments", "/api/reports")
+        )
         for method in methods
     }
     named = {
