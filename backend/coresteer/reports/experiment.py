@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from coresteer.experiments.authors import PAPERS, Paper
+from coresteer.experiments.authors import PAPERS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
 from coresteer.reports.conclude import Teller, conclusion, of_primary, unrestored
 from coresteer.reports.model import Block, Code, Facts, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import amount, chance, duration, effect, estimate, moment, percent, plain
+from coresteer.reports.words import WORDS
 from coresteer_core.experiment import Classes, Command, Observe
 
 _MOST_DISCARDED = 40
@@ -255,7 +256,7 @@ def _trends(teller: Teller) -> list[Block]:
 
 def _authors(teller: Teller) -> list[Block]:
     experiment = teller.experiment
-    paper: Paper | None = PAPERS.get(experiment.spec.template)
+    paper = PAPERS.get(experiment.spec.template)
     if paper is None:
         return []
     analysis = experiment.analysis
@@ -318,23 +319,34 @@ def _method(teller: Teller) -> list[str]:
 
 def machine(teller: Teller) -> Block:
     """What is known of the node, as it was told."""
-    rows = [(name, text) for name, text in _flat("", teller.experiment.machine) if text]
+    rows = [row for key, value in teller.experiment.machine.items() for row in _of_machine(teller, key, value)]
     return Facts(rows) if rows else Paragraph(teller.say("machine.none"))
 
 
-def _flat(name: str, value: object) -> list[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        return [row for key in sorted(value) for row in _flat(f"{name} {key}".strip(), value[key])]
-    if isinstance(value, list | tuple):
-        if any(isinstance(item, Mapping) for item in value):
-            return [row for place, item in enumerate(value) for row in _flat(f"{name} {place}", item)]
-        return [(_spoken(name), ", ".join(str(item) for item in value))]
-    text = "" if value is None else plain(value) if isinstance(value, float) else str(value)
-    return [(_spoken(name), text)]
+def _of_machine(teller: Teller, key: str, value: object) -> list[tuple[str, str]]:
+    """Rows of one fact: of a list of things a row each, of anything else one."""
+    known = f"machine.{key}"
+    name = teller.say(known) if known in WORDS else key.replace("_", " ")
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return [(name if place == 0 else "", _spoken(teller, item)) for place, item in enumerate(value)]
+    text = _spoken(teller, value)
+    return [(name, text)] if text else []
 
 
-def _spoken(name: str) -> str:
-    return re.sub(r"[_\s]+", " ", name)
+def _spoken(teller: Teller, value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return teller.say("yes" if value else "no")
+        case Mapping():
+            parts = [(key, _spoken(teller, item)) for key, item in value.items()]
+            return ", ".join(
+                f"{key.replace('_', ' ')} {text}" if key != "name" else text for key, text in parts if text
+            )
+        case list():
+            return ", ".join(_spoken(teller, item) for item in value)
+    return str(value)
 
 
 def _settings(teller: Teller) -> list[Block]:
@@ -409,7 +421,7 @@ def limits(teller: Teller) -> list[str]:
 def _repeat(teller: Teller) -> list[Block]:
     number = teller.experiment.id
     commands = (
-        f"coresteer report export {number} --format json --output report.json\n"
-        "coresteer experiment run --spec report.json"
+        f"coresteer report export {number} --format json --to report.json\n"
+        "jq '.experiment | .spec + {seed}' report.json | coresteer experiment run -"
     )
     return [Paragraph(teller.say("repeat.command")), Code(commands), Paragraph(teller.say("repeat.same"))]

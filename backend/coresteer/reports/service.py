@@ -38,7 +38,7 @@ from coresteer.telemetry.service import Ingest
 from coresteer_core.protocol import ChangeState
 
 _WINDOW = timedelta(minutes=WINDOW_MIN)
-_MINUTE_MS = 60_000
+_MINUTE = timedelta(minutes=1)
 _MOST_CHANGES = 1000
 
 
@@ -98,7 +98,9 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
     """Whole minutes before and after the change that no other change of the node, and not its undoing, touches."""
     if change.applied_at is None:
         return [], []
-    first, last = change.applied_at - _WINDOW, change.applied_at + _WINDOW
+    applied = change.applied_at.replace(second=0, microsecond=0)
+    created = min(applied, change.created_at.replace(second=0, microsecond=0))
+    first, last = created - _WINDOW, applied + _MINUTE + _WINDOW
     async with database.session() as session:
         node = await nodes.find(session, change.node_id)
         inventory = nodes.told(node).inventory
@@ -117,12 +119,10 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
         moments.append(change.ended_at)
     start = max([first, *(at for at in moments if at <= change.applied_at)])
     end = min([last, *(at for at in moments if at > change.applied_at)])
-    minute = to_ms(change.applied_at) // _MINUTE_MS * _MINUTE_MS
-    begun = min(minute, to_ms(change.created_at) // _MINUTE_MS * _MINUTE_MS)
     source = Source(database, ingest, change.node_id, interval_s)
     physical = physical_netdevs(inventory) if inventory else None
-    before = await history.minutes(source, Range(to_ms(start), begun))
-    after = await history.minutes(source, Range(minute + _MINUTE_MS, to_ms(end)))
+    before = await history.minutes(source, Range(to_ms(start), to_ms(created)))
+    after = await history.minutes(source, Range(to_ms(applied + _MINUTE), to_ms(end)))
     return observed(before, physical), observed(after, physical)
 
 

@@ -1,0 +1,233 @@
+"""Reports over HTTP: who may have them, from what they are made, and links that need no account."""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import msgspec
+import numpy as np
+import pytest
+import pytest_asyncio
+from sqlalchemy import select, update
+from tests.backend.conftest import Backend
+from tests.backend.made_up_experiments import START, ab_spec, fewer_interrupts, made_up
+
+from coresteer.audit.tables import AuditRow
+from coresteer.auth.secrets import token_hash
+from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow, ReportShareRow
+from coresteer.nodes.tables import NodeRow
+from coresteer.plans.tables import ChangeRow
+from coresteer.telemetry import partitions, repository
+from coresteer.telemetry.rollup import Rollup
+from coresteer_core.model import CPU_SHARES
+from coresteer_core.plan import Action, Plan
+
+APPLIED = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+CPUS = 2
+
+
+@dataclass
+class Kept:
+    """What is in the database."""
+
+    node_id: int
+    experiments: list[int]
+    change: UUID
+
+
+def rollup(start: datetime, interrupts: int) -> Rollup:
+    shares = np.full((len(CPU_SHARES), CPUS), 40, np.uint8)
+    return Rollup(
+        start_ms=int(start.timestamp() * 1000),
+        end_ms=int(start.timestamp() * 1000) + 60_000,
+        first_seq=1,
+        samples=60,
+        duration_s=60.0,
+        cpus=CPUS,
+        peaks=shares,
+        means=shares,
+        netdevs={"eth0": [60 * 10**8, 0, 60 * 70_000, 0, 0, 0, 0, 0], "lo": [10**12] * 8},
+        interrupts=interrupts,
+        dropped=0,
+        squeezed=None,
+        rtt_p50_us=None,
+        rtt_p95_us=None,
+        rtt_p99_us=None,
+        retransmits=None,
+        agent_cpu_s=None,
+        agent_rss_bytes=None,
+    )
+
+
+def change_row(node: NodeRow, change_id: UUID, at: datetime) -> ChangeRow:
+    return ChangeRow(
+        id=change_id,
+        node_id=node.id,
+        plan=msgspec.to_builtins(Plan([Action("irq/41/affinity", "0", "1", "Moved.")])),
+        sentence="IRQ 41 from CPU 0 to CPU 1.",
+        state="confirmed",
+        created_by="kim",
+        reason="",
+        created_at=at - timedelta(seconds=1),
+        applied_at=at,
+        ended_at=at + timedelta(seconds=20),
+        confirm_timeout_s=120,
+        guardrails=[],
+        results=[],
+        steps=[],
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kept(backend: Backend) -> AsyncIterator[Kept]:
+    """Two experiments with the same runs, and a change with minutes around it, half of them before."""
+    made = made_up(ab_spec(), effect=fewer_interrupts)
+    change_id = uuid4()
+    async with backend.database.session() as session:
+        node = NodeRow(name="lab-3", simulated=False, labels={}, created_at=START)
+        session.add(node)
+        await session.flush()
+        rows = [
+            ExperimentRow(
+                node_id=node.id,
+                node=node,
+                spec=msgspec.to_builtins(made.spec),
+                seed=made.seed,
+                runs_planned=made.runs_planned,
+                planned_s=600.0,
+                state="done",
+                sentence="Measured.",
+                now="",
+                machine=made.machine,
+                before=made.settings.before,
+                after=made.settings.after,
+                created_at=START + timedelta(seconds=place),
+                created_by="kim",
+                started_at=START,
+                ended_at=made.ended_at,
+            )
+            for place in range(2)
+        ]
+        session.add_all([*rows, change_row(node, change_id, APPLIED)])
+        session.add(change_row(node, uuid4(), APPLIED + timedelta(minutes=20)))
+        await session.flush()
+        for row in rows:
+            for run in made.runs:
+                session.add(
+                    ExperimentRunRow(
+                        experiment_id=row.id,
+                        number=run.planned.number,
+                        attempt=run.attempt,
+                        kept_at=START,
+                        run=msgspec.to_builtins(run),
+                        discarded=run.discarded,
+                    )
+                )
+        found = Kept(node.id, [row.id for row in rows], change_id)
+    first = APPLIED.replace(second=0)
+    counts = {at: 1_200_000 + at % 3 * 9000 if at < 0 else 600_000 + at % 3 for at in range(-70, 60)}
+    minutes = [(found.node_id, rollup(first + timedelta(minutes=at), count)) for at, count in counts.items()]
+    async with backend.database.pool.connection() as connection:
+        needed = {partitions.partition_of("telemetry_minute", minute.start_ms) for _, minute in minutes}
+        await partitions.create(connection, needed)
+        await repository.copy_minutes(connection, minutes)
+    yield found
+
+
+async def test_a_viewer_has_the_report_in_every_format(backend: Backend, kept: Kept) -> None:
+    viewer = await backend.client("viewer")
+    path = f"/api/experiments/{kept.experiments[0]}/report"
+    page = await viewer.get(path)
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["content-disposition"].startswith("inline")
+    assert "Device interrupts: 37.8 % lower with 90 µs than with 18 µs" in page.text
+    for kind, media in (("pdf", "application/pdf"), ("csv", "text/csv; charset=utf-8"), ("json", "application/json")):
+        answer = await viewer.get(f"{path}?format={kind}&language=ko")
+        assert answer.headers["content-type"] == media
+        name = f"experiment-{kept.experiments[0]}-ko.{kind}"
+        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+        assert answer.content == (await viewer.get(f"{path}?format={kind}&language=ko")).content
+
+
+async def test_nobody_has_a_report_without_signing_in(backend: Backend, kept: Kept) -> None:
+    anonymous = backend.anonymous()
+    for path in (
+        f"/api/experiments/{kept.experiments[0]}/report",
+        f"/api/changes/{kept.change}/report",
+        f"/api/reports/compare?a={kept.experiments[0]}&b={kept.experiments[1]}",
+    ):
+        assert (await anonymous.get(path)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/experiments/999999/report", 404),
+        ("/api/experiments/1/report?format=docx", 422),
+        ("/api/experiments/1/report?language=tlh", 422),
+        ("/api/changes/00000000-0000-4000-8000-000000000000/report", 404),
+        ("/api/reports/compare?a=999999&b=999998", 404),
+        ("/shared/wrong", 404),
+    ],
+)
+async def test_what_is_not_there_is_told(backend: Backend, path: str, status: int) -> None:
+    viewer = await backend.client("viewer")
+    answer = await viewer.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(backend: Backend, kept: Kept) -> None:
+    viewer = await backend.client("viewer")
+    page = (await viewer.get(f"/api/changes/{kept.change}/report")).text
+    assert "Device interrupts: 50.4 % lower after the change than before" in page
+    assert "60 minutes before, 19 after" in page
+    table = (await viewer.get(f"/api/changes/{kept.change}/report?format=csv")).content.decode("utf-8-sig")
+    rows = [row for row in csv.DictReader(io.StringIO(table)) if row["figure"] == "rx_bit_per_s"]
+    assert len(rows) == 79
+    assert {float(row["value"]) for row in rows} == {8e8}, "lo does not count"
+
+
+async def test_two_experiments_are_laid_side_by_side(backend: Backend, kept: Kept) -> None:
+    viewer = await backend.client("viewer")
+    a, b = kept.experiments
+    page = (await viewer.get(f"/api/reports/compare?a={a}&b={b}")).text
+    assert "The two experiments agree on 90 µs" in page
+
+
+async def test_a_link_shows_the_report_to_whoever_has_it_until_it_is_ended(backend: Backend, kept: Kept) -> None:
+    operator, anonymous = await backend.client("operator"), backend.anonymous()
+    path = f"/api/experiments/{kept.experiments[0]}/share"
+    shared = (await operator.post(path, {"days": 3})).json()
+    assert shared["url"] == f"{backend.url}/shared/{shared['token']}"
+    page = await anonymous.get(f"/shared/{shared['token']}")
+    assert "Device interrupts: 37.8 % lower" in page.text
+    assert page.headers["cache-control"] == "no-store"
+    assert (await anonymous.get(f"/shared/{shared['token']}?format=pdf")).content.startswith(b"%PDF-")
+    async with backend.database.session() as session:
+        (row,) = (await session.scalars(select(ReportShareRow))).all()
+        assert row.token_hash == token_hash(shared["token"])
+    assert (await operator.delete(path)).status_code == 204
+    assert (await anonymous.get(f"/shared/{shared['token']}")).status_code == 404
+    async with backend.database.session() as session:
+        query = select(AuditRow.action).where(AuditRow.action.startswith("report.")).order_by(AuditRow.id)
+        assert list(await session.scalars(query)) == ["report.share", "report.unshare"]
+
+
+async def test_an_expired_link_shows_nothing(backend: Backend, kept: Kept) -> None:
+    operator = await backend.client("operator")
+    token = (await operator.post(f"/api/experiments/{kept.experiments[1]}/share", {})).json()["token"]
+    async with backend.database.session() as session:
+        await session.execute(update(ReportShareRow).values(expires_at=START))
+    assert (await backend.anonymous().get(f"/shared/{token}")).status_code == 404
+
+
+async def test_a_viewer_cannot_share(backend: Backend, kept: Kept) -> None:
+    viewer = await backend.client("viewer")
+    path = f"/api/experiments/{kept.experiments[0]}/share"
+    assert (await viewer.post(path, {})).status_code == 403
+    assert (await viewer.delete(path)).status_code == 403
