@@ -270,10 +270,19 @@ def _authors(teller: Teller) -> list[Block]:
     columns = [teller.say(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
     return [
         Paragraph(teller.say("authors.source", title=paper.title, paper=paper.source)),
+        Paragraph(_both_machines(teller)),
         *authors_chart(teller, paper.rows),
         Table(teller.say("table.authors"), columns, rows, numeric=[3]),
         Paragraph(teller.say("authors.note")),
     ]
+
+
+def _both_machines(teller: Teller) -> str:
+    slug, machine = teller.experiment.spec.template, teller.experiment.machine
+    family = "rx" if slug.startswith("rx-") else "service" if slug.startswith("service-") else "m"
+    seen = {name: _spoken(teller, machine.get(name)) or "?" for name in ("cpus", "kernel")}
+    here = teller.say("authors.here", **seen, workload=_workload(teller))
+    return f"{teller.say(f'authors.{family}')} {here}"
 
 
 def _noise(teller: Teller) -> list[Block]:
@@ -340,9 +349,11 @@ def _spoken(teller: Teller, value: object) -> str:
         case bool():
             return teller.say("yes" if value else "no")
         case Mapping():
-            parts = [(key, _spoken(teller, item)) for key, item in value.items()]
+            parts = [(key, _spoken(teller, item)) for key, item in value.items() if key != "speed_bits_per_s"]
+            if speed := value.get("speed_bits_per_s"):
+                parts.append(("", amount(speed, "bit/s", teller.language)))
             return ", ".join(
-                f"{key.replace('_', ' ')} {text}" if key != "name" else text for key, text in parts if text
+                f"{key.replace('_', ' ')} {text}" if key not in ("", "name") else text for key, text in parts if text
             )
         case list():
             return ", ".join(_spoken(teller, item) for item in value)
