@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.reports.model import Language, Tone
-from coresteer.reports.numbers import amount, chance, percent, plain
+from coresteer.reports.numbers import amount, chance, correlation, percent
 from coresteer.reports.words import label, say
 from coresteer_core.experiment import Metric
 
@@ -205,7 +205,7 @@ def _of_trends(teller: Teller) -> list[str]:
 def trend_sentence(teller: Teller, trend: Trend, factor: str) -> str:
     """How a figure goes with a factor."""
     rises = trend.rho is not None and trend.rho > 0
-    rho = plain(round(trend.rho or 0.0, 2))
+    rho = correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
     return teller.say(key, metric=teller.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
 

@@ -12,7 +12,7 @@ from coresteer.experiments.spec import Comparison, Level
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
 from coresteer.reports.conclude import Teller, conclusion, of_primary, unrestored
 from coresteer.reports.model import Block, Code, Facts, Language, Paragraph, Report, Section, Table
-from coresteer.reports.numbers import amount, chance, duration, effect, estimate, moment, percent, plain
+from coresteer.reports.numbers import amount, chance, correlation, duration, effect, estimate, moment, percent, plain
 from coresteer.reports.words import WORDS
 from coresteer_core.experiment import Classes, Command, Observe
 
@@ -245,7 +245,7 @@ def _trends(teller: Teller) -> list[Block]:
         [
             teller.label(trend.metric),
             experiment.spec.factors[trend.factor].name,
-            "–" if trend.rho is None else plain(round(trend.rho, 2)),
+            correlation(trend.rho),
             chance(trend.p),
         ]
         for trend in experiment.analysis.trends

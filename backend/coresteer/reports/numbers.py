@@ -87,6 +87,11 @@ def chance(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
+def correlation(rho: float | None) -> str:
+    """A correlation coefficient."""
+    return _ABSENT if rho is None else _minus(f"{rho:.2f}")
+
+
 def duration(seconds: float, language: Language) -> str:
     """Hours, minutes and seconds, of which the largest two."""
     whole = round(seconds)
