@@ -42,7 +42,7 @@ async def get(session: AsyncSession, experiment_id: int) -> Experiment:
     row = await repository.find(session, experiment_id)
     if row is None:
         raise _not_found(experiment_id)
-    places = _places(await repository.not_over(session))
+    places = await _places_of(session, [row])
     rows = await repository.runs(session, experiment_id)
     runs = [msgspec.convert(run.run, KeptRun) for run in rows]
     return await asyncio.to_thread(view.whole, row, runs, places.get(row.id))
@@ -70,8 +70,15 @@ async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummar
 
 async def _summaries(session: AsyncSession, rows: Sequence[ExperimentRow]) -> list[ExperimentSummary]:
     done = await repository.done(session, [row.id for row in rows])
-    places = _places(await repository.not_over(session))
+    places = await _places_of(session, rows)
     return [view.summary(row, done.get(row.id, Done(0, 0)), places.get(row.id)) for row in rows]
+
+
+async def _places_of(session: AsyncSession, rows: Sequence[ExperimentRow]) -> dict[int, int]:
+    """As _places; of those that run it is known without a look at the others."""
+    if any(row.state == ExperimentState.QUEUED for row in rows):
+        return _places(await repository.not_over(session))
+    return {row.id: 0 for row in rows if row.state == ExperimentState.RUNNING}
 
 
 def _places(not_over: Sequence[repository.Taken]) -> dict[int, int]:
