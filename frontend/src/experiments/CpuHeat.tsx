@@ -19,7 +19,7 @@ export function CpuHeat({ experiment, share, onShare }: Props) {
   const means = useMemo(() => cpuMeans(experiment, share), [experiment, share]);
   const cpus = means[0]?.length ?? 0;
   return (
-    <section className="card" aria-label="CPUs by arm">
+    <section className={`card ${classes.wrapping}`} aria-label="CPUs by arm">
       <h2>
         CPUs by arm <small>mean share of each CPU's time over the runs that count</small>
         <span className="grow" />
