@@ -96,12 +96,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
           </h2>
           <div className="body">
-            {experiment.conclusion.map((sentence, place) => (
-              <p key={sentence} className={place === 0 ? classes.sentence : undefined}>
-                {sentence}
-              </p>
-            ))}
-            {isOver(experiment) && <p className="muted">{experiment.sentence}</p>}
+            <p className={classes.sentence}>{experiment.conclusion[0]}</p>
             {compared.length > 0 && (
               <Ruler
                 rows={compared.map((comparison) => ({
@@ -112,6 +107,10 @@ function Known({ experiment }: { experiment: Experiment }) {
                 better={primary.better}
               />
             )}
+            {experiment.conclusion.slice(1).map((sentence) => (
+              <p key={sentence}>{sentence}</p>
+            ))}
+            {experiment.state === "done" && <p className="muted">{experiment.sentence}</p>}
           </div>
         </section>
         <div className={classes.row}>

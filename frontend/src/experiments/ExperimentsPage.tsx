@@ -128,7 +128,7 @@ function List({ experiments }: { experiments: Summary[] }) {
             <th>state</th>
             <th>node</th>
             <th>figure that decides</th>
-            <th className={classes.found}>what was found</th>
+            <th className={classes.found}>planned, or how it ended</th>
             <th className="n">runs</th>
             <th>started</th>
             <th className="n">took</th>

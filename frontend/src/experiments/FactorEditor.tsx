@@ -158,8 +158,10 @@ const PLAIN = "the node as it is";
 /** What a level is, in a line. */
 function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
   const parts = [
-    ...settings.map(({ key, value }) => `${settingName(key)} ${value}`),
-    ...(policy === null ? [] : [`policy ${policy.id} v${policy.version}, ${policy.mode}`]),
+    ...settings.filter(({ key }) => key !== "").map(({ key, value }) => `${settingName(key)} ${value}`),
+    ...(policy === null
+      ? []
+      : [policy.id === 0 ? "a policy" : `policy ${policy.id} v${policy.version}, ${policy.mode}`]),
     ...(irqbalance ? ["irqbalance runs"] : []),
     ...Object.entries(workload).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
   ];

@@ -136,7 +136,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
     <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
       {width > 0 && (
         <svg width={width} height={HEIGHT} role="img" aria-label={`${label} over ${axis}`}>
-          {up.ticks.map((tick) => (
+          {(known.length === 0 ? [] : up.ticks).map((tick) => (
             <g key={tick}>
               <line className={classes.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
               <text className={classes.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
