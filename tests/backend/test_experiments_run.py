@@ -15,6 +15,7 @@ from tests.backend.fake_agent import rates
 
 from coresteer.audit.tables import AuditRow
 from coresteer.bus import ExperimentEvent
+from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.experiment import RunState
 from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import (
@@ -368,6 +369,25 @@ async def test_an_experiment_whose_peer_was_deleted_meanwhile_fails(backend: Bac
     await node.operator.post(f"/api/experiments/{first['id']}/cancel")
     failed = await node.ended(second["id"])
     assert (failed["state"], failed["sentence"]) == ("failed", "The node that made the load was deleted.")
+
+
+async def test_what_another_version_kept_fails_with_a_sentence_and_keeps_nobody_waiting(
+    backend: Backend, node: ExperimentNode
+) -> None:
+    node.answer = loads_only
+    first, second, third = [await node.start(node.itself(name=name)) for name in ("first", "second", "third")]
+    await node.until(node.runs)
+    async with backend.database.session() as session:
+        row = await session.get_one(ExperimentRow, second["id"])
+        row.spec = row.spec | {"workload": {"type": "carrier-pigeons"}}
+    node.answer = ExperimentNode.does
+    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    assert (await node.ended(third["id"]))["state"] == "done"
+    refused = await node.operator.get(f"/api/experiments/{second['id']}")
+    assert refused.status_code == 409
+    assert "another version" in refused.json()["detail"]
+    page = (await node.operator.get(f"/api/experiments?node_id={node.id}&state=failed")).json()
+    assert [(one["id"], "carrier-pigeons" in one["sentence"]) for one in page["experiments"]] == [(second["id"], True)]
 
 
 async def test_a_deleted_node_takes_its_experiment_along(backend: Backend) -> None:

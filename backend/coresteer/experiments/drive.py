@@ -73,7 +73,7 @@ log = logging.getLogger("coresteer.experiments")
 _RETRY_S = 1.0
 _MOST_ERRORS = 5
 _LONGEST_CHANGE_S, _SHORTEST_CHANGE_S = 600.0, 30.0
-_SYSTEM = "coresteer"
+SYSTEM = "coresteer"
 
 
 @dataclass(frozen=True)
@@ -411,7 +411,7 @@ class Drive:
                 return
             row.after = None if after is None else dict(after)
             service.end(row, ExperimentState(row.ending), f"{row.sentence} {note}".rstrip())
-            service.audit(session, _SYSTEM, "experiment.end", row)
+            service.audit(session, SYSTEM, "experiment.end", row)
         for node_id in self.heard.sides:
             self._shared.bus.publish(NodeEvent(node_id))  # its policies are told again
         await service.tell(self._shared, self._asked.experiment_id)

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
+import msgspec
+
 from coresteer.bus import ChangeEvent, InventoryEvent
 from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
-from coresteer.experiments.drive import Drive, names_of
+from coresteer.experiments.drive import SYSTEM, Drive, names_of
 from coresteer.experiments.progress import Patience, promotable
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.shared import Shared
@@ -91,6 +93,7 @@ class Runner:
             begun = promotable(not_over)
             running = [taken.experiment_id for taken in not_over if taken.state == ExperimentState.RUNNING]
             drives: dict[int, Drive] = {}
+            unreadable = []
             for experiment_id in (one for one in [*running, *begun] if one not in self._drives):
                 row = await repository.find(session, experiment_id, lock=True)
                 if row is None:
@@ -98,13 +101,20 @@ class Runner:
                 if row.state == ExperimentState.QUEUED:
                     row.state, row.now, row.started_at = ExperimentState.RUNNING, "It begins.", datetime.now(UTC)
                 names = await names_of(session, row)
-                drives[experiment_id] = Drive(self._shared, row, names, self.patience)
+                try:
+                    drives[experiment_id] = Drive(self._shared, row, names, self.patience)
+                except msgspec.ValidationError as error:  # kept by another version
+                    service.end(row, ExperimentState.FAILED, service.cannot_be_read(row.id, error))
+                    service.audit(session, SYSTEM, "experiment.end", row)
+                    unreadable.append(experiment_id)
         for experiment_id, drive in drives.items():
             self._by_node |= dict.fromkeys(drive.heard.sides, drive)
             self._drives[experiment_id] = asyncio.create_task(self._drive(experiment_id, drive))
         for drive in self._by_node.values():
             drive.heard.changed.set()
-        for experiment_id in begun:
+        if unreadable:
+            self._shared.wake.set()  # for those that waited for these
+        for experiment_id in [*begun, *unreadable]:
             await service.tell(self._shared, experiment_id)
 
     async def _drive(self, experiment_id: int, drive: Drive) -> None:

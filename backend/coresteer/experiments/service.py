@@ -38,14 +38,30 @@ from coresteer_core.protocol import Hello
 
 
 async def get(session: AsyncSession, experiment_id: int) -> Experiment:
-    """All of one experiment. Raises NotFound."""
-    row = await repository.find(session, experiment_id)
-    if row is None:
-        raise _not_found(experiment_id)
+    """All of one experiment. Raises NotFound, and Conflict where another version kept what this one cannot read."""
+    row = await find(session, experiment_id)
     places = await _places_of(session, [row])
     rows = await repository.runs(session, experiment_id)
-    runs = [msgspec.convert(run.run, KeptRun) for run in rows]
-    return await asyncio.to_thread(view.whole, row, runs, places.get(row.id))
+    try:
+        spec = msgspec.convert(row.spec, Spec)
+        runs = [msgspec.convert(run.run, KeptRun) for run in rows]
+    except msgspec.ValidationError as error:
+        raise Conflict(cannot_be_read(experiment_id, error)) from None
+    return await asyncio.to_thread(view.whole, row, spec, runs, places.get(row.id))
+
+
+async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
+    """One experiment's row; locked, it is not changed by others until the session's end. Raises NotFound."""
+    row = await repository.find(session, experiment_id, lock=lock)
+    if row is None:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    return row
+
+
+def cannot_be_read(experiment_id: int, error: msgspec.ValidationError) -> str:
+    """What is told of an experiment that another version of Coresteer kept."""
+    why = str(error).replace("`", "")
+    return f"Experiment {experiment_id} was kept by another version of Coresteer, and this one cannot read it: {why}."
 
 
 async def page(
@@ -144,9 +160,7 @@ async def start(shared: Shared, spec: Spec, *, identity: Identity) -> Experiment
 async def cancel(shared: Shared, experiment_id: int, *, actor: str) -> Experiment:
     """End it: at once while it is queued, else as soon as the node is as before. Raises NotFound and Conflict."""
     async with shared.database.session() as session:
-        row = await repository.find(session, experiment_id, lock=True)
-        if row is None:
-            raise _not_found(experiment_id)
+        row = await find(session, experiment_id, lock=True)
         if row.state not in repository.OPEN:
             raise Conflict(f"This experiment is over: {row.sentence}")
         if row.ending is not None:
@@ -259,7 +273,3 @@ def _blocked_because(shared: Shared, spec: Spec, node: NodeRow, peer: NodeRow | 
         reason = hello.observe_reason if hello is not None else None
         return f"The agent on {node.name} only observes. {reason or 'It did not say why.'}"
     return None
-
-
-def _not_found(experiment_id: int) -> NotFound:
-    return NotFound(f"There is no experiment {experiment_id}.")

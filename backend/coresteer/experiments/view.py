@@ -4,8 +4,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
 from coresteer.experiments import progress, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.repository import Done
@@ -44,9 +42,8 @@ def summary(row: ExperimentRow, done: Done, place: int | None) -> ExperimentSumm
     )
 
 
-def whole(row: ExperimentRow, runs: Sequence[KeptRun], place: int | None) -> Experiment:
+def whole(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun], place: int | None) -> Experiment:
     """All of it; its analysis takes some 100 ms of CPU time where nobody has asked for it since its last run."""
-    spec = msgspec.convert(row.spec, Spec)
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
         **summary(row, Done(len(runs) - discarded, discarded), place).model_dump(),
