@@ -42,7 +42,7 @@ def _answer(file: File) -> Response:
 
 @router.get("/api/experiments/{experiment_id}/report", response_class=Response, responses=_ANY_FORMAT)
 async def get_experiment_report(
-    session: Session,
+    request: Request,
     _: Viewer,
     experiment_id: RowId,
     *,
@@ -50,7 +50,7 @@ async def get_experiment_report(
     language: Language = "en",
 ) -> Response:
     """What an experiment found and how, as a document. The same runs give the same bytes."""
-    return _answer(await service.experiment_file(session, experiment_id, format, language))
+    return _answer(await service.experiment_file(request.app.state.database, experiment_id, format, language))
 
 
 @router.get("/api/changes/{change_id}/report", response_class=Response, responses=_ANY_FORMAT)
@@ -69,7 +69,7 @@ async def get_change_report(
 
 @router.get("/api/reports/compare", response_class=Response, responses=_ANY_FORMAT)
 async def compare_experiments(
-    session: Session,
+    request: Request,
     _: Viewer,
     *,
     a: Annotated[RowId, Query()],
@@ -78,7 +78,7 @@ async def compare_experiments(
     language: Language = "en",
 ) -> Response:
     """Two experiments side by side: whether they agree, and what differs between them."""
-    return _answer(await service.comparison_file(session, (a, b), format, language))
+    return _answer(await service.comparison_file(request.app.state.database, (a, b), format, language))
 
 
 @router.post("/api/experiments/{experiment_id}/share", status_code=201)
@@ -98,11 +98,11 @@ async def unshare_report(session: Session, identity: Operator, experiment_id: Ro
 
 @router.get("/shared/{token}", response_class=Response, responses=_ANY_FORMAT)
 async def get_shared_report(
-    session: Session,
+    request: Request,
     token: Annotated[str, Path(max_length=100)],
     *,
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
     """The report that a link shows."""
-    return _answer(await service.shared_file(session, token, format, language))
+    return _answer(await service.shared_file(request.app.state.database, token, format, language))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -61,6 +62,10 @@ _WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
 )
 
 
+_makers = ThreadPoolExecutor(2, "reports")
+"""A report takes up to seconds of CPU time, also for whoever has a link: more at a time wait, and nothing else does."""
+
+
 class File(NamedTuple):
     """A report as somebody gets it."""
 
@@ -69,16 +74,18 @@ class File(NamedTuple):
     content: bytes
 
 
-async def experiment_file(session: AsyncSession, experiment_id: int, kind: ReportFormat, language: Language) -> File:
-    """The report of an experiment. Raises NotFound."""
-    found = await experiments.get(session, experiment_id)
-    return await asyncio.to_thread(lambda: _file(of_experiment(found, language), kind))
+async def experiment_file(database: Database, experiment_id: int, kind: ReportFormat, language: Language) -> File:
+    """The report of an experiment. Raises NotFound and Conflict."""
+    async with database.session() as session:
+        found = await experiments.get(session, experiment_id)
+    return await _file(kind, lambda: of_experiment(found, language))
 
 
-async def comparison_file(session: AsyncSession, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
-    """The report that lays two experiments side by side. Raises NotFound."""
-    a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
-    return await asyncio.to_thread(lambda: _file(of_comparison(a, b, language), kind))
+async def comparison_file(database: Database, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
+    """The report that lays two experiments side by side. Raises NotFound and Conflict."""
+    async with database.session() as session:
+        a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
+    return await _file(kind, lambda: of_comparison(a, b, language))
 
 
 async def change_file(
@@ -87,11 +94,17 @@ async def change_file(
     """The report of what a change did to its node's real traffic. Raises NotFound."""
     change = await plans.get(database, change_id)
     before, after = await _around(database, ingest, change)
-    return await asyncio.to_thread(lambda: _file(of_change(change, before, after, language), kind))
+    return await _file(kind, lambda: of_change(change, before, after, language))
 
 
-def _file(report: Report, kind: ReportFormat) -> File:
-    return File(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
+async def _file(kind: ReportFormat, make: Callable[[], Report]) -> File:
+    """Made apart, and without a connection to the database, of which there are few."""
+
+    def made() -> File:
+        report = make()
+        return File(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
+
+    return await asyncio.get_running_loop().run_in_executor(_makers, made)
 
 
 async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:
@@ -128,7 +141,7 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
 
 async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:
     """A token by which whoever has it sees the experiment's report, and until when. Raises NotFound."""
-    found = await experiments.get(session, experiment_id)
+    found = await experiments.find(session, experiment_id)
     now = datetime.now(UTC)
     await repository.forget_expired(session, now)
     token, expires_at = new_token(), now + timedelta(days=days)
@@ -149,15 +162,16 @@ async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: 
 
 async def unshare(session: AsyncSession, experiment_id: int, *, actor: str) -> None:
     """End all links to the experiment's report. Raises NotFound."""
-    found = await experiments.get(session, experiment_id)
+    found = await experiments.find(session, experiment_id)
     ended = await repository.unshare(session, experiment_id)
     target, detail = f"experiment {experiment_id}", {"links": ended}
     record(session, actor=actor, action="report.unshare", target=target, node_id=found.node_id, detail=detail)
 
 
-async def shared_file(session: AsyncSession, token: str, kind: ReportFormat, language: Language) -> File:
-    """The report that a link shows. Raises NotFound."""
-    experiment_id = await repository.shared(session, token_hash(token), datetime.now(UTC))
+async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> File:
+    """The report that a link shows. Raises NotFound and Conflict."""
+    async with database.session() as session:
+        experiment_id = await repository.shared(session, token_hash(token), datetime.now(UTC))
     if experiment_id is None:
         raise NotFound("This link shows nothing: it has expired, was ended, or is not complete.")
-    return await experiment_file(session, experiment_id, kind, language)
+    return await experiment_file(database, experiment_id, kind, language)
