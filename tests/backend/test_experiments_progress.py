@@ -155,6 +155,10 @@ def test_an_agent_that_says_nothing_loses_the_run() -> None:
     assert isinstance(next_step(facts(sides=[silent], now_s=82.1, **WORD)), Lose)
 
 
+def test_a_run_whose_agent_connected_anew_before_it_began_is_lost() -> None:
+    assert isinstance(next_step(facts(sides=[Side("a")], **WORD)), Lose)
+
+
 def test_no_run_begins_while_a_setting_is_not_as_before() -> None:
     moved = {"irq/41/affinity": "5"}
     assert isinstance(next_step(facts(settings=moved)), Wait)

@@ -353,6 +353,21 @@ async def test_a_peer_makes_the_load_and_its_figures_of_it_count(backend: Backen
         assert done["machine"]["peer"]["name"] != done["machine"]["name"]
 
 
+async def test_settings_of_the_card_by_which_a_peers_load_comes_are_noted_and_looked_at(
+    backend: Backend, node: ExperimentNode
+) -> None:
+    key = "netdev/eno1/coalesce/rx-usecs"
+    levels = [
+        {"name": f"{us} µs", "settings": [{"key": key.replace("eno1", "{netdev}"), "value": str(us)}]} for us in (3, 96)
+    ]
+    async with experiment_node(backend) as peer:
+        spec = node.spec(peer_node_id=peer.id, factors=[{"name": "rx-usecs", "levels": levels}])
+        done = await node.ended((await node.start(spec))["id"])
+    assert done["state"] == "done", done["sentence"]
+    assert done["settings"]["before"].keys() == {key}
+    assert done["settings"]["after"] == done["settings"]["before"]
+
+
 async def test_what_an_agent_says_of_an_experiment_that_is_over_is_ended(node: ExperimentNode) -> None:
     await node.say(ExperimentMessage(2**31 - 1, RunState.READY))
     await node.until(lambda: node.got)

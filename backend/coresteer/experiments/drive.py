@@ -257,6 +257,14 @@ class Drive:
             wanted = arms.netdev_keys(self._asked.spec, facts.netdev)
             if all(key in found for key in wanted):
                 self.heard.netdev_before = {key: found[key] for key in wanted}
+                if wanted and len(self.heard.sides) > 1:  # by a card of the node, which is there afterwards too
+                    await self._note_before(self.heard.netdev_before)
+
+    async def _note_before(self, found: Mapping[str, str]) -> None:
+        async with self._shared.database.session() as session:
+            row = await repository.find(session, self._asked.experiment_id, lock=True)
+            if row is not None:
+                row.before = {**found, **(row.before or {})}
 
     async def _seen(self) -> View:
         """The node as it told last."""

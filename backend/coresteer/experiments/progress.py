@@ -317,6 +317,8 @@ def _with_run(  # noqa: PLR0911, PLR0912 - one return a step
             return Lose(planned, attempt, "The agent did not say whether it applied the run's settings.")
         return Wait(f"{name}: applying its settings.", until_s)
     for place, side in enumerate(facts.sides):
+        if side.measured is None and side.begun_at_s is None:  # it connected anew while its settings were put in place
+            return Lose(planned, attempt, f"The connection with {side.name} was lost before the run.")
         if side.run_at_s is None:
             return Start(planned, place)
         if side.word is not None and side.word.state is RunState.FAILED:

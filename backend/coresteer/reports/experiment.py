@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from coresteer.experiments.arms import is_as_it_is
 from coresteer.experiments.authors import PAPERS
+from coresteer.experiments.schedule import SHORTEST_S
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
@@ -310,8 +312,10 @@ def _method(teller: Teller) -> list[str]:
     measure = duration(spec.measure_s, teller.language)
     if isinstance(spec.workload, Classes | Command):
         run = say("method.run_whole", measure=measure)
+        time = say("method.discard_short", shortest=duration(SHORTEST_S, teller.language))
     else:
         run = say("method.run", warmup=duration(spec.warmup_s, teller.language), measure=measure)
+        time = say("method.discard_off")
     told = [say("method.primary", metric=teller.label(teller.primary)), run]
     told.append(say("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
     if spec.kind != "aa":
@@ -319,7 +323,7 @@ def _method(teller: Teller) -> list[str]:
     told.append(say("method.test"))
     if spec.kind == "sweep":
         told.append(say("method.many"))
-    told += [say("method.discard"), say("method.seed", seed=teller.experiment.seed)]
+    told += [say("method.discard", time=time), say("method.seed", seed=teller.experiment.seed)]
     if spec.guardrails:
         rails = ", ".join(f"{rail.metric} > {plain(rail.max)}" for rail in spec.guardrails)
         told.append(say("method.guardrails", guardrails=rails))
@@ -363,7 +367,8 @@ def _spoken(teller: Teller, value: object) -> str:
 def _settings(teller: Teller) -> list[Block]:
     settings = teller.experiment.settings
     if not settings.before and not settings.after:
-        return [Paragraph(teller.say("settings.none"))]
+        is_none = all(is_as_it_is(teller.experiment.spec, arm) for arm in teller.experiment.analysis.arms)
+        return [Paragraph(teller.say("settings.none" if is_none else "settings.gone"))]
     if settings.after is None:
         verdict = teller.say("settings.unread")
     elif differing := unrestored(teller.experiment):

@@ -141,6 +141,12 @@ EXPERIMENT = {
         "The experiment changed no setting.",
         "이 실험은 어떤 설정도 변경하지 않았다.",
     ),
+    "settings.gone": (
+        "No setting of the node is known that stood both before and after the experiment: what it changed was there "
+        "only while it ran, or it ended before anything was changed.",
+        "실험 전후에 모두 확인할 수 있는 노드 설정이 없다. 변경한 설정이 실험 중에만 존재했거나, 변경하기 전에 실험이 "
+        "끝났다.",
+    ),
     # headings
     "section.compared": ("What was compared", "비교 대상"),
     "section.primary": ("The figure that decides: {metric}", "판정 지표: {metric}"),
@@ -327,17 +333,19 @@ EXPERIMENT = {
     ),
     "method.many": (
         "All settings are compared with the baseline at once: p and intervals take account of their number, so a false "
-        "finding among all of them has a probability of 5 % (Westfall and Young; Dunnett).",
+        "finding among all of them has a probability of about 5 % (Westfall and Young; Dunnett).",
         "모든 조건을 동시에 기준과 비교한다. p값과 신뢰 구간은 조건 수를 반영하므로 전체 조건에서 잘못된 발견이 "
-        "하나라도 나올 확률이 5%이다(Westfall-Young, Dunnett 방법).",
+        "하나라도 나올 확률이 약 5%이다(Westfall-Young, Dunnett 방법).",
     ),
     "method.discard": (
         "Runs are discarded by rules that do not look at the figures: the host took more than 5 % of the CPU time "
-        "away, the measured time is off by more than 5 %, or the node changed meanwhile (such as a CPU that went "
-        "offline).",
-        "실행을 제외하는 규칙은 측정값을 보지 않는다: 호스트가 CPU 시간의 5% 넘게 가져간 경우, 측정 시간이 5% 넘게 "
-        "벗어난 경우, 측정 중 노드가 달라진 경우(예: CPU 오프라인).",
+        "away, {time}, the node changed meanwhile (such as a CPU that went offline), or the run did not come to its "
+        "end.",
+        "실행을 제외하는 규칙은 측정값을 보지 않는다: 호스트가 CPU 시간의 5% 넘게 가져간 경우, {time}, 측정 중 노드가 "
+        "달라진 경우(예: CPU 오프라인), 실행이 끝까지 진행되지 않은 경우.",
     ),
+    "method.discard_off": ("the measured time is off by more than 5 %", "측정 시간이 5% 넘게 벗어난 경우"),
+    "method.discard_short": ("it took less than {shortest}", "{shortest} 안에 끝난 경우"),
     "method.seed": (
         "Seed {seed} determines the order of all runs and all that is left to chance in the analysis.",
         "시드 {seed:이/가} 전체 실행 순서와 분석에 쓰인 모든 난수를 결정한다.",
