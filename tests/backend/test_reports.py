@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from msgspec.structs import replace as with_fields
 from tests.backend.made_up_changes import CHANGE, minutes
 from tests.backend.made_up_experiments import ab_spec, cases, fewer_interrupts, made_up, nothing
 
 from coresteer.config import REPOSITORY
+from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
 from coresteer.experiments.spec import Interval
 from coresteer.reports.change import of_change
@@ -31,10 +34,11 @@ from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
-from coresteer.reports.words import WORDS, say
-from coresteer_core.experiment import METRICS
+from coresteer.reports.words import WORDS, retold, say
+from coresteer_core.experiment import METRICS, Classes, Measured
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
+MEASURED = Measured(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
 FILES = (to_html, to_pdf, to_csv, to_json)
 
 
@@ -68,6 +72,36 @@ def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> No
 
 def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_own() -> None:
     assert {name: WORDS[f"metric.{name}"].en for name in METRICS} == {n: m.label for n, m in METRICS.items()}
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        *(
+            discard_reason(with_fields(MEASURED, **changes), spec) or ""
+            for changes, spec in (
+                ({"steal_percent": 12.0}, ab_spec()),
+                ({"duration_s": 20.0}, ab_spec()),
+                ({"duration_s": 0.1}, with_fields(ab_spec(), workload=Classes())),
+            )
+        ),
+        "CPU 3 went offline.",
+        "CPU 3-4 came online.",
+        "The netdev cs0 is gone.",
+        "Somebody changed irq/41/affinity while it was measured.",
+    ],
+)
+def test_a_rule_that_discards_is_told_in_korean_too(sentence: str) -> None:
+    told = retold("ko", sentence)
+    assert re.search("[가-힣]", told), told
+    assert retold("en", sentence) == sentence
+
+
+def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay() -> None:
+    inner = "The host took 12.0 % of the CPU time away, more than 5 %."
+    outer = f"Run 3 was tried 3 times and never counted, the last time because: web-1: {inner}"
+    assert retold("ko", outer).endswith(f"web-1: {retold('ko', inner)}")
+    assert retold("ko", "No iperf3 here.") == "No iperf3 here."
 
 
 @pytest.mark.parametrize(

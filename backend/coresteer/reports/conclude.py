@@ -6,7 +6,7 @@ from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.reports.model import Language, Tone
 from coresteer.reports.numbers import amount, chance, correlation, percent
-from coresteer.reports.words import label, say
+from coresteer.reports.words import label, retold, say
 from coresteer_core.experiment import Metric
 
 _WIDE = 0.1
@@ -120,7 +120,7 @@ def conclusion(experiment: Experiment, language: Language) -> list[str]:
     else:
         told = [*_of_many(teller, found), *_of_trends(teller), _of_itself(teller)]
     if experiment.state != "done":
-        kept, sentence = experiment.analysis.kept, experiment.sentence
+        kept, sentence = experiment.analysis.kept, retold(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
         told.insert(0 if is_open else 1, teller.say(f"ended.{experiment.state}", kept=kept, sentence=sentence))
     told += _unrestored(teller)

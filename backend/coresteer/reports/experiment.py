@@ -15,7 +15,7 @@ from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, gr
 from coresteer.reports.conclude import Teller, conclusion, of_primary, unrestored
 from coresteer.reports.model import Block, Code, Facts, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import amount, chance, correlation, duration, effect, estimate, moment, percent, plain
-from coresteer.reports.words import WORDS
+from coresteer.reports.words import WORDS, retold
 from coresteer_core.experiment import Classes, Command, Observe
 
 _MOST_DISCARDED = 40
@@ -406,7 +406,7 @@ def _runs(teller: Teller) -> list[Block]:
             str(run.planned.number + 1),
             teller.say(f"stage.{run.planned.stage}"),
             teller.name(run.planned.arm),
-            run.discarded or "",
+            retold(teller.language, run.discarded or ""),
         ]
         for run in gone[:_MOST_DISCARDED]
     ]

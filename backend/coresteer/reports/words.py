@@ -4,14 +4,18 @@ Korean particles depend on how the word before them ends, so a placeholder names
 ``{metric:이/가}``.
 """
 
+import re
 import string
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from coresteer.reports.model import Language
-from coresteer.reports.words_of_experiments import CHANGE, COMPARE, EXPERIMENT
+from coresteer.reports.words_of_changes import CHANGE
+from coresteer.reports.words_of_comparisons import COMPARE
+from coresteer.reports.words_of_experiments import EXPERIMENT
 from coresteer.reports.words_of_figures import FIGURES, METRIC_LABELS
+from coresteer.reports.words_of_reasons import REASONS
 
 
 class Pair(NamedTuple):
@@ -22,7 +26,7 @@ class Pair(NamedTuple):
 
 
 WORDS: Mapping[str, Pair] = MappingProxyType(
-    {key: Pair(*both) for key, both in (FIGURES | METRIC_LABELS | EXPERIMENT | CHANGE | COMPARE).items()}
+    {key: Pair(*both) for key, both in (FIGURES | METRIC_LABELS | EXPERIMENT | CHANGE | COMPARE | REASONS).items()}
 )
 
 _ENDS_IN_CONSONANT = frozenset("LMNRlmnr013678")
@@ -57,6 +61,28 @@ _formatter = _Formatter()
 def say(language: Language, key: str, /, **values: object) -> str:
     """The sentence in the language, with its placeholders filled."""
     return _formatter.vformat(getattr(WORDS[key], language), (), values)
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = _formatter.parse(template)
+    return re.compile("".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts))
+
+
+_LONGEST = 500
+"""Agents may say more; so long a sentence is one of theirs."""
+_REASONS = {key: _pattern(english) for key, (english, _) in REASONS.items()}
+
+
+def retold(language: Language, sentence: str) -> str:
+    """One of the REASONS in the language; any other sentence as it is."""
+    if language != "en" and len(sentence) <= _LONGEST:
+        for key, pattern in _REASONS.items():
+            if found := pattern.fullmatch(sentence):
+                told = found.groupdict()
+                if "sentence" in told:
+                    told["sentence"] = retold(language, told["sentence"])
+                return say(language, key, **told)
+    return sentence
 
 
 def label(language: Language, metric: str, otherwise: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Sentences of reports of experiments, of changes and of comparisons, in English and Korean."""
+"""Sentences of reports of experiments, in English and Korean."""
 
 EXPERIMENT = {
     "kind.aa": ("A/A experiment", "A/A 실험"),
@@ -384,8 +384,8 @@ EXPERIMENT = {
         "실험이 끝까지 진행되지 않아 블록 수가 계획보다 적다.",
     ),
     "limit.unsaid_language": (
-        "Sentences of agents and of the kernel are as they were told, in English.",
-        "에이전트와 커널이 알린 문장은 영어 원문 그대로 실었다.",
+        "What agents, the kernel and people said in words of their own is as they told it.",
+        "에이전트, 커널, 사용자가 직접 쓴 문장은 원문 그대로 실었다.",
     ),
     # repeat
     "repeat.command": (
@@ -397,148 +397,4 @@ EXPERIMENT = {
         "같은 데이터로 만든 보고서는 바이트까지 같다.",
     ),
     "machine.none": ("Nothing is known of the machine.", "장비 정보가 없다."),
-}
-
-CHANGE = {
-    "change.kind": ("Effect of a change on real traffic", "변경이 실제 트래픽에 미친 영향"),
-    "change.title": ("What a change did on {node}", "{node} 노드의 변경 효과"),
-    "change.higher": (
-        "{metric}: {change} higher after the change than before (95 % confidence interval {low} to {high}).",
-        "변경 후 {metric:은/는} 변경 전보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",
-    ),
-    "change.lower": (
-        "{metric}: {change} lower after the change than before (95 % confidence interval {low} to {high}).",
-        "변경 후 {metric:은/는} 변경 전보다 {change} 낮았다(95% 신뢰 구간 {low} ~ {high}).",
-    ),
-    "change.none": (
-        "No difference in {metric} larger than {bound} was found (95 % confidence interval {low} to {high}).",
-        "{bound:을/를} 넘는 {metric} 차이는 발견되지 않았다(95% 신뢰 구간 {low} ~ {high}).",
-    ),
-    "change.too_few": (
-        "Nothing can be concluded: there are {before} minutes of data before the change and {after} after it, and "
-        "{least} are needed on each side.",
-        "결론을 내릴 수 없다. 데이터가 변경 전 {before}분, 변경 후 {after}분뿐이며 각각 {least}분 이상이 필요하다.",
-    ),
-    "change.never": (
-        "The change was not applied, so it had no effect.",
-        "변경이 적용되지 않았으므로 효과가 없다.",
-    ),
-    "change.observed": (
-        "This was observed on real traffic and not assigned by chance: the load itself may have changed too. An "
-        "experiment would tell the two apart.",
-        "무작위로 배정한 실험이 아니라 실제 트래픽을 관찰한 결과이므로 부하 자체가 달라졌을 수도 있다. 둘을 "
-        "구분하려면 실험이 필요하다.",
-    ),
-    "change.load": (
-        "The load differed: {metric} {change} ({low} to {high}) against before. Figures that are not per packet or "
-        "per gigabit cannot be compared without it.",
-        "부하가 달랐다: {metric} {change}({low} ~ {high}). 패킷당 또는 기가비트당 지표가 아니면 이를 고려하지 않고 "
-        "비교할 수 없다.",
-    ),
-    "change.section.did": ("What was changed", "변경 내용"),
-    "change.section.effect": ("Before and after", "변경 전후"),
-    "change.section.life": ("What became of it", "변경의 경과"),
-    "change.fact.by": ("By", "실행자"),
-    "change.fact.policy": ("policy {id}", "정책 {id}"),
-    "change.fact.reason": ("Reason", "사유"),
-    "change.fact.applied": ("Applied", "적용"),
-    "change.fact.ended": ("Settled", "확정 또는 복원"),
-    "change.fact.state": ("State", "상태"),
-    "change.fact.window": ("Compared", "비교 구간"),
-    "change.window": ("{before} minutes before, {after} after", "변경 전 {before}분, 변경 후 {after}분"),
-    "change.fact.number": ("Change", "변경 번호"),
-    "change.column.before": ("Before", "변경 전"),
-    "change.column.after": ("After", "변경 후"),
-    "change.column.when": ("When", "시각"),
-    "change.column.what": ("What", "내용"),
-    "change.state.applying": ("applying", "적용 중"),
-    "change.state.unconfirmed": ("unconfirmed", "확인 대기"),
-    "change.state.confirmed": ("confirmed", "확정됨"),
-    "change.state.rolled_back": ("rolled back", "복원됨"),
-    "change.state.failed": ("failed", "실패"),
-    "change.table": ("All figures, before and after", "변경 전후의 전체 지표"),
-    "change.figure": ("{metric}, minute by minute", "분 단위 {metric}"),
-    "change.effects": ("Differences of after from before", "변경 전 대비 변경 후의 차이"),
-    "change.cpus_note": (
-        "Means over the minutes before and after. Hatched: not known.",
-        "변경 전후 각 구간의 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
-    ),
-    "change.method.window": (
-        "Whole minutes of stored telemetry are compared: at most {most} on each side of the change, "
-        "without the minute in which it was applied, and only as far as no other change of the node and not its "
-        "undoing lies between.",
-        "저장된 텔레메트리를 분 단위로 비교한다. 적용된 분은 빼고 변경 전후 각각 최대 {most}분을 쓰되, 변경이 복원된 "
-        "시점이나 노드의 다른 변경을 넘어가지 않는다.",
-    ),
-    "change.method.interval": (
-        "Means are compared as a ratio. Minutes that follow each other are alike, so they count as fewer, by their "
-        "autocorrelation (corrected for its bias); intervals are of 95 % confidence by Student's t with Welch's "
-        "degrees of freedom.",
-        "평균의 비율로 비교한다. 이어지는 분들은 서로 비슷하므로 편향을 보정한 자기상관만큼 유효 표본 수를 줄이고, "
-        "웰치 자유도의 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
-    ),
-    "change.limit.many": (
-        "{count} figures were compared, each by itself, so among them some differ by chance.",
-        "지표 {count}개를 각각 따로 비교했으므로 그중 일부는 우연히 차이를 보일 수 있다.",
-    ),
-    "change.limit.once": (
-        "The change was made once, at a time that was not drawn by chance.",
-        "변경은 한 번, 무작위로 정하지 않은 시점에 이루어졌다.",
-    ),
-    "change.limit.others": (
-        "Whatever else changed on the node or its network at the same time is part of the difference.",
-        "같은 시간에 노드나 네트워크에서 일어난 다른 변화도 차이에 포함되어 있다.",
-    ),
-}
-
-COMPARE = {
-    "compare.kind": ("Comparison of two experiments", "두 실험의 비교"),
-    "compare.title": ("{a} and {b}", "{a} / {b}"),
-    "compare.same": (
-        "The two experiments agree on {arm}: no difference between their effects on {metric} was found "
-        "(difference {change}, 95 % confidence interval {low} to {high}).",
-        "{arm} 조건에 대해 두 실험의 결과가 일치한다. {metric} 효과의 차이는 발견되지 않았다"
-        "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
-    ),
-    "compare.differ": (
-        "The two experiments disagree on {arm}: the effect on {metric} is {a} in A and {b} in B "
-        "(difference {change}, 95 % confidence interval {low} to {high}).",
-        "{arm} 조건에 대해 두 실험의 결과가 다르다. {metric} 효과가 A에서는 {a}, B에서는 {b}이다"
-        "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
-    ),
-    "compare.differ_count": (
-        "In {metric}, the effects of {differ} of {count} settings differ between the two experiments.",
-        "{metric}에서 {count}개 조건 가운데 {differ}개의 효과가 두 실험 사이에 다르다.",
-    ),
-    "compare.noise": (
-        "Both compare their node with itself; in {metric} the node's difference from itself is {a} in A and {b} in B.",
-        "두 실험 모두 노드를 자기 자신과 비교했다. {metric}의 자기 차이는 A에서 {a}, B에서 {b}이다.",
-    ),
-    "compare.nothing": (
-        "The effects cannot be compared: the two experiments have no setting with the same name of which both know "
-        "the effect on the same figure.",
-        "이름이 같고 같은 지표에 대한 효과가 양쪽에서 확인된 조건이 없어 두 실험의 효과를 비교할 수 없다.",
-    ),
-    "compare.section.differ": ("What differs between the two", "두 실험의 차이점"),
-    "compare.section.effects": ("Effects side by side", "효과 비교"),
-    "compare.section.a": ("Experiment A", "실험 A"),
-    "compare.section.b": ("Experiment B", "실험 B"),
-    "compare.all_equal": ("Specification and machine are the same.", "실험 명세와 장비가 같다."),
-    "compare.column.difference": ("B against A (95 % interval)", "A 대비 B(95% 신뢰 구간)"),
-    "compare.table": ("Effects against each experiment's own baseline", "각 실험의 기준 대비 효과"),
-    "compare.figure": ("{metric}: effects in A and B", "{metric}: A와 B의 효과"),
-    "compare.axis": ("difference from the experiment's own baseline", "각 실험의 기준 대비 차이"),
-    "compare.method": (
-        "Each effect is against the baseline of its own experiment. Their ratio's interval follows from the two "
-        "intervals (MOVER; Zou and Donner 2008), as the experiments are independent. It is not adjusted for the number "
-        "of settings.",
-        "각 효과는 해당 실험의 기준에 대한 것이다. 두 실험은 서로 독립이므로 효과 비율의 신뢰 구간은 두 구간에서 "
-        "구한다(MOVER, Zou와 Donner 2008). 조건 수에 대한 보정은 하지 않았다.",
-    ),
-    "compare.limit": (
-        "The two experiments ran at different times or on different nodes, which was not drawn by chance: what differs "
-        "between the effects may come from anything that differs between the two.",
-        "두 실험은 서로 다른 시간이나 노드에서 수행되었고 이는 무작위로 정한 것이 아니다. 효과의 차이는 두 실험 "
-        "사이의 어떤 차이에서도 비롯될 수 있다.",
-    ),
 }

@@ -1,0 +1,53 @@
+"""Sentences of comparisons of two experiments, in English and Korean."""
+
+COMPARE = {
+    "compare.kind": ("Comparison of two experiments", "두 실험의 비교"),
+    "compare.title": ("{a} and {b}", "{a} / {b}"),
+    "compare.same": (
+        "The two experiments agree on {arm}: no difference between their effects on {metric} was found "
+        "(difference {change}, 95 % confidence interval {low} to {high}).",
+        "{arm} 조건에 대해 두 실험의 결과가 일치한다. {metric} 효과의 차이는 발견되지 않았다"
+        "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
+    ),
+    "compare.differ": (
+        "The two experiments disagree on {arm}: the effect on {metric} is {a} in A and {b} in B "
+        "(difference {change}, 95 % confidence interval {low} to {high}).",
+        "{arm} 조건에 대해 두 실험의 결과가 다르다. {metric} 효과가 A에서는 {a}, B에서는 {b}이다"
+        "(차이 {change}, 95% 신뢰 구간 {low} ~ {high}).",
+    ),
+    "compare.differ_count": (
+        "In {metric}, the effects of {differ} of {count} settings differ between the two experiments.",
+        "{metric}에서 {count}개 조건 가운데 {differ}개의 효과가 두 실험 사이에 다르다.",
+    ),
+    "compare.noise": (
+        "Both compare their node with itself; in {metric} the node's difference from itself is {a} in A and {b} in B.",
+        "두 실험 모두 노드를 자기 자신과 비교했다. {metric}의 자기 차이는 A에서 {a}, B에서 {b}이다.",
+    ),
+    "compare.nothing": (
+        "The effects cannot be compared: the two experiments have no setting with the same name of which both know "
+        "the effect on the same figure.",
+        "이름이 같고 같은 지표에 대한 효과가 양쪽에서 확인된 조건이 없어 두 실험의 효과를 비교할 수 없다.",
+    ),
+    "compare.section.differ": ("What differs between the two", "두 실험의 차이점"),
+    "compare.section.effects": ("Effects side by side", "효과 비교"),
+    "compare.section.a": ("Experiment A", "실험 A"),
+    "compare.section.b": ("Experiment B", "실험 B"),
+    "compare.all_equal": ("Specification and machine are the same.", "실험 명세와 장비가 같다."),
+    "compare.column.difference": ("B against A (95 % interval)", "A 대비 B(95% 신뢰 구간)"),
+    "compare.table": ("Effects against each experiment's own baseline", "각 실험의 기준 대비 효과"),
+    "compare.figure": ("{metric}: effects in A and B", "{metric}: A와 B의 효과"),
+    "compare.axis": ("difference from the experiment's own baseline", "각 실험의 기준 대비 차이"),
+    "compare.method": (
+        "Each effect is against the baseline of its own experiment. Their ratio's interval follows from the two "
+        "intervals (MOVER; Zou and Donner 2008), as the experiments are independent. It is not adjusted for the number "
+        "of settings.",
+        "각 효과는 해당 실험의 기준에 대한 것이다. 두 실험은 서로 독립이므로 효과 비율의 신뢰 구간은 두 구간에서 "
+        "구한다(MOVER, Zou와 Donner 2008). 조건 수에 대한 보정은 하지 않았다.",
+    ),
+    "compare.limit": (
+        "The two experiments ran at different times or on different nodes, which was not drawn by chance: what differs "
+        "between the effects may come from anything that differs between the two.",
+        "두 실험은 서로 다른 시간이나 노드에서 수행되었고 이는 무작위로 정한 것이 아니다. 효과의 차이는 두 실험 "
+        "사이의 어떤 차이에서도 비롯될 수 있다.",
+    ),
+}

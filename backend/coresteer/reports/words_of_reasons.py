@@ -1,0 +1,92 @@
+"""Why runs do not count and experiments ended early, as schedule.py, progress.py, heard.py and agents say it.
+
+They are stored as English sentences; a report in Korean finds what fits and says the same. Of several that fit the
+first counts. ``{sentence}`` is one of these, or what an agent said in words of its own.
+"""
+
+REASONS = {
+    "reason.steal": (
+        "The host took {percent} % of the CPU time away, more than {limit} %.",
+        "호스트가 CPU 시간의 {percent}%를 가져갔다(한계 {limit}%).",
+    ),
+    "reason.short": (
+        "It ended after {duration} s, less than the {least} s that CPU figures need.",
+        "{duration}초 만에 끝났다(CPU 지표에는 {least}초 이상이 필요하다).",
+    ),
+    "reason.off": (
+        "{duration} s were measured instead of {wanted} s, more than {limit} % off.",
+        "{wanted}초가 아니라 {duration}초를 측정했다(허용 오차 {limit}%).",
+    ),
+    "reason.offline": (
+        "CPU {cpus} went offline.",
+        "CPU {cpus:이/가} 오프라인 상태가 되었다.",
+    ),
+    "reason.online": (
+        "CPU {cpus} came online.",
+        "CPU {cpus:이/가} 온라인 상태가 되었다.",
+    ),
+    "reason.netdev": (
+        "The netdev {netdev} is gone.",
+        "네트워크 장치 {netdev:이/가} 사라졌다.",
+    ),
+    "reason.times": (
+        "The time of the CPUs could not be read.",
+        "CPU 시간을 읽지 못했다.",
+    ),
+    "reason.changed": (
+        "Somebody changed {keys} while it was measured.",
+        "측정하는 동안 누군가 {keys:을/를} 변경했다.",
+    ),
+    "reason.lost": (
+        "The connection with {node} was lost during the run.",
+        "실행 중 {node} 노드와의 연결이 끊어졌다.",
+    ),
+    "reason.lost_before": (
+        "The connection with {node} was lost before the run.",
+        "실행 전에 {node} 노드와의 연결이 끊어졌다.",
+    ),
+    "reason.anew": (
+        "{node} began anew during the run.",
+        "실행 중 {node} 노드가 처음부터 다시 시작했다.",
+    ),
+    "reason.not_ready": (
+        "{node} was not ready after {seconds} s.",
+        "{node} 노드가 {seconds}초 안에 준비되지 않았다.",
+    ),
+    "reason.not_applied": (
+        "The agent did not say whether it applied the run's settings.",
+        "에이전트가 실행의 설정을 적용했는지 알리지 않았다.",
+    ),
+    "reason.no_result": (
+        "{node} did not say what the run came to.",
+        "{node} 노드가 실행 결과를 알리지 않았다.",
+    ),
+    "reason.tried": (
+        "Run {number} was tried {times} times and never counted, the last time because: {sentence}",
+        "실행 {number:을/를} {times}회 시도했으나 한 번도 유효하지 않았다. 마지막 사유: {sentence}",
+    ),
+    "reason.away": (
+        "{node} was away for {seconds} s.",
+        "{node} 노드와 {seconds}초 동안 연결되지 않았다.",
+    ),
+    "reason.cancelled": (
+        "{actor} cancelled it.",
+        "{actor} 사용자가 취소했다.",
+    ),
+    "reason.deleted": (
+        "The node that made the load was deleted.",
+        "부하를 만들던 노드가 삭제되었다.",
+    ),
+    "reason.by_hand": (
+        "Somebody ended the change of run {number} by hand.",
+        "누군가 실행 {number}의 변경을 직접 끝냈다.",
+    ),
+    "reason.not_back": (
+        "{node} did not say that the run's settings went back.",
+        "{node} 노드가 실행의 설정을 되돌렸는지 알리지 않았다.",
+    ),
+    "reason.of_node": (
+        "{node}: {sentence}",
+        "{node}: {sentence}",
+    ),
+}
