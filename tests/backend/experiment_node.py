@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 
 from coresteer.bus import ExperimentEvent, InventoryEvent
 from coresteer.experiments import service
-from coresteer.experiments.progress import Patience
+from coresteer.experiments.steps import Patience
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode

@@ -7,8 +7,12 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as with_fields
 
-from coresteer.experiments import progress, schedule
-from coresteer.experiments.progress import (
+from coresteer.experiments import schedule
+from coresteer.experiments.progress import merged, next_step, promotable, remaining_s
+from coresteer.experiments.repository import Attempt, Taken
+from coresteer.experiments.schemas import ExperimentState
+from coresteer.experiments.spec import Factor, Level, Spec
+from coresteer.experiments.steps import (
     Begin,
     Conclude,
     EndLease,
@@ -26,14 +30,7 @@ from coresteer.experiments.progress import (
     TakeBefore,
     TellEnd,
     Wait,
-    merged,
-    next_step,
-    promotable,
-    remaining_s,
 )
-from coresteer.experiments.repository import Attempt, Taken
-from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.telemetry.check import check_experiment
 from coresteer_core.experiment import Measured, RunState, TcpRequest
 from coresteer_core.plan import Wish
@@ -277,4 +274,4 @@ def test_what_a_run_came_to_is_bounded(changes: dict[str, object], says: str) ->
 
 
 def test_patience_with_an_agent_covers_what_the_agent_has_with_itself() -> None:
-    assert progress.Patience().ready_s > 30
+    assert Patience().ready_s > 30

@@ -1,4 +1,4 @@
-"""Carries out what progress.next_step says, for one experiment, until it is over."""
+"""Carries out what progress.next_step says, for one experiment, until it is over: a task of runner.py's."""
 
 import asyncio
 import logging
@@ -6,20 +6,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
-from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import NodeEvent
 from coresteer.errors import Problem, is_database_away
 from coresteer.experiments import arms, progress, repository, schedule, service
-from coresteer.experiments.progress import (
+from coresteer.experiments.heard import AtHand, Heard
+from coresteer.experiments.machine import machine_of
+from coresteer.experiments.schemas import ExperimentState
+from coresteer.experiments.shared import Shared
+from coresteer.experiments.spec import Arm, KeptRun, PlannedRun, Spec
+from coresteer.experiments.steps import (
     Begin,
     Conclude,
     EndLease,
@@ -39,11 +41,7 @@ from coresteer.experiments.progress import (
     TellEnd,
     Wait,
 )
-from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.session import AtHand, Heard
-from coresteer.experiments.shared import Shared
-from coresteer.experiments.spec import Arm, KeptRun, PlannedRun, Spec
-from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
+from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
 from coresteer.plans import repository as changes
@@ -238,9 +236,9 @@ class Drive:
     async def _take_before(self) -> None:
         async with self._shared.database.session() as session:
             node, *peers = [await nodes.find(session, node_id) for node_id in self.heard.sides]
-            machine = _machine(node) | {"backend_version": metadata.version("coresteer")}
+            machine = machine_of(node) | {"backend_version": metadata.version("coresteer")}
             if peers:
-                machine["peer"] = _machine(peers[0])
+                machine["peer"] = machine_of(peers[0])
             before = arms.watched(self._asked.spec, self._view(node))
             # its node comes with it, without what the agent told
             row = await repository.find(session, self._asked.experiment_id, lock=True)
@@ -376,17 +374,7 @@ class Drive:
 
     async def _keep(self, run: KeptRun) -> None:
         async with self._shared.database.session() as session:
-            await repository.keep_run(
-                session,
-                ExperimentRunRow(
-                    experiment_id=self._asked.experiment_id,
-                    number=run.planned.number,
-                    attempt=run.attempt,
-                    kept_at=datetime.now(UTC),
-                    run=msgspec.to_builtins(run),
-                    discarded=run.discarded,
-                ),
-            )
+            await repository.keep_run(session, self._asked.experiment_id, run)
         self.heard.enter(None)
         await service.tell(self._shared, self._asked.experiment_id)
 
@@ -434,42 +422,3 @@ def _standing(row: ChangeRow) -> Standing:
     sentence = row.steps[-1].sentence if row.steps else row.sentence
     ended_by = None if row.ended_by is None else EndedBy(row.ended_by)
     return Standing(row.id, ChangeState(row.state), ended_by, sentence)
-
-
-def _machine(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
-    """What a report says of a node."""
-    topology, inventory, _ = nodes.told(node)
-    hello = node.hello or {}
-    return {
-        "name": node.name,
-        "simulated": node.simulated,
-        "hostname": hello.get("hostname"),
-        "kernel": hello.get("kernel"),
-        "agent_version": hello.get("agent_version"),
-        "cpus": node.cpus,
-        "packages": node.packages,
-        "numa_nodes": node.numa_nodes,
-        "isolated": "" if topology is None else topology.isolated,
-        "nohz_full": "" if topology is None else topology.nohz_full,
-        "controllers": [] if inventory is None else inventory.controllers,
-        "netdevs": []
-        if inventory is None
-        else [
-            {
-                "name": netdev.name,
-                "driver": netdev.driver,
-                "speed_bits_per_s": netdev.speed_bits_per_s,
-                "numa_node": netdev.numa_node,
-                "queues": len([queue for queue in netdev.queues if queue.name.startswith("rx-")]),
-            }
-            for netdev in inventory.netdevs
-        ],
-    }
-
-
-async def names_of(session: AsyncSession, row: ExperimentRow) -> dict[int, str]:
-    """The experiment's nodes, its own first, with their names."""
-    names = {row.node_id: row.node.name}
-    if row.peer_node_id is not None:
-        names[row.peer_node_id] = (await nodes.find(session, row.peer_node_id)).name
-    return names

@@ -1,13 +1,16 @@
 """Reads and keeps experiments and their runs."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.experiments.schemas import ExperimentState
+from coresteer.experiments.spec import KeptRun
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 from coresteer.plans.repository import OPEN as OPEN_CHANGES
 from coresteer.plans.tables import ChangeRow
@@ -107,10 +110,17 @@ async def open_changes(session: AsyncSession, experiment_id: int) -> Sequence[Ch
     return (await session.scalars(query.order_by(ChangeRow.created_at.desc()))).all()
 
 
-async def keep_run(session: AsyncSession, row: ExperimentRunRow) -> None:
+async def keep_run(session: AsyncSession, experiment_id: int, run: KeptRun) -> None:
     """Store a run; one that is there already, after a commit whose answer got lost, stays as it is."""
-    columns = {name: getattr(row, name) for name in ExperimentRunRow.__table__.columns.keys()}  # noqa: SIM118 - not a dict
-    await session.execute(insert(ExperimentRunRow).values(columns).on_conflict_do_nothing())
+    row = {
+        "experiment_id": experiment_id,
+        "number": run.planned.number,
+        "attempt": run.attempt,
+        "kept_at": datetime.now(UTC),
+        "run": msgspec.to_builtins(run),
+        "discarded": run.discarded,
+    }
+    await session.execute(insert(ExperimentRunRow).values(row).on_conflict_do_nothing())
 
 
 async def one_at_a_time(session: AsyncSession) -> None:

@@ -5,14 +5,18 @@ import logging
 from datetime import UTC, datetime
 
 import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.bus import ChangeEvent, InventoryEvent
 from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
-from coresteer.experiments.drive import SYSTEM, Drive, names_of
-from coresteer.experiments.progress import Patience, promotable
+from coresteer.experiments.drive import SYSTEM, Drive
+from coresteer.experiments.progress import promotable
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.shared import Shared
+from coresteer.experiments.steps import Patience
+from coresteer.experiments.tables import ExperimentRow
+from coresteer.nodes import service as nodes
 from coresteer_core.experiment import RunState
 from coresteer_core.model import Rates
 from coresteer_core.protocol import EndExperiment, ExperimentMessage
@@ -100,7 +104,7 @@ class Runner:
                     continue
                 if row.state == ExperimentState.QUEUED:
                     row.state, row.now, row.started_at = ExperimentState.RUNNING, "It begins.", datetime.now(UTC)
-                names = await names_of(session, row)
+                names = await _names_of(session, row)
                 try:
                     drives[experiment_id] = Drive(self._shared, row, names, self.patience)
                 except msgspec.ValidationError as error:  # kept by another version
@@ -126,3 +130,11 @@ class Runner:
             for node_id in drive.heard.sides:
                 del self._by_node[node_id]
         self._shared.wake.set()
+
+
+async def _names_of(session: AsyncSession, row: ExperimentRow) -> dict[int, str]:
+    """The experiment's nodes, its own first, with their names."""
+    names = {row.node_id: row.node.name}
+    if row.peer_node_id is not None:
+        names[row.peer_node_id] = (await nodes.find(session, row.peer_node_id)).name
+    return names

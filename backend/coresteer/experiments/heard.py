@@ -1,4 +1,7 @@
-"""What the agents of one experiment's nodes told on their present connections; a restart of the backend forgets it."""
+"""What the agents of one experiment's nodes told on their present connections; a restart of the backend forgets it.
+
+runner.py passes on what comes, drive.py reads it and notes what it asked for.
+"""
 
 import asyncio
 import time
@@ -6,7 +9,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_changes
 from uuid import UUID
 
-from coresteer.experiments.progress import Side
+from coresteer.experiments.steps import Side
 from coresteer.plans.schemas import Change
 from coresteer_core.change import STRIKES, STRIKES_S
 from coresteer_core.experiment import RunState
