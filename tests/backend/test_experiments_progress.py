@@ -31,7 +31,7 @@ from coresteer.experiments.steps import (
     TellEnd,
     Wait,
 )
-from coresteer.telemetry.check import check_experiment
+from coresteer.experiments.told import check_experiment
 from coresteer_core.experiment import Measured, RunState, TcpRequest
 from coresteer_core.plan import Wish
 from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage

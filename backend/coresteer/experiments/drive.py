@@ -410,7 +410,16 @@ class Drive:
             service.audit(session, SYSTEM, "experiment.end", row)
         for node_id in self.heard.sides:
             self._shared.bus.publish(NodeEvent(node_id))  # its policies are told again
+        if row.state == ExperimentState.DONE:
+            await self._say_found(note)
         await service.tell(self._shared, self._asked.experiment_id)
+
+    async def _say_found(self, note: str) -> None:
+        """What was found, in the list; apart, because it is over already and its node is free."""
+        async with self._shared.database.session() as session:
+            found = await service.get(session, self._asked.experiment_id)
+            row = await service.find(session, self._asked.experiment_id, lock=True)
+            row.sentence = f"{found.conclusion[0]} {note}".rstrip()
 
     def _post(self, node_id: int, message: ToAgent) -> None:
         """To the agent; one that is away is told when it is back, as what it was asked for begins anew then."""

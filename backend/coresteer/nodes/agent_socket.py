@@ -15,6 +15,7 @@ from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.keeper import ClassesKeeper
 from coresteer.errors import is_database_away
 from coresteer.experiments.runner import Runner
+from coresteer.experiments.told import check_experiment
 from coresteer.nodes import repository
 from coresteer.nodes.batched import Batched
 from coresteer.nodes.connections import Connections
@@ -23,6 +24,7 @@ from coresteer.nodes.registry import NodeState, Registry
 from coresteer.nodes.service import hash_key
 from coresteer.policies.keeper import Keeper
 from coresteer.policies.teller import Teller
+from coresteer.policies.told import check_decision
 from coresteer.telemetry import check
 from coresteer.telemetry.feed import Feed
 from coresteer.telemetry.live import Live
@@ -357,9 +359,9 @@ def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0
         case ClassesMessage():
             return check.check_classes(message, now_ms=now_ms())
         case DecisionMessage():
-            return check.check_decision(message, now_ms=now_ms())
+            return check_decision(message, now_ms=now_ms())
         case ExperimentMessage():
-            return check.check_experiment(message, now_ms=now_ms())
+            return check_experiment(message, now_ms=now_ms())
         case ChangeMessage():
             return check.check_change(message)
         case _:
