@@ -72,7 +72,7 @@ class Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
     monkeypatch.setattr(socket, "socket", kernel)
-    monkeypatch.setattr(netlink, "_family", netlink._family.__wrapped__)
+    monkeypatch.setattr(netlink, "family_id", netlink.family_id.__wrapped__)
     return kernel
 
 

@@ -112,14 +112,15 @@ def ask(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOU
     """The attributes of the one answer to a request of a generic netlink family. Raises OSError as exchange() does."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
-        answer = netlink.exchange(_family(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
+        answer = netlink.exchange(family_id(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
         return dict(attributes(memoryview(answer), GENERIC_HEADER.size))
     finally:
         netlink.close()
 
 
 @cache  # the kernel keeps a family's number
-def _family(name: str) -> int:
+def family_id(name: str) -> int:
+    """The number of a generic netlink family. Raises OSError, ENOENT where the kernel has none of that name."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
         asked = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")

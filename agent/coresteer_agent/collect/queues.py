@@ -4,9 +4,9 @@ The netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml) k
 tells it; then the names of the interrupts that sysfs lists for the device; then the names alone.
 """
 
+import errno
 import logging
 import re
-import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, numbered, read_bytes, read_int, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import CLASS, Device
-from coresteer_agent.collect.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, number
+from coresteer_agent.collect.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, family_id, number
 
 _log = logging.getLogger(__name__)
 
@@ -147,10 +147,6 @@ def read_ifindex(root: Path, netdev: str) -> int | None:
 
 # Netlink
 
-_CONTROL = 0x10
-_GET_FAMILY = 3
-_FAMILY_ID = 1
-_FAMILY_NAME = 2
 _QUEUE_GET = 10
 _NAPI_GET = 11
 _KINDS = {0: "rx", 1: "tx"}
@@ -175,14 +171,14 @@ def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
         finally:
             netlink.close()
     except OSError as error:
+        if error.errno == errno.ENOENT:  # before Linux 6.8
+            return {}
         _log.info("The kernel does not tell the interrupts of queues by netlink (%s); names are used.", error.strerror)
         return {}
 
 
 def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
-    family = _family(netlink)
-    if family is None:
-        return {}
+    family = family_id("netdev")
     napis = {napi[2]: napi for napi in _dump(netlink, family, _NAPI_GET) if 2 in napi}  # NETDEV_A_NAPI_ID
     found: dict[int, dict[str, QueueIrq]] = {}
     for queue in _dump(netlink, family, _QUEUE_GET):
@@ -196,15 +192,6 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
         served = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
         found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = served
     return found
-
-
-def _family(netlink: Netlink) -> int | None:
-    found = None
-    for message in netlink.dump(_CONTROL, GENERIC_HEADER.pack(_GET_FAMILY, 1, 0)):
-        values = dict(attributes(message, GENERIC_HEADER.size))
-        if bytes(values.get(_FAMILY_NAME, b"")) == b"netdev\0" and _FAMILY_ID in values:
-            found = int(struct.unpack("=H", values[_FAMILY_ID])[0])
-    return found  # only now, because a dump has to be read to its end
 
 
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:

@@ -236,7 +236,7 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect import queues
 from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink
+from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, family_id
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.model import View
 from coresteer_core.plan import Wish, preview
@@ -257,8 +257,8 @@ told.append(params)
 # a veth's NAPIs, which it has with GRO on, are nobody's queue for netlink: set by their own numbers
 ethtool.ioctl("va", struct.pack("=II", 0x2C, 1))
 netlink = Netlink(NETLINK_GENERIC)
-family = queues._family(netlink)
-napis = [n[2] for n in queues._dump(netlink, family, queues._NAPI_GET) if 2 in n] if family is not None else []
+family = family_id("netdev")
+napis = [n[2] for n in queues._dump(netlink, family, queues._NAPI_GET) if 2 in n]
 said = []
 for name, value in (("gro_flush_timeout", str(5 << 32)), ("napi_defer_hard_irqs", "2"),
                     ("napi_defer_hard_irqs", str(1 << 31))) if napis and napi.params(napis[0]) else ():
