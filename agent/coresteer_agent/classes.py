@@ -159,6 +159,9 @@ class ClassKeeper:
         """Each second: take in what was counted, and tell."""
         if self._policy is None:
             return
+        if self._gate is not None and self._gate.ended:
+            self._gate.stop()
+            self._gate = None
         if self._gate is None:
             self._open_gate()
         self._take_histograms()

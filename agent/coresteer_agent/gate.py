@@ -91,6 +91,11 @@ class GateServer:
         self._thread = threading.Thread(target=self._serve, name="gate", daemon=True)
         self._thread.start()
 
+    @property
+    def ended(self) -> bool:
+        """It was closed by a mistake of its own: stop() it, and start another one."""
+        return self._thread is not None and not self._thread.is_alive()
+
     def stop(self) -> None:
         """Close it; who waits goes straight on."""
         if self._thread is None:

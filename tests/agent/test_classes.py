@@ -22,6 +22,7 @@ from coresteer_agent.classes import STEER_S, ClassKeeper
 from coresteer_agent.collect import histogram
 from coresteer_agent.collect.flows import Connection
 from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histogram, passed
+from coresteer_agent.gate import GateServer
 from coresteer_agent.histograms import Histograms
 from coresteer_agent.policies import KEEP_AFTER_S, PolicyKeeper
 from coresteer_agent.policies_file import PoliciesFile
@@ -280,6 +281,23 @@ def test_the_gate_is_open_while_a_policy_is_in_force_and_its_figures_come_first(
     node.enforce(None)
     assert not gate_path.exists()
     assert not node.classes.active
+
+
+def test_a_gate_that_a_mistake_of_its_own_has_closed_is_open_again_at_the_next_step(
+    start: Start, gate_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start()
+    node.enforce(replace(POLICY, spec=replace(SPEC, weights=[])))
+    [door] = [thread for thread in threading.enumerate() if thread.name == "gate"]
+    with monkeypatch.context() as patch:
+        patch.setattr(GateServer, "_accept", lambda _: 1 / 0)
+        with Gate(str(gate_path)).enter("gold"):
+            pass
+        door.join()
+    node.run(1)
+    with Gate(str(gate_path)).enter("gold"):
+        node.run(1)
+        assert node.figures().classes[0].inside == 1
 
 
 def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start, gate_path: Path) -> None:
