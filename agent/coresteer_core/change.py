@@ -174,13 +174,16 @@ def _return(state: Changes, event: ReturnRequested, now: float) -> Step:
 
 
 def _lend(state: Changes, event: Lent) -> Step:
+    before = state.changes.get(event.change_id)
+    stuck = {action.key: action for action in before.undo.actions} if before is not None else {}
+    plan = Plan([stuck.pop(action.key, action) for action in event.plan.actions] + [*stuck.values()])
     change = Change(
         change_id=event.change_id,
-        plan=event.plan,
+        plan=plan,
         state=ChangeState.UNCONFIRMED,
         sentence="",
         confirm_timeout_s=MIN_TIMEOUT_S,
-        undo=event.plan,
+        undo=plan,
         lent=True,
     )
     others = {name: other for name, other in state.changes.items() if name != event.change_id}
@@ -282,7 +285,7 @@ def _touched(result: Result) -> bool:
 
 
 def _confirm(state: Changes, change: Change, now: float) -> Step:
-    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None:
+    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.lent:
         return state, [report(change, now)]
     if change.deadline is not None and now >= change.deadline:
         return undo_all(state, [(change, EndedBy.TIMEOUT, "")])

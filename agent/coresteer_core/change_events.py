@@ -90,7 +90,8 @@ class ReturnRequested(Struct, frozen=True):
 class Lent(Struct, frozen=True):
     """Another program is about to write these settings; each action becomes what stands there now.
 
-    It is undone like a change that is not confirmed, but has no deadline. One at a time has the same change_id.
+    It is undone like a change that is not confirmed, but has no deadline. One at a time has the same change_id; what
+    could not be put back after the one before still goes back to what stood before that.
     """
 
     change_id: str

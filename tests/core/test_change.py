@@ -215,10 +215,23 @@ def test_lent_settings_have_no_deadline_and_nobody_else_gets_them_until_they_are
         assert machine.apply(f"x{turn}", "b", becomes="2").sentence.startswith("b is lent to another program until")
         (refused,) = machine.feed(RollbackRequested("kept"))
         assert (refused.state, "are lent to another program" in refused.sentence) == (CONFIRMED, True)
+        machine.feed(ConfirmRequested("lent"))
         assert machine.journal["lent"].open
         machine.kernel["b"] = "7"
         machine.feed(RollbackRequested("lent"))
         assert (machine["lent"].state, machine.kernel["b"]) == (ROLLED_BACK, "0")
+
+
+def test_what_could_not_be_put_back_after_a_loan_goes_back_after_the_next_one(machine: Machine) -> None:
+    machine.feed(Lent("lent", Plan([Action(key, "", "0", "") for key in ("a", "b")])))
+    machine.kernel |= {"a": "7", "b": "7"}
+    machine.stuck = {"a", "b"}
+    machine.feed(RollbackRequested("lent"))
+    assert machine["lent"].state is FAILED
+    machine.stuck = set()
+    machine.feed(Lent("lent", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "c")])))
+    machine.feed(RollbackRequested("lent"))
+    assert (machine["lent"].state, machine.kernel["a"], machine.kernel["b"]) == (ROLLED_BACK, "0", "0")
 
 
 def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) -> None:
