@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ import pytest
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.children import Load, Prepared
 from coresteer_agent.workloads.iperf3 import parse_interval
+from coresteer_agent.workloads.netns import free_network, parse_routes
 from coresteer_core.experiment import (
     Classes,
     Command,
@@ -259,6 +261,56 @@ def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sente
     until(lambda: load.failed is not None)
     assert sentence in str(load.failed)
     assert load.stop() == {}
+
+
+def test_a_command_that_never_stops_talking_is_not_listened_to_for_ever() -> None:
+    load = Load(Prepared(Command(name="mine"), "alone"), {"mine": ["yes"]})
+    load.start(Command(name="mine"), "alone")
+    for _ in range(20):
+        assert load.ready
+    load.stop()
+
+
+def test_service_classes_that_are_stopped_take_away_what_they_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    load = Load(Prepared(Classes(), "alone"))
+    load.start(Classes(requests=10_000), "alone")
+    until(lambda: load.ready and len(psutil.Process().children(recursive=True)) > 20)  # requests are served
+    assert len(list(tmp_path.iterdir())) == 1
+    load.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_load_whose_client_cannot_be_started_leaves_no_server() -> None:
+    workload = TcpRequest(connections=1)
+    prepared = Prepared(workload, "server", ["lo"])
+    load = Load(prepared)
+    load.start(workload, "alone", "nowhere")
+    assert load.failed == "The load could not be started: 'nowhere' is no HOST:PORT."
+    prepared.close()
+
+
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+tun0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+tun1\t00000080\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
+"""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="The kernel writes addresses as its CPU has them.")
+def test_routes_of_the_kernel_are_read_with_their_length() -> None:
+    assert [str(route) for route in parse_routes(ROUTES)] == ["0.0.0.0/0", "198.18.0.0/16", "128.0.0.0/1"]
+
+
+def test_a_network_that_is_routed_or_has_an_address_is_not_taken() -> None:
+    routed, address = IPv4Network("198.18.0.0/16"), IPv4Network("198.19.0.1")
+    found = free_network([routed, address])
+    assert found.subnet_of(IPv4Network("198.19.0.0/16"))
+    assert not found.overlaps(address)
+    with pytest.raises(OSError, match=r"every network of 198\.18\.0\.0/15 is in use"):
+        free_network([IPv4Network("198.18.0.0/15")])
 
 
 def test_a_command_that_is_stopped_leaves_none_of_its_processes(tmp_path: Path) -> None:

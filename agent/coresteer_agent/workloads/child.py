@@ -11,9 +11,12 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-_END_S = 0.5
+_END_S = 5.0
+"""What a program may need to take away what it made; those without anything end at once."""
 _MOST_LINE_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
+_MOST_READS = 16
+"""More is left in the pipe, so that a program that never stops talking has to wait, and not the agent."""
 
 
 class Child:
@@ -39,7 +42,7 @@ class Child:
     def lines(self) -> list[str]:
         """What it has said since the last time; the beginning of a line waits for its end or the program's."""
         lines: list[str] = []
-        while True:
+        for _ in range(_MOST_READS):
             try:
                 read = os.read(self._output, _READ_BYTES)
             except BlockingIOError:
@@ -61,7 +64,7 @@ class Child:
         return self._wait(0)
 
     def end(self) -> None:
-        """Ask it to end and, when that does not help within half a second, kill it. Again does nothing."""
+        """Ask it to end and, when that does not help within 5 s, kill it. Again does nothing."""
         if self._output < 0:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -214,11 +214,15 @@ class _Process:
                 signal.pidfd_send_signal(self._ended, signal.SIGKILL)
             self.wait(None)
 
-    def end(self) -> None:
-        """Close its stdin; kill it when that does not help."""
+    def leave(self) -> None:
+        """Close its stdin, at which it ends."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+    def end(self) -> None:
+        """Kill it when leave() does not help."""
+        self.leave()
         if self.wait(_END_S) is None:
             self.kill()
 
@@ -252,6 +256,8 @@ class _Bench:
             self._servers.append(server)
             self._clients.append(self._client(index, port))
         self.realtime = all(server.said == b"1" for server in self._servers)
+        for process in (*self._servers, *self._clients):  # all at once, before each is waited for
+            stack.callback(process.leave)
 
     def measure(self) -> list[Seen]:
         """Let the clients go and wait for them. Raises WorkloadError."""

@@ -59,11 +59,15 @@ class GeneratedLoad:
     ) -> None:
         self._workload = workload
         self._ends: dict[str, _End] = {}
-        if role != "client":
-            self._ends["server"] = _serve(workload, [one.fileno() for one in sockets])
-        if role != "server":
-            host, port = split_address(address)
-            self._ends["client"] = _ask(workload, host, port, network)
+        host, port = split_address(address)
+        try:
+            if role != "client":
+                self._ends["server"] = _serve(workload, [one.fileno() for one in sockets])
+            if role != "server":
+                self._ends["client"] = _ask(workload, host, port, network)
+        except OSError:
+            self.end()
+            raise
 
     @property
     def failed(self) -> str | None:

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from array import array
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def main() -> None:
     end_with_parent(msgspec.json.decode(sys.argv[1], type=HolderOrders).parent)
     outside = Netlink(NETLINK_ROUTE)
     try:
-        network = _free_network(_addresses_in_use(outside))
+        network = free_network(_networks_in_use(outside))
         server_end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         own_network()
         netdev = _make_pair(outside)
@@ -72,22 +73,32 @@ def main() -> None:
         signal.pause()
 
 
-def _addresses_in_use(netlink: Netlink) -> set[IPv4Address]:
-    """Every IPv4 address of the namespace and the first of every network that it has a route to."""
+def _networks_in_use(netlink: Netlink) -> list[IPv4Network]:
+    """The namespace's IPv4 addresses, and the parts of the range to which it has routes of their own."""
     messages = netlink.dump(_GET_ADDRESS, _ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0))
-    used = {IPv4Address(found[0]) for message in messages if (found := parse_address(message)) is not None}
-    for line in Path("/proc/self/net/route").read_text().splitlines()[1:]:
-        used.add(IPv4Address(int(line.split()[1], 16).to_bytes(4, sys.byteorder)))
-    return used
+    used = [IPv4Network(bytes(found[0])) for message in messages if (found := parse_address(message)) is not None]
+    return used + [route for route in parse_routes(Path("/proc/self/net/route").read_text()) if route.subnet_of(_RANGE)]
 
 
-def _free_network(used: set[IPv4Address]) -> IPv4Network:
+def parse_routes(text: str) -> list[IPv4Network]:
+    """Where the routes lead of /proc/net/route (kernel: net/ipv4/fib_trie.c), both numbers as the CPU has them."""
+    columns = [line.split() for line in text.splitlines()[1:]]
+    return [
+        IPv4Network((_in_order(column[1]), int(IPv4Address(_in_order(column[7]))).bit_count())) for column in columns
+    ]
+
+
+def _in_order(text: str) -> bytes:
+    return int(text, 16).to_bytes(4, sys.byteorder)
+
+
+def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
     """From a place that depends on the process on, so that two that begin together take different ones."""
     bits = _PREFIX - _RANGE.prefixlen
     for number in range(1 << bits):
         place = (number + os.getpid()) % (1 << bits)
         network = IPv4Network((int(_RANGE.network_address) + (place << 32 - _PREFIX), _PREFIX))
-        if used.isdisjoint(network):
+        if not any(network.overlaps(other) for other in used):
             return network
     raise OSError(errno.EADDRNOTAVAIL, f"every network of {_RANGE} is in use")
 
