@@ -74,9 +74,7 @@ class Session:
         """What the backend wants. Returns the settings that were put back because of it."""
         match message:
             case BeginExperiment():
-                touched = self.end()
-                self._begin(message)
-                return touched
+                return self.end() | self._guarded(lambda: self._begin(message))
             case RunExperiment():
                 return self._begin_run(message)
             case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
@@ -99,16 +97,7 @@ class Session:
         """Go on as far as it goes at once. Returns the settings that were put back."""
         if time.monotonic() < self.due:
             return frozenset()
-        try:
-            if self._run is not None:
-                return self._go_on(self._run)
-            self._look_whether_ready()
-        except RunError as error:
-            return self._fail(str(error))
-        except Exception as error:
-            log.exception("A mistake of ours ends the experiment's run.")
-            return self._fail(f"A mistake in the agent ended it: {error!r}"[:500])
-        return frozenset()
+        return self._guarded(self._look_whether_ready if self._run is None else self._go_on)
 
     def end(self) -> frozenset[str]:
         """End everything at once. Returns the settings that were put back."""
@@ -120,16 +109,26 @@ class Session:
         self.due = math.inf
         return touched
 
-    def _begin(self, begin: BeginExperiment) -> None:
-        self._begun = begin
+    def _guarded(self, go: Callable[[], frozenset[str]]) -> frozenset[str]:
+        """What goes wrong is told, so that the backend does not wait for it."""
         try:
-            self._objection(begin.workload)
+            return go()
+        except (RunError, IrqbalanceError) as error:
+            return self._fail(str(error))
+        except Exception as error:
+            log.exception("A mistake of ours ends the experiment's run.")
+            return self._fail(f"A mistake in the agent ended it: {error!r}"[:500])
+
+    def _begin(self, begin: BeginExperiment) -> frozenset[str]:
+        self._begun = begin
+        self._objection(begin.workload)
+        try:
             self._prepared = Prepared(begin.workload, begin.role, [wire.name for wire in self._inventory().wires()])
-        except (RunError, OSError) as error:
-            self._fail(str(error))
-            return
+        except OSError as error:
+            raise RunError(str(error)) from None
         self._until_s = time.monotonic() + READY_S
         self.due = 0.0
+        return frozenset()
 
     def _objection(self, workload: Workload) -> dict[str, list[str]]:
         """The allowed command, by its name, where the workload is one. Raises RunError for what is not done here."""
@@ -145,21 +144,20 @@ class Session:
         except CommandsError as error:
             raise RunError(str(error)) from None
 
-    def _look_whether_ready(self) -> None:
-        prepared = self._prepared
+    def _look_whether_ready(self) -> frozenset[str]:
+        prepared, self.due = self._prepared, math.inf
         if prepared is None or self._is_ready:
-            self.due = math.inf
-            return
+            return frozenset()
         if prepared.ready:
             self._is_ready = True
-            self.due = math.inf
             self._tell(RunState.READY, address=prepared.address, netdev=prepared.netdev)
-            return
+            return frozenset()
         if prepared.failed is not None:
             raise RunError(prepared.failed)
         if time.monotonic() >= self._until_s:
             raise RunError(f"What the experiment needs here was not there after {READY_S:g} s.")
         self.due = time.monotonic() + STEP_S
+        return frozenset()
 
     def _begin_run(self, message: RunExperiment) -> frozenset[str]:
         run = message.run
@@ -170,17 +168,11 @@ class Session:
             return frozenset()
         if self._run is not None and self._run.run == run:
             return frozenset()
-        touched = self._drop_run()
-        self._run = _Running(run, self._root)
-        try:
-            self._start(self._run)
-        except (RunError, IrqbalanceError) as error:
-            return touched | self._fail(str(error))
-        self.due = 0.0
-        return touched
+        return self._drop_run() | self._guarded(lambda: self._start(run))
 
-    def _start(self, running: "_Running") -> None:
-        run, prepared = running.run, self._prepared
+    def _start(self, run: Run) -> frozenset[str]:
+        running, prepared = _Running(run, self._root), self._prepared
+        self._run = running
         if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
             raise RunError(f"A run warms up, and measures, for {MEASURE_S:g} s at the most.")
         running.load = Load(prepared, self._objection(run.workload))
@@ -192,9 +184,13 @@ class Session:
             running.begin_window()
         running.load.start(run.workload, run.role, run.address)
         self._until_s = time.monotonic() + READY_S
+        self.due = 0.0
+        return frozenset()
 
-    def _go_on(self, running: "_Running") -> frozenset[str]:
-        now_s = time.monotonic()
+    def _go_on(self) -> frozenset[str]:
+        running, now_s = self._run, time.monotonic()
+        if running is None:
+            return frozenset()
         self.due = now_s + STEP_S
         if running.after is not None:
             return self._finish(running, running.after)
@@ -242,13 +238,15 @@ class Session:
             if stuck:
                 raise RunError(f"Not everything that irqbalance moved could be put back: {' '.join(stuck)}")
         assert running.before is not None  # noqa: S101 - after is read after before
-        netdevs = self._inventory().netdevs
-        run = running.run
+        inventory, run = self._inventory(), running.run
         result = measured(
             running.before,
             after,
-            netdevs=run.netdevs,
-            irqs={n.name: frozenset(queue.irq for queue in n.queues if queue.irq is not None) for n in netdevs},
+            netdevs=run.netdevs or [wire.name for wire in inventory.wires()],
+            irqs={
+                netdev.name: frozenset(queue.irq for queue in netdev.queues if queue.irq is not None)
+                for netdev in inventory.netdevs
+            },
             load=running.figures,
             load_before=running.load_before,
             disturbed=running.disturbed,

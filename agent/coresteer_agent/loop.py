@@ -197,7 +197,8 @@ class Agent:
             self._note_connection()
             self._flows_told = True  # there may have been some that are gone now
             self._policies.tell_again()
-            self._lost_since_s = None  # the backend begins the experiment anew
+            self._lost_since_s = None
+            self._end_experiment()  # the backend begins it anew, or the word that it has ended was lost
         elif isinstance(heard, BackendLost) and self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
         if isinstance(heard, BackendBack | BackendLost):

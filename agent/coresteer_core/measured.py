@@ -43,7 +43,7 @@ def measured(
 
     netdevs: those whose packets count; empty for all but loopback. irqs: of each netdev. load: the workload's own
     figures, which come before the node's of the same name. tcp: the kernel's round-trip times while it lasted, where
-    nothing is generated: then what the netdevs moved both ways is the throughput, and these the response times.
+    no load tells its own: then what the netdevs moved both ways is the throughput, and these are the response times.
 
     busy is user, system, irq and softirq: what the host took (steal) is no work of the node. interrupts_per_s are all
     device interrupts; packets_per_interrupt only concerns netdevs that have interrupts. dropped_per_s is what netdevs

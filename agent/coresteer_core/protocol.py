@@ -263,7 +263,7 @@ class Policies(Struct, frozen=True, tag="policies"):
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
     """Prepare what its runs share, such as network namespaces. One at a time: another one that was open is ended.
 
-    All of it ends with EndExperiment, when the backend stays away and with the agent.
+    All of it ends with EndExperiment, when the backend stays away or connects again, and with the agent.
     """
 
     experiment_id: int

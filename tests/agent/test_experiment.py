@@ -17,6 +17,7 @@ from coresteer_agent.experiment import Session
 from coresteer_core.experiment import (
     Classes,
     Command,
+    Measured,
     Observe,
     Role,
     Run,
@@ -25,7 +26,8 @@ from coresteer_core.experiment import (
     UdpFlood,
     Workload,
 )
-from coresteer_core.model import Inventory, TcpLatency, Topology, View
+from coresteer_core.measured import Reading, measured
+from coresteer_core.model import Inventory, Netdev, TcpLatency, Topology, View
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
 PATIENCE_S = 30
@@ -84,10 +86,11 @@ class Node:
     def __init__(self, folder: Path, *, root: Path = Path("/"), observe_reason: str | None = None) -> None:
         self.told: list[ExperimentMessage] = []
         self._heard = 0
-        view = View(Topology([], [], []), Inventory([], []))
+        self.inventory = Inventory([], [])
+        view = View(Topology([], [], []), self.inventory)
         self.changes = ChangeKeeper(root, folder / "journal.jsonl", observe_reason, lambda: view, lambda _: None)
         self.session = Session(
-            root, folder / "commands.toml", self.changes, lambda: view.inventory, self.told.append, observe_reason
+            root, folder / "commands.toml", self.changes, lambda: self.inventory, self.told.append, observe_reason
         )
 
     def begin(self, workload: Workload = WORKLOAD, experiment_id: int = 1, role: Role = "alone") -> ExperimentMessage:
@@ -215,6 +218,35 @@ def test_a_run_that_fails_says_why_and_the_next_one_is_done(
     monkeypatch.setattr(FakeLoad, "done", True)
     node.run(a_run(workload, run_id="r2"))
     assert node.until(RunState.MEASURED).state is RunState.MEASURED
+
+
+def test_a_run_that_cannot_even_be_begun_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.begin()
+
+    def unreadable(_root: Path) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr(experiment, "Meter", unreadable)
+    node.run(a_run())
+    assert (node.told[-1].state, "a mistake of ours" in node.told[-1].sentence) == (RunState.FAILED, True)
+
+
+def test_a_packet_that_passes_a_card_and_a_bridge_counts_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Sequence[str]] = []
+
+    def counts(before: Reading, after: Reading, *, netdevs: Sequence[str], **_: object) -> Measured:
+        counted.append(netdevs)
+        return measured(before, after, netdevs=netdevs, irqs={}, load={}, load_before=0)
+
+    monkeypatch.setattr(experiment, "measured", counts)
+    node.inventory = Inventory(
+        [*(Netdev(name, None, None, 1500, None, True, name == "br0", False, []) for name in ("br0", "eth0"))], []
+    )
+    node.begin(Observe())
+    for run in (a_run(Observe()), replace(a_run(Observe(), run_id="r2"), netdevs=["br0"])):
+        node.run(run)
+        node.until(RunState.MEASURED)
+    assert counted == [["eth0"], ["br0"]]
 
 
 def test_what_ends_by_itself_is_measured_from_its_start_to_its_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

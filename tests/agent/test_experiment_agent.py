@@ -149,9 +149,10 @@ def test_a_load_that_is_killed_fails_the_run_and_the_next_one_is_measured(
     backend: Backend, agent: "subprocess.Popen[bytes]"
 ) -> None:
     connection, ready = loaded(backend)
-    for process in left(agent):
-        if "traffic_client" in " ".join(process.cmdline()):
-            process.kill()
+    [client] = [
+        child for child in psutil.Process(agent.pid).children() if "traffic_client" in " ".join(child.cmdline())
+    ]
+    client.kill()
     assert told(connection, RunState.MEASURED).state is RunState.FAILED
     connection.websocket.send(encode(RunExperiment(1, replace(a_run(ready.netdev, measure_s=0.2), run_id="again"))))
     measured = told(connection, RunState.MEASURED)
@@ -179,25 +180,31 @@ def agent_here(root: Path) -> Agent:
     return Agent(Config(address, root.parent / "state", root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
 
 
-def test_a_backend_that_stays_away_ends_experiment_and_leases_and_one_that_comes_back_does_not(
+def test_a_connection_that_is_lost_ends_the_experiment_and_leases_only_when_it_stays_so(
     root: Path, said: list[ExperimentMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root)
     own = PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())
     agent._hear(Policies([own]))
     agent._hear(Policies([replace(own, mode=Mode.RECOMMEND, leased=True)]))
+    run = RunExperiment(1, replace(a_run(""), workload=Observe(), warmup_s=600))
     agent._hear(BeginExperiment(1, Observe(), "alone"))
-    session = agent._session()
-    session.step()
+    agent._session().step()
     agent._hear(BackendLost())
     agent._look_after_backend()
+    agent._hear(run)
+    assert [message.state for message in said] == [RunState.READY]
     agent._hear(BackendBack())
-    assert [message.state for message in said] == [RunState.READY] * 2
+    agent._hear(run)
+    assert "has not begun" in said[-1].sentence
+    assert agent._policies.in_force != [own]
+    agent._hear(BeginExperiment(1, Observe(), "alone"))
+    agent._session().step()
     agent._hear(BackendLost())
     monkeypatch.setattr(loop, "LOST_BACKEND_GRACE_S", 0.0)
     agent._look_after_backend()
     assert agent._policies.in_force == [own]
-    agent._hear(RunExperiment(1, replace(a_run(""), workload=Observe())))
+    agent._hear(run)
     assert "has not begun" in said[-1].sentence
 
 
