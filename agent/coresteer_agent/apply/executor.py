@@ -1,6 +1,7 @@
-"""The one door to the kernel: every write that could change something goes through Executor.apply or Executor.undo.
+"""The one door to the kernel: every write to what the agent found goes through Executor.apply, steer or undo.
 
-(collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing.)
+(collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing. Workloads of
+experiments write to what they made themselves.)
 """
 
 from collections.abc import Callable, Iterable
