@@ -53,6 +53,7 @@ async def test_a_decision_is_kept_with_its_reasons_and_not_twice(node: PolicyNod
     await node.agent.websocket.close()
     await node.agent.connect()
     await node.agent.greet()
+    await node.agent.policies()  # telling them is an event of the node's policies too
     await node.agent.say(DecisionMessage(now_ms(), conclusion))
     await node.conclude(policy, mode=Mode.OBSERVE, sentence="Nothing to do.")
     await node.conclude(policy, mode=Mode.OBSERVE, sentence="CPU 3 is at 70 %.")

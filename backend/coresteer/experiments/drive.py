@@ -184,7 +184,7 @@ class Drive:
                     started_ms=measured.started_ms,
                     duration_s=measured.duration_s,
                     figures=measured.figures,
-                    cpus=measured.cpus,
+                    cpus={kind: _rounded(column) for kind, column in measured.cpus.items()},
                     load_before=measured.load_before,
                     steal_percent=measured.steal_percent,
                     discarded=discarded,
@@ -425,6 +425,11 @@ class Drive:
         """To the agent; one that is away is told when it is back, as what it was asked for begins anew then."""
         if (peer := self._shared.connections.get(node_id)) is not None:
             peer.post(message)
+
+
+def _rounded(percents: list[float | None]) -> list[float | None]:
+    """Whoever looks at an experiment gets them all, and a tick of 10 ms is 0.1 % of 10 s."""
+    return [None if percent is None else round(percent, 2) for percent in percents]
 
 
 def _standing(row: ChangeRow) -> Standing:
