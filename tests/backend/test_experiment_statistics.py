@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
+from coresteer.experiments.statistics import (
+    FEWEST_OF_TWO,
+    Estimates,
+    Numbers,
+    fewest_of_many,
+    many_arms,
+    mean_interval,
+    trend,
+    two_arms,
+)
 
 differences = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=6, max_size=9).map(np.array)
 
@@ -119,6 +128,13 @@ def test_figures_that_never_vary_are_no_difference_and_no_error() -> None:
 @pytest.mark.parametrize(("blocks", "arms"), [(2, 16), (3, 3), (4, 3), (8, 2)])
 def test_a_sweep_with_too_little_to_judge_its_noise_says_nothing(blocks: int, arms: int) -> None:
     assert many_arms(many(np.random.default_rng(1), blocks, arms), 1) is None
+
+
+@pytest.mark.parametrize("arms", [3, 4, 9, 10])
+def test_the_fewest_blocks_are_those_that_say_something(arms: int) -> None:
+    random, fewest = np.random.default_rng(1), fewest_of_many(arms)
+    assert [many_arms(many(random, fewest - less, arms), 1) is None for less in (0, 1)] == [False, True]
+    assert [two_arms(random.normal(size=FEWEST_OF_TWO - less), 1) is None for less in (0, 1)] == [False, True]
 
 
 def test_a_trend_is_found_in_spite_of_large_differences_between_blocks() -> None:

@@ -43,8 +43,25 @@ async def test_a_preview_says_what_each_arm_does_and_how_long_it_all_takes(node:
     assert as_it_is == {"name": "as it is", "sentence": "The node as it is.", "commands": []}
     assert "irqbalance runs" in irqbalance["sentence"]
     assert coalescing["commands"] == ["ethtool -C NETDEV rx-usecs 96"]
-    assert "server_cpus of the load is 3." in moved["sentence"]
+    assert "server cpus of the load: 3." in moved["sentence"]
     assert moved["commands"] == [f"echo 7 > /proc/irq/{node.irq}/smp_affinity_list"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocks", "said"),
+    [
+        ("aa", 5, "With 5 blocks no difference can be found, however large; it takes 6."),
+        ("ab", 6, "With 5 A/A blocks it stays unknown how much the node differs from itself; it takes 6."),
+        ("sweep", 4, "With 4 blocks no difference can be found, however large; it takes 5."),
+    ],
+)
+async def test_a_preview_warns_of_too_few_blocks(node: ExperimentNode, kind: str, blocks: int, said: str) -> None:
+    levels = [
+        {"name": str(cpu), "workload": {"server_cpus": str(cpu)}} for cpu in range({"ab": 2, "sweep": 3}.get(kind, 0))
+    ]
+    factors = [{"name": "CPU", "levels": levels}] if levels else []
+    spec = node.spec(kind=kind, factors=factors, blocks=blocks, aa_blocks=6 if kind == "sweep" else 5)
+    assert (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warned"] == [said]
 
 
 def level(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:

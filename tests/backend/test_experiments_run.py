@@ -10,7 +10,7 @@ import pytest_asyncio
 from msgspec.structs import replace as with_fields
 from sqlalchemy import select
 from tests.backend.conftest import Backend, running_backend
-from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, loads_only, measured
+from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, loads_only, measured, until_told
 from tests.backend.fake_agent import rates
 
 from coresteer.audit.tables import AuditRow
@@ -58,6 +58,7 @@ async def test_a_comparison_is_measured_to_its_end_and_leaves_everything_as_befo
     (found,) = [one for one in done["analysis"]["comparisons"] if one["metric"] == "requests_per_s"]
     assert (found["baseline"]["value"], found["level"]["value"]) == (1000.0, 1100.0)
     assert await open_experiment_changes(node) == []
+    await until_told(node.backend, begun["id"], lambda told: told.sentence == done["conclusion"][0])
 
 
 async def test_a_changed_arm_is_an_unconfirmed_change_that_nobody_can_keep(node: ExperimentNode) -> None:

@@ -20,6 +20,7 @@ from coresteer.experiments.arms import (
 )
 from coresteer.experiments.schemas import ArmPreview
 from coresteer.experiments.spec import Arm, Spec
+from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiment import METRICS as FIGURES
 from coresteer_core.experiment import Workload
@@ -149,7 +150,7 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
     if has_irqbalance(spec, arm):
         parts.append("irqbalance runs; what it moves is put back.")
     for level in levels_of(spec, arm):
-        parts += [f"{name} of the load is {value}." for name, value in level.workload.items()]
+        parts += [f"{name.replace('_', ' ')} of the load: {value}." for name, value in level.workload.items()]
     if is_as_it_is(spec, arm):
         parts.insert(0, "The node as it is.")
     return ArmPreview(name=schedule.arm_name(spec, arm), sentence=" ".join(parts), commands=commands)
@@ -165,8 +166,22 @@ def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
     if spec.kind == "aa":
         return f"{what}: the node against itself, by “{figure}”."
     baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.arms(spec))
-    against = others[0] if len(others) == 1 else f"{len(others)} others"
+    against = f"“{others[0]}”" if len(others) == 1 else f"{len(others)} others"
     return f"{what}: {first} of the node against itself, then “{baseline}” against {against}, by “{figure}”."
+
+
+def too_few(spec: Spec) -> list[str]:
+    """What so few blocks cannot say, in sentences."""
+    told = []
+    fewest = fewest_of_many(len(schedule.arms(spec))) if spec.kind == "sweep" else FEWEST_OF_TWO
+    if spec.blocks < fewest:
+        told.append(f"With {spec.blocks} blocks no difference can be found, however large; it takes {fewest}.")
+    if spec.kind != "aa" and spec.aa_blocks < FEWEST_OF_TWO:
+        told.append(
+            f"With {spec.aa_blocks} A/A blocks it stays unknown how much the node differs from itself; "
+            f"it takes {FEWEST_OF_TWO}."
+        )
+    return told
 
 
 def minutes(seconds: float) -> str:

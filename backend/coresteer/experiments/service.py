@@ -244,7 +244,7 @@ async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[st
 
 
 async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: NodeRow | None) -> list[str]:
-    warned = []
+    warned = checked.too_few(spec)
     both = [node] if peer is None else [node, peer]
     for name, paused in (await enforced_on(session, [row.id for row in both])).items():
         if paused:
@@ -257,7 +257,8 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
         )
     queue = [taken for taken in await repository.not_over(session) if {row.id for row in both} & set(taken.node_ids)]
     if queue:
-        warned.append(f"{len(queue)} other experiments on these nodes come first.")
+        first = "Another experiment on these nodes comes" if len(queue) == 1 else f"{len(queue)} others come"
+        warned.append(f"{first} first.")
     return warned
 
 

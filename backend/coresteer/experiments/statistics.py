@@ -12,7 +12,7 @@ is normal, Student's t with 3 degrees of freedom or log-normal, a linear drift o
 """
 
 from functools import lru_cache
-from math import sqrt
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,8 @@ POWER = 0.8
 _ENUMERATED_BLOCKS = 12
 _DRAWS = 2**_ENUMERATED_BLOCKS - 1
 _PERMUTATIONS = 1_999
+FEWEST_OF_TWO = 6
+"""With fewer blocks no difference between two arms could be found."""
 _FEWEST_FREEDOM = 8
 _NOTHING = 1e-12
 """Relative; a difference that small is the rounding of floating point."""
@@ -72,6 +74,11 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
     return Estimates(*(np.array([each]) for each in (value, means[rank - 1], means[-rank], p, visible)))
 
 
+def fewest_of_many(arms: int) -> int:
+    """With fewer blocks no difference between so many arms could be found: 3, and 8 degrees of freedom."""
+    return max(3, 1 + ceil(_FEWEST_FREEDOM / (arms - 1)))
+
+
 @lru_cache(maxsize=8)
 def _subsets(blocks: int, seed: int) -> Numbers:
     """Return rows of weights, each the mean over one subset of the blocks."""
@@ -86,7 +93,7 @@ def _subsets(blocks: int, seed: int) -> Numbers:
 def many_arms(values: Numbers, seed: int) -> Estimates | None:
     """Compare every arm with the first in randomised complete blocks; values: blocks × arms, one run each.
 
-    None with fewer than 3 blocks or 8 degrees of freedom. A sign-flip test for each arm would end at p = 0.031 with 6
+    None with fewer than fewest_of_many() blocks. A sign-flip test for each arm would end at p = 0.031 with 6
     blocks, and Holm's correction over 9 arms would leave 0.28. This takes all arms together: residuals (values less the
     means of block and arm) are permuted within blocks as the design did, a bootstrap without replacement, and each time
     the largest studentized difference from the baseline is kept. p is adjusted by that maximum (Westfall and Young,
@@ -100,9 +107,9 @@ def many_arms(values: Numbers, seed: int) -> Estimates | None:
     and to 6 % with this. With 10 arms at 6 blocks and runs that deviate by 5 %, 10 % more is found in 56-93 %.
     """
     blocks, arms = values.shape
-    freedom = (blocks - 1) * (arms - 1)
-    if blocks < 3 or freedom < _FEWEST_FREEDOM:
+    if blocks < fewest_of_many(arms):
         return None
+    freedom = (blocks - 1) * (arms - 1)
     value, error = _studentized(
         values.mean(axis=0), (values**2).sum(axis=0), values.T @ values[:, 0], _pooled(values), blocks
     )
