@@ -37,13 +37,14 @@ from coresteer_core.settings import (
     CgroupWeight,
     IrqAffinity,
     NetdevParam,
+    Rps,
     SettingError,
     TaskAffinity,
     TaskNice,
     parse_setting,
 )
 
-_Simulated: TypeAlias = IrqAffinity | TaskAffinity | TaskNice | CgroupWeight | NetdevParam
+_Simulated: TypeAlias = IrqAffinity | TaskAffinity | TaskNice | CgroupWeight | NetdevParam | Rps
 
 
 class SimulatedChanges:
@@ -180,6 +181,8 @@ class SimulatedChanges:
                 return wanted
             case NetdevParam():
                 return self._node.ask(setting, wanted)
+            case Rps():
+                return self._node.pass_on(setting, wanted)
 
     def _stands(self, action: Action) -> Result:
         found = parse_setting(action.key).current(self._view())

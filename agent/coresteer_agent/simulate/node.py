@@ -23,7 +23,7 @@ from coresteer_agent.simulate.load import (
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
 from coresteer_agent.simulate.talkers import net_tasks
 from coresteer_core.attainment import ClassFigures
-from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.effective import Attempt, Interrupts, receive_interrupts
 from coresteer_core.engine import PolicyInForce
 from coresteer_core.load import load_of
@@ -33,7 +33,7 @@ from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.service_class import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
 from coresteer_core.receive import receive_irqs, wait_of
-from coresteer_core.settings import NetdevParam
+from coresteer_core.settings import NetdevParam, Rps
 from coresteer_core.simulate.nic import Wait
 
 _REPLAY_S = 300
@@ -303,13 +303,22 @@ class SimulatedNode:
             self._nics.attempted(Attempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))
             raise
         self._nics.attempted(Attempt(setting, value, was, stands))
-        netdevs = [
-            replace(n, params={**n.params, setting.param: stands}) if n.name == setting.netdev else n
-            for n in self.inventory.netdevs
-        ]
-        self.inventory = replace(self.inventory, netdevs=netdevs)
+        self._renew(setting.netdev, params={**self._netdev(setting.netdev).params, setting.param: stands})
         self._wait = self._first_nic_waits()
         return stands
+
+    def pass_on(self, setting: Rps, cpus: str) -> str:
+        """Note to which CPUs a receive queue passes its packets on, which moves none of what is made up here."""
+        told = format_cpu_list(setting.cpus(cpus))
+        queues = self._netdev(setting.netdev).queues
+        self._renew(
+            setting.netdev, queues=[replace(q, rps=told) if q.name == setting.queue_name else q for q in queues]
+        )
+        return cpus
+
+    def _renew(self, netdev: str, **changes: object) -> None:
+        netdevs = [replace(n, **changes) if n.name == netdev else n for n in self.inventory.netdevs]
+        self.inventory = replace(self.inventory, netdevs=netdevs)
 
     def _first_nic_waits(self) -> Wait | None:
         """What each receiving queue of the first NIC waits for; None where that one sets its own pace."""

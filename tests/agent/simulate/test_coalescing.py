@@ -129,3 +129,11 @@ def test_the_closed_forms_are_near_the_model_of_a_nic_whose_host_needs_no_time(
 
 def test_no_packets_make_no_interrupts() -> None:
     assert interrupts_per_s(Wait(Timer.ABSOLUTE, 100), 0.0) == 0.0
+
+
+def test_a_receive_queue_passes_its_packets_on_to_other_cpus_and_back() -> None:
+    node = Node(ENA)
+    assert node.set("rx-0/rps", "2-3").outcome is Outcome.APPLIED
+    assert (node.read("rx-0/rps"), node.read("rx-1/rps")) == ("2-3", "none")
+    assert node.set("rx-0/rps", "none").outcome is Outcome.APPLIED
+    assert node.read("rx-0/rps") == "none"
