@@ -57,7 +57,7 @@ def nothing_is_left() -> Iterator[None]:
     files = len(list(Path("/proc/self/fd").iterdir()))
     yield
     assert psutil.Process().children(recursive=True) == []
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    assert len(list(Path("/proc/self/fd").iterdir())) <= files  # those of earlier tests may be collected meanwhile
 
 
 def figures_of(
