@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import psycopg
+import pytest
 import pytest_asyncio
 from msgspec.structs import replace as with_fields
 from sqlalchemy import select
@@ -15,6 +16,8 @@ from tests.backend.fake_agent import rates
 
 from coresteer.audit.tables import AuditRow
 from coresteer.bus import ExperimentEvent
+from coresteer.experiments import service
+from coresteer.experiments.shared import Shared
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.experiment import RunState
 from coresteer_core.policies.base import Mode
@@ -274,6 +277,33 @@ async def test_one_experiment_a_node_runs_at_a_time_and_the_others_wait_in_order
     await node.operator.post(f"/api/experiments/{first['id']}/cancel")
     assert (await node.ended(third["id"]))["state"] == "done"
     assert {word.experiment_id for word in node.got if isinstance(word, BeginExperiment)} == {first["id"], third["id"]}
+
+
+async def test_the_next_experiment_of_a_node_hears_its_agent_also_when_it_begins_while_the_last_one_is_still_told(
+    node: ExperimentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.answer = loads_only
+    first, second = [await node.start(node.itself(name=name)) for name in ("first", "second")]
+    await node.until(node.runs)
+    tell, drive = service.tell, node.backend.app.state.runner._drives[first["id"]]
+
+    def second_begins() -> bool:
+        return any(isinstance(word, BeginExperiment) and word.experiment_id == second["id"] for word in node.got)
+
+    async def late(shared: Shared, experiment_id: int) -> None:
+        await tell(shared, experiment_id)
+        if asyncio.current_task() is drive and (await node.get(first["id"]))["ended_at"] is not None:
+            shared.wake.set()
+            await node.until(second_begins)
+
+    monkeypatch.setattr(service, "tell", late)
+    node.prepare = lambda *_: []
+    await node.operator.post(f"/api/experiments/{first['id']}/cancel")
+    await drive
+    node.answer = ExperimentNode.does
+    await node.say(ExperimentMessage(second["id"], RunState.READY, address="198.18.0.1:5201", netdev="eno1"))
+    done = await node.ended(second["id"])
+    assert (done["state"], done["runs_discarded"]) == ("done", 0), done["sentence"]
 
 
 async def test_a_setting_that_somebody_else_changed_fails_the_experiment_and_is_named(backend: Backend) -> None:

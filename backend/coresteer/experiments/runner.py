@@ -126,9 +126,10 @@ class Runner:
             await drive.run()
         finally:
             del self._drives[experiment_id]
-            self._shared.teller.lease(drive.heard.node_id, [])
             for node_id in drive.heard.sides:
-                del self._by_node[node_id]
+                if self._by_node.get(node_id) is drive:  # else the next one on the node has begun already
+                    del self._by_node[node_id]
+                    self._shared.teller.lease(node_id, [])
         self._shared.wake.set()
 
 
