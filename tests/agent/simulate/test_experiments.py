@@ -1,10 +1,11 @@
-"""Experiments on nodes that do not exist: their runs take their time, and their figures follow from the settings."""
+"""Experiments on nodes that do not exist: their runs are short, and their figures follow from the settings."""
 
 import asyncio
 from collections.abc import Callable
 from statistics import mean
 
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
@@ -26,6 +27,7 @@ from coresteer_core.experiment import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     PROTOCOL,
     BeginExperiment,
@@ -87,21 +89,31 @@ class Told:
         return [message.state for message in self.said]
 
 
-def test_a_run_is_loaded_and_then_measured_after_its_time() -> None:
+def test_a_run_is_loaded_and_then_measured_in_a_tenth_of_its_time() -> None:
     told = Told()
     told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
     assert (told.said[0].netdev, told.said[0].address) == ("eno1", "198.18.0.1:9000")
     told.experiments.asked(RunExperiment(7, a_run(TcpRequest(), "a")))
-    told.clock.pass_s(0.3)
+    told.clock.pass_s(0.11)
     assert told.states() == [RunState.READY, RunState.LOADED]
-    told.clock.pass_s(1.0)
+    told.clock.pass_s(0.13)
     assert told.states() == [RunState.READY, RunState.LOADED]
-    told.clock.pass_s(0.5)
+    told.clock.pass_s(0.02)
     last = told.said[-1]
     assert (last.experiment_id, last.state, last.run_id) == (7, RunState.MEASURED, "a")
     assert last.measured is not None
     assert last.measured.duration_s == 1.0
     assert last.measured.disturbed == []
+
+
+def test_a_policy_has_all_of_its_time_to_act_before_a_run_is_measured() -> None:
+    told = Told()
+    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
+    told.experiments.asked(RunExperiment(7, replace(a_run(TcpRequest()), warmup_s=STEP_S)))
+    told.clock.pass_s(STEP_S)
+    assert told.states() == [RunState.READY, RunState.LOADED]
+    told.clock.pass_s(0.3)
+    assert told.states()[-1] is RunState.MEASURED
 
 
 def test_a_run_of_an_experiment_that_was_ended_is_never_measured() -> None:
