@@ -66,6 +66,7 @@ class Session:
         self._prepared: Prepared | None = None
         self._is_ready = False
         self._run: _Running | None = None
+        self._serving: Load | None = None
         self._until_s = math.inf
         self.due = math.inf
         """When step() is to be called next, on the monotonic clock."""
@@ -101,6 +102,7 @@ class Session:
 
     def end(self) -> frozenset[str]:
         """End everything at once. Returns the settings that were put back."""
+        self._stop_serving()
         touched = self._drop_run()
         if self._prepared is not None:
             self._prepared.close()
@@ -168,6 +170,7 @@ class Session:
             return frozenset()
         if self._run is not None and self._run.run == run:
             return frozenset()
+        self._stop_serving()
         return self._drop_run() | self._guarded(lambda: self._start(run))
 
     def _start(self, run: Run) -> frozenset[str]:
@@ -195,15 +198,11 @@ class Session:
         if running.after is not None:
             return self._finish(running, running.after)
         self._look_for_failure(running)
+        load = running.load
         if not running.loaded:
-            if running.load is not None and running.load.ready:
-                running.loaded = True
-                self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
-                self._tell(RunState.LOADED)
-            elif now_s >= self._until_s:
-                raise RunError(f"The load was not there after {READY_S:g} s.")
+            self._await_load(running)
         elif running.ends_itself:
-            if running.load is not None and running.load.done:
+            if load is not None and load.done:
                 running.end_window()
             elif now_s >= self._until_s:
                 raise RunError(f"It was not done after {running.run.measure_s:g} s, which is the most for a run.")
@@ -216,6 +215,20 @@ class Session:
             self.due = min(self.due, self._until_s)
         return frozenset()
 
+    def _await_load(self, running: "_Running") -> None:
+        """The load is on; a server's, whose client is told only then, when something of it arrives."""
+        load, now_s = running.load, time.monotonic()
+        if not running.told and load is not None and load.ready:
+            running.told = True
+            self._until_s = now_s + READY_S
+            self._tell(RunState.LOADED)
+        if running.told and load is not None and (running.ends_itself or load.flows):
+            running.loaded = True
+            self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
+        elif now_s >= self._until_s:
+            what = "Nothing of the client's load arrived" if running.told else "The load was not there"
+            raise RunError(f"{what} after {READY_S:g} s.")
+
     def _look_for_failure(self, running: "_Running") -> None:
         if running.load is not None and (why := running.load.failed) is not None:
             raise RunError(why)
@@ -226,7 +239,11 @@ class Session:
 
     def _finish(self, running: "_Running", after: Reading) -> frozenset[str]:
         if running.load is not None:
-            running.figures = running.load.stop()
+            running.figures = running.load.figures()
+            if running.run.role == "server":
+                self._serving = running.load  # its client's window may end a little later
+            else:
+                running.load.stop()
             running.load = None
         touched: frozenset[str] = frozenset()
         if running.irqbalance is not None:
@@ -270,6 +287,11 @@ class Session:
             return touched | self._fail(self._prepared.failed)
         return touched
 
+    def _stop_serving(self) -> None:
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.stop()
+
     def _drop_run(self) -> frozenset[str]:
         running, self._run = self._run, None
         self.due = math.inf
@@ -302,7 +324,10 @@ class Session:
 
 
 class _Running:
-    """One run. loaded: the load is on; before, after: the readings between which it is measured."""
+    """One run. told: the load is on; loaded: and it arrives, so the warm-up began.
+
+    before, after: the readings between which it is measured.
+    """
 
     def __init__(self, run: Run, root: Path) -> None:
         self.run = run
@@ -310,7 +335,7 @@ class _Running:
         self.load_before = os.getloadavg()[0]
         self.load: Load | None = None
         self.irqbalance: Irqbalance | None = None
-        self.loaded = False
+        self.told = self.loaded = False
         self.before: Reading | None = None
         self.after: Reading | None = None
         self.figures: dict[str, float] = {}

@@ -55,6 +55,7 @@ class FakeLoad:
 
     made: ClassVar[list["FakeLoad"]] = []
     ready: bool = True
+    flows: bool = True
     done: bool = False
     failed: str | None = None
     mistake: bool = False
@@ -75,9 +76,11 @@ class FakeLoad:
     def end_window(self) -> None:
         self.calls.append("end")
 
-    def stop(self) -> dict[str, float]:
-        self.calls.append("stop")
+    def figures(self) -> dict[str, float]:
         return {"requests_per_s": 42.0}
+
+    def stop(self) -> None:
+        self.calls.append("stop")
 
 
 class Node:
@@ -148,6 +151,27 @@ def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node
     assert told.measured.figures["requests_per_s"] == 42
     assert "cpu_busy_percent" in told.measured.figures
     assert node.session.due == float("inf")
+
+
+def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_has_measured_too(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeLoad, "flows", False)
+    node.begin(role="server")
+    node.run(replace(a_run(), role="server"))
+    node.until(RunState.LOADED)
+    (load,) = FakeLoad.made
+    for _ in range(3):
+        node.session.step()
+    assert load.calls == ["start server "]
+    monkeypatch.setattr(FakeLoad, "flows", True)
+    assert node.until(RunState.MEASURED).state is RunState.MEASURED
+    assert load.calls == ["start server ", "begin", "end"]
+    node.run(replace(a_run(run_id="r2"), role="server"))
+    assert load.calls[-1] == "stop"
+    node.until(RunState.MEASURED)
+    node.session.asked(EndExperiment(1))
+    assert FakeLoad.made[1].calls[-1] == "stop"
 
 
 def test_a_run_without_an_experiment_that_has_begun_has_failed(node: Node) -> None:

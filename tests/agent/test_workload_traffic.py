@@ -79,7 +79,7 @@ def figures_of(
             time.sleep(WINDOW_S)  # what is measured
         load.end_window()
         assert load.failed is None
-        return load.stop()
+        return load.figures()
     finally:
         load.stop()
         prepared.close()
@@ -153,7 +153,7 @@ def test_the_kernel_can_be_told_to_wait_for_more_packets_on_the_servers_end() ->
         load.begin_window()
         time.sleep(WINDOW_S)  # what is measured
         load.end_window()
-        assert load.stop()["rtt_p50_us"] > waits_us / 2
+        assert load.figures()["rtt_p50_us"] > waits_us / 2
     finally:
         load.stop()
         prepared.close()
@@ -182,7 +182,9 @@ def test_a_server_and_a_client_of_two_nodes_find_each_other_again_in_every_run()
             time.sleep(0.2)  # what is measured
             for load in (server, client):
                 load.end_window()
-            counted, seen = server.stop(), client.stop()
+            counted, seen = server.figures(), client.figures()
+            server.stop()
+            client.stop()
             assert counted["requests_per_s"] > 0
             assert set(counted) == {"requests_per_s"}
             assert seen["rtt_p50_us"] > 0
@@ -198,7 +200,8 @@ def test_a_client_that_finds_no_server_says_so() -> None:
     load.start(TcpStream(), "client", f"127.0.0.1:{port}")
     until(lambda: load.failed is not None)
     assert "Connection refused" in str(load.failed)
-    assert load.stop() == {}
+    assert load.figures() == {}
+    load.stop()
 
 
 @pytest.mark.root
@@ -260,7 +263,8 @@ def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sente
     load.start(Command(name=name), "alone")
     until(lambda: load.failed is not None)
     assert sentence in str(load.failed)
-    assert load.stop() == {}
+    assert load.figures() == {}
+    load.stop()
 
 
 def test_a_command_that_never_stops_talking_is_not_listened_to_for_ever() -> None:
@@ -381,7 +385,8 @@ def test_without_iperf3_it_says_that_it_is_not_installed(monkeypatch: pytest.Mon
     load = Load(prepared)
     load.start(Iperf3(), "server")
     assert "not installed" in str(load.failed)
-    assert load.stop() == {}
+    assert load.figures() == {}
+    load.stop()
     prepared.close()
 
 

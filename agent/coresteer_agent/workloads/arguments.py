@@ -101,7 +101,8 @@ def _traffic(args: argparse.Namespace) -> int:
         load.end_window()
         _until(lambda: True, load)
     finally:
-        figures = load.stop()
+        figures = load.figures()
+        load.stop()
         prepared.close()
     _print({"workload": workload, "seconds": args.seconds, "figures": figures})
     return 0

@@ -102,13 +102,14 @@ class Prepared:
 
 
 class _Load(Protocol):
-    """One kind of load. look(): whether it is ready; afterwards failed and done are of now."""
+    """One kind of load. look(): whether it is ready; afterwards failed and done are of now. flows(): as Load.flows."""
 
     @property
     def failed(self) -> str | None: ...
     @property
     def done(self) -> bool: ...
     def look(self) -> bool: ...
+    def flows(self) -> bool: ...
     def begin_window(self) -> None: ...
     def end_window(self) -> None: ...
     def figures(self) -> dict[str, float]: ...
@@ -165,6 +166,11 @@ class Load:
         return self._ready
 
     @property
+    def flows(self) -> bool:
+        """Something has arrived at a server whose client is elsewhere; any other load flows once it is ready."""
+        return self.ready and (self._load is None or self._load.flows())
+
+    @property
     def failed(self) -> str | None:
         """Why there is no load, or no longer, as a sentence. What comes after the window is no failure."""
         self._look()
@@ -188,17 +194,17 @@ class Load:
             self._load.end_window()
         self._measured = True
 
-    def stop(self) -> dict[str, float]:
-        """End the load at once; figures by the names of METRICS and command.NAME, none without a window or result.
+    def figures(self) -> dict[str, float]:
+        """By the names of METRICS and command.NAME, none without a window or result.
 
         Only what the workload knows itself; where the node's counters know it too, this is what the workload got.
         """
+        return {} if self._load is None else self._load.figures()
+
+    def stop(self) -> None:
+        """End the load at once, and with it its figures."""
         load, self._load = self._load, None
-        if load is None:
-            return {}
-        try:
-            return load.figures()
-        finally:
+        if load is not None:
             load.end()
 
     def _look(self) -> None:

@@ -82,6 +82,10 @@ class Iperf3Load:
             self._check(self._client, "client")
         return self._listens if self._role == "server" else self._flows
 
+    def flows(self) -> bool:
+        """Either end has told of an interval."""
+        return self._flows
+
     def begin_window(self) -> None:
         """Intervals that are told of from now on count."""
         self.look()
@@ -108,6 +112,7 @@ class Iperf3Load:
         if line.startswith(FAILED):
             self.failed = line.removeprefix(FAILED)
         interval = parse_interval(line)
+        self._flows |= interval is not None and interval.bits > 0
         if interval is None or not self._measuring or interval.total != (self._workload.streams > 1):
             return
         self._seconds += interval.end_s - interval.begin_s

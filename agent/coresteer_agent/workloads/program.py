@@ -43,6 +43,10 @@ class ProgramLoad:
             self.failed = None if self.done else f"It ended with {code}; what it said is in the agent's log."
         return True
 
+    def flows(self) -> bool:
+        """From its start."""
+        return True
+
     def begin_window(self) -> None:
         """It is measured from its start."""
 
