@@ -164,7 +164,7 @@ def test_a_wide_interval_is_not_sold_as_no_difference(made: dict[str, Experiment
 
 def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Experiment]) -> None:
     text = told(of_experiment(made["sweep"], "en"))
-    assert "0 of the 4 settings compared with 18 µs are higher and 4 are lower" in text
+    assert "Device interrupts: lower with each of the 4 settings than with 18 µs." in text
     assert "falling with rx-usecs (Spearman's ρ −1.00" in text
 
 

@@ -102,7 +102,8 @@ def run(arguments: argparse.Namespace, client: "Client") -> int:
             return _watch(client, arguments.id, as_json=as_json, lines=as_json, fail_if_worse=arguments.fail_if_worse)
         case "list":
             page = client.get("/api/experiments", node_id=_node_id(client, arguments.node), state=arguments.state)
-            print(json.dumps(page) if as_json else "\n".join(_line(each) for each in page["experiments"]))
+            lines = [_line(each) for each in page["experiments"]] or ["There is no such experiment."]
+            print(json.dumps(page) if as_json else "\n".join(lines))
         case "cancel":
             told = client.post(f"/api/experiments/{arguments.id}/cancel")
             print(json.dumps(told) if as_json else f"Experiment {told['id']}: {told['state']}. {told['sentence']}")
@@ -113,7 +114,7 @@ def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> i
     spec = _spec(arguments, client)
     preview = client.post("/api/experiments/preview", {"spec": spec})
     about = sys.stderr if as_json else sys.stdout
-    print(preview["sentence"], f"{preview['runs']} runs, about {_time(preview['duration_s'])}.", file=about)
+    print(preview["sentence"], file=about)
     for sentence in preview["warned"]:
         print(f"Note: {sentence}", file=about)
     if preview["blocked_because"] is not None:
@@ -207,7 +208,8 @@ def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, 
     if as_json:
         print(json.dumps(experiment), flush=True)
     else:
-        print("\n".join([f"Experiment {experiment_id}: {experiment['state']}.", *_conclusion(client, experiment)]))
+        found = experiment["conclusion"] if experiment["state"] == "done" else [experiment["sentence"]]
+        print("\n".join([f"Experiment {experiment_id}: {experiment['state']}.", *found]))
     if experiment["state"] == "done":
         return Exit.WORSE if fail_if_worse and is_worse(experiment) else Exit.MEASURED
     return Exit.FAILED if experiment["state"] == "failed" else Exit.ENDED_EARLY
@@ -248,20 +250,6 @@ def _ask(client: "Client", experiment_id: int, answered: float) -> Json | None:
         print(f"coresteer: {error} Trying again.", file=sys.stderr, flush=True)
         return None
     return experiment
-
-
-def _conclusion(client: "Client", experiment: Json) -> list[str]:
-    """What was found, as the report says it."""
-    from coresteer.client import ApiError, AwayError
-
-    if experiment["state"] != "done":
-        return [experiment["sentence"]]
-    try:
-        report = client.get(f"/api/experiments/{experiment['id']}/report", format="json")["report"]
-    except (ApiError, AwayError) as error:  # how it ended is known without its report
-        return [experiment["sentence"], f"Its report cannot be had: {error}"]
-    sentences: list[str] = report["conclusion"]
-    return sentences
 
 
 def is_worse(experiment: Json) -> bool:

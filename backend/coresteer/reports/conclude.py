@@ -182,7 +182,8 @@ def _of_many(teller: Teller, found: Sequence[Comparison]) -> list[str]:
         ]
         return [*told, *([teller.say("found.wide", bound=teller.bound(widest))] if _reach(widest) > _WIDE else [])]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
-    told = [teller.say("sweep.counts", **names, **counts)]
+    key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
+    told = [teller.say(f"sweep.{key}", **names, **counts)]
     if unsaid:
         told[0] += " " + teller.say("sweep.unsaid", count=len(unsaid))
     largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)

@@ -9,7 +9,7 @@ from coresteer.experiments.authors import PAPERS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
-from coresteer.reports.conclude import Teller, conclusion, of_primary
+from coresteer.reports.conclude import Teller, conclusion, inside, of_primary
 from coresteer.reports.experiment_method import limits, machine, method, repeat, runs, settings, spoken
 from coresteer.reports.model import Block, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import amount, chance, correlation, effect, estimate, moment, percent
@@ -279,7 +279,7 @@ def _both_machines(teller: Teller) -> str:
     slug, machine = teller.experiment.spec.template, teller.experiment.machine
     family = "rx" if slug.startswith("rx-") else "service" if slug.startswith("service-") else "m"
     seen = {name: spoken(teller, machine.get(name)) or "?" for name in ("cpus", "kernel")}
-    here = teller.say("authors.here", **seen, workload=_workload(teller))
+    here = teller.say("authors.here", **seen, workload=inside(_workload(teller)))
     return f"{teller.say(f'authors.{family}')} {here}"
 
 

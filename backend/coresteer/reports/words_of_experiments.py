@@ -85,7 +85,7 @@ EXPERIMENT = {
     ),
     # conclusions about the node against itself
     "aa.steady": (
-        "The node did not differ from itself: any difference in {metric} is at most {bound} "
+        "The node was not found to differ from itself: any difference in {metric} is at most {bound} "
         "(95 % confidence interval {low} to {high}).",
         "노드를 자기 자신과 비교했을 때 차이는 발견되지 않았다. {metric} 차이는 최대 {bound}이다"
         "(95% 신뢰 구간 {low} ~ {high}).",
@@ -106,6 +106,14 @@ EXPERIMENT = {
         "{none} no difference was found.",
         "{baseline} 조건과 비교한 {levels}개 조건 가운데 {metric:은/는} {higher}개에서 높았고 {lower}개에서 낮았으며, "
         "{none}개에서는 차이가 발견되지 않았다.",
+    ),
+    "sweep.all_higher": (
+        "{metric}: higher with each of the {levels} settings than with {baseline}.",
+        "{baseline} 조건과 비교한 {levels}개 조건 모두에서 {metric:이/가} 높았다.",
+    ),
+    "sweep.all_lower": (
+        "{metric}: lower with each of the {levels} settings than with {baseline}.",
+        "{baseline} 조건과 비교한 {levels}개 조건 모두에서 {metric:이/가} 낮았다.",
     ),
     "sweep.unsaid": (
         "Nothing can be concluded about {count} more.",
