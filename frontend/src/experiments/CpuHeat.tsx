@@ -24,7 +24,7 @@ export function CpuHeat({ experiment, share, onShare }: Props) {
         CPUs by arm <small>mean share of each CPU's time over the runs that count</small>
         <span className="grow" />
         <Segments label="Share" value={share} options={OPTIONS} onChange={onShare} />
-        <button type="button" className={classes.link} aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
+        <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
           view as {asTable ? "picture" : "table"}
         </button>
       </h2>

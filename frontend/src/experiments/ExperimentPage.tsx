@@ -110,7 +110,6 @@ function Known({ experiment }: { experiment: Experiment }) {
             {experiment.conclusion.slice(1).map((sentence) => (
               <p key={sentence}>{sentence}</p>
             ))}
-            {experiment.state === "done" && <p className="muted">{experiment.sentence}</p>}
           </div>
         </section>
         <div className={classes.row}>
@@ -138,7 +137,7 @@ function Known({ experiment }: { experiment: Experiment }) {
           <h2>
             Runs in order <small>{metricOf(experiment, metric).label}</small>
             <span className="grow" />
-            <button type="button" className={classes.link} aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
+            <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
               view as {asTable ? "picture" : "table"}
             </button>
           </h2>

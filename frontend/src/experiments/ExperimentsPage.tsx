@@ -13,7 +13,6 @@ import { experimentsQuery } from "./queries";
 import { STATES } from "./search";
 import type { State, Summary } from "./types";
 import { KINDS, STATE_TONES, standing } from "./words";
-import { FIGURES } from "./workloads";
 
 const route = getRouteApi("/shell/experiments");
 
@@ -127,8 +126,7 @@ function List({ experiments }: { experiments: Summary[] }) {
             <th>name</th>
             <th>state</th>
             <th>node</th>
-            <th>figure that decides</th>
-            <th className={classes.found}>planned, or how it ended</th>
+            <th className={classes.found}>planned, or what was found</th>
             <th className="n">runs</th>
             <th>started</th>
             <th className="n">took</th>
@@ -138,7 +136,7 @@ function List({ experiments }: { experiments: Summary[] }) {
         <tbody>
           {experiments.map((one) => (
             <tr key={one.id}>
-              <td>
+              <td className={`wrap ${classes.name}`}>
                 <Link to="/experiments/$experimentId" params={{ experimentId: one.id }}>
                   {one.name}
                 </Link>{" "}
@@ -154,7 +152,6 @@ function List({ experiments }: { experiments: Summary[] }) {
                 </Link>{" "}
                 <SimulatedTagOf nodeId={one.node_id} />
               </td>
-              <td>{FIGURES[one.primary]?.replace(/, [^,]*$/, "") ?? one.primary}</td>
               <td className={`wrap ${classes.found}`}>{one.sentence || <span className="muted">–</span>}</td>
               <td className="n">
                 {one.runs_done}

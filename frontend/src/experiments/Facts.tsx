@@ -1,4 +1,4 @@
-import { UNKNOWN } from "../lib/format";
+import { linkSpeed, text, UNKNOWN } from "../lib/format";
 import { settingName } from "../lib/settings";
 import { METRICS } from "../policies/kinds";
 import type { Metric as GuardrailMetric } from "../policies/types";
@@ -109,9 +109,14 @@ export function plain(value: unknown): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(plain).join("; ");
   if (typeof value !== "object") return value === "" ? "none" : String(value);
-  return Object.entries(value)
-    .map(([name, part]) => `${name.replaceAll("_", " ")} ${plain(part)}`)
+  const { name, ...others } = value as Record<string, unknown>;
+  const parts = Object.entries(others)
+    .filter(([, part]) => part !== null)
+    .map(([of, part]) =>
+      of === "speed_bits_per_s" ? text(linkSpeed(Number(part))) : `${of.replaceAll("_", " ")} ${plain(part)}`,
+    )
     .join(", ");
+  return name === undefined ? parts : `${plain(name)} (${parts})`;
 }
 
 /** What was asked for, and on what. */

@@ -113,7 +113,7 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
         <p className={layout.note}>
           <button
             type="button"
-            className={layout.link}
+            className="link"
             onClick={() => onChange({ ...draft, factors: [...draft.factors, newFactor()] })}
           >
             Vary a second thing

@@ -58,6 +58,8 @@ test("a scale has round ticks, also over a single value", () => {
 });
 
 test("facts of a machine are words, not JSON", () => {
-  expect(plain([{ name: "ens5", queues: 8, numa_node: null }])).toBe("name ens5, queues 8, numa node –");
+  expect(plain([{ name: "ens5", queues: 8, speed_bits_per_s: 25e9, numa_node: null }])).toBe(
+    "ens5 (queues 8, 25.0 Gb/s)",
+  );
   expect([plain(""), plain([]), plain(true)]).toEqual(["none", "none", "yes"]);
 });

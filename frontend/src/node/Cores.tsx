@@ -60,7 +60,7 @@ export function Cores({ view }: { view: NodeView }) {
         {search.order === undefined && innermost.length > 1 && (
           <button
             type="button"
-            className={classes.link}
+            className="link"
             onClick={() => setFolded(folded.size > 0 ? new Set() : new Set(innermost))}
           >
             {folded.size > 0 ? "unfold all" : "fold all"}
@@ -71,7 +71,7 @@ export function Cores({ view }: { view: NodeView }) {
         </small>
         <button
           type="button"
-          className={classes.link}
+          className="link"
           onClick={() => navigate({ tab: table ? undefined : "cores" })}
           aria-pressed={table}
         >

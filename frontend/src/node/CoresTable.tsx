@@ -52,7 +52,7 @@ export function CoresTable({
           {cpus.map((cpu) => (
             <tr key={cpu}>
               <td>
-                <button type="button" className={classes.link} onClick={() => view.navigate({ sel: `cpu:${cpu}` })}>
+                <button type="button" className="link" onClick={() => view.navigate({ sel: `cpu:${cpu}` })}>
                   CPU {cpu}
                 </button>
               </td>

@@ -37,7 +37,7 @@ export function Matrix({ view }: { view: NodeView }) {
         {rows.length > 0 && <Legend rows={rows} />}
         <button
           type="button"
-          className={classes.link}
+          className="link"
           aria-pressed={table}
           onClick={() => view.navigate({ tab: table ? undefined : "irqs" })}
         >

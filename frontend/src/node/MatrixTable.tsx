@@ -34,11 +34,7 @@ export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] 
                   {row.irq === null ? (
                     row.label
                   ) : (
-                    <button
-                      type="button"
-                      className={classes.link}
-                      onClick={() => view.navigate({ sel: `irq:${row.irq}` })}
-                    >
+                    <button type="button" className="link" onClick={() => view.navigate({ sel: `irq:${row.irq}` })}>
                       {row.label}
                     </button>
                   )}

@@ -35,7 +35,7 @@ export function SettingName({
   const sel = selectionOf(of);
   if (onSelect === undefined || sel === null) return <span title={of}>{name}</span>;
   return (
-    <button type="button" className={classes.link} title={of} onClick={() => onSelect(sel)}>
+    <button type="button" className="link" title={of} onClick={() => onSelect(sel)}>
       {name}
     </button>
   );

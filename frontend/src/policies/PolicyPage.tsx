@@ -106,7 +106,7 @@ function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
             {from !== newest && (
               <p className={classes.note}>
                 Begun from version {from}; the newest is {newest}.{" "}
-                <button type="button" className={classes.link} onClick={() => navigate({ version: undefined })}>
+                <button type="button" className="link" onClick={() => navigate({ version: undefined })}>
                   Edit the newest
                 </button>
               </p>

@@ -82,7 +82,7 @@ export function Versions({ policy, versions, search, navigate }: Props) {
                   <td>
                     <button
                       type="button"
-                      className={classes.link}
+                      className="link"
                       onClick={() => navigate({ tab: undefined, version, diff: undefined })}
                     >
                       edit from v{version}

@@ -1,6 +1,6 @@
 import { micros, perSecond, ratio, text } from "../../lib/format";
 import { Scroll } from "../../shell/Scroll";
-import classes from "./coalescing.module.css";
+import nodeClasses from "../node.module.css";
 import type { Coalescing, Surface } from "./params";
 import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./picture";
 
@@ -19,7 +19,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
   const cells = surface.predicted.flatMap((line, row) => line.map((predicted, column) => ({ predicted, row, column })));
   const placed = points.filter(({ rx_usecs, rx_frames }) => cellOf(surface, rx_usecs, rx_frames) !== null);
   return (
-    <div className={classes.table}>
+    <div className={nodeClasses.tableBox}>
       <Scroll label={`Trade-off of ${coalescing.netdev} as a table`}>
         <table className="table">
           <thead>
@@ -42,7 +42,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
               const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
               const beyond = isBeyond(surface, cell, allowedUs);
               return (
-                <tr key={valuesOf(surface, cell)} data-beyond={beyond || undefined}>
+                <tr key={valuesOf(surface, cell)} className={beyond ? "muted" : undefined}>
                   <td className="n">{surface.rx_usecs[cell.column]}</td>
                   {surface.rx_frames.length > 0 && <td className="n">{surface.rx_frames[cell.row]}</td>}
                   <td className="n">{text(perSecond(predicted?.interrupts_per_s))}</td>
@@ -65,7 +65,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
                     ) : (
                       <button
                         type="button"
-                        className={classes.link}
+                        className="link"
                         aria-label={`Try ${valuesOf(surface, cell)}`}
                         onClick={() => onPick(cell)}
                       >

@@ -7,6 +7,7 @@ import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canv
 import { count, duration, micros, packetRate, perSecond, significant, text } from "../../lib/format";
 import { CIVIDIS_GRADIENT } from "../../lib/scale";
 import { Segments } from "../../shell/Segments";
+import nodeClasses from "../node.module.css";
 import { coalescingQuery } from "../queries";
 import { BOUNDS } from "../search";
 import type { NodeView } from "../view";
@@ -66,7 +67,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
         {surface !== null && !table && <Legend surface={surface} colour={colour} />}
         <button
           type="button"
-          className={classes.link}
+          className="link"
           aria-pressed={table}
           onClick={() => navigate({ tab: table ? undefined : "coalescing" })}
         >
@@ -95,7 +96,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
 function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
   const [least, most] = scaleOf(surface, colour);
   return (
-    <small className={classes.legend}>
+    <small className={nodeClasses.legend}>
       {text(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} /> {text(figureOf(most, colour))},
       logarithmic
     </small>
@@ -208,7 +209,7 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
       >
         <canvas ref={canvas} />
       </div>
-      <div ref={tip} className={classes.tip}>
+      <div ref={tip} className={nodeClasses.tip}>
         <b />
         <span />
       </div>
@@ -312,7 +313,7 @@ function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefine
         </>
       )}
       <p>
-        <button type="button" className={classes.link} onClick={() => view.navigate({ sel: `nic:${netdev}` })}>
+        <button type="button" className="link" onClick={() => view.navigate({ sel: `nic:${netdev}` })}>
           all values of {netdev}
         </button>
       </p>

@@ -27,13 +27,10 @@ export function heightOf(params: Record<string, string>): number {
   return "coalesce/rx-frames" in params ? HEIGHT : LOW;
 }
 
-/** Below a single row its mark has its word. */
-const UNDER = 16;
-
 /** The size of a cell in CSS pixels. */
 export function cellSize(surface: Surface, width: number): { w: number; h: number } {
   const rows = surface.predicted.length;
-  const high = surface.rx_frames.length === 0 ? LOW - UNDER : HEIGHT;
+  const high = surface.rx_frames.length === 0 ? LOW : HEIGHT;
   return { w: (width - LEFT) / surface.rx_usecs.length, h: (high - TOP) / rows };
 }
 
@@ -162,7 +159,7 @@ function dot(
   context.setLineDash([]);
 }
 
-/** A frame around a cell with a word in its corner. */
+/** A frame around a cell with a word on its edge, where it hides no figure. */
 function mark(
   context: CanvasRenderingContext2D,
   colours: Colours,
@@ -183,7 +180,7 @@ function mark(
   context.textAlign = "left";
   context.textBaseline = "middle";
   const wide = context.measureText(word).width + 6;
-  const up = y - 13 < TOP ? y + h - 1 : y - 13;
+  const up = Math.max(TOP - 5, y - 7);
   const left = Math.max(LEFT, Math.min(x, x + w - wide));
   context.fillStyle = colours.get(token);
   context.fillRect(left, up, wide, 13);

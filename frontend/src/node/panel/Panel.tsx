@@ -61,7 +61,7 @@ export function Facts({ of }: { of: readonly (readonly [name: string, value: Rea
 /** A link to something else of this node. */
 export function Select({ view, sel, children }: { view: NodeView; sel: string; children: ReactNode }) {
   return (
-    <button type="button" className={classes.link} onClick={() => view.navigate({ sel })}>
+    <button type="button" className="link" onClick={() => view.navigate({ sel })}>
       {children}
     </button>
   );
