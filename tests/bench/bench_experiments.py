@@ -30,6 +30,8 @@ ENDED = ("done", "stopped", "cancelled", "failed")
 RETURN_S = 60.0
 LOOK_S = 0.02
 REQUESTS = {"type": "tcp-request", "connections": 4}
+LITTLE = {**REQUESTS, "limit_per_s": 2000}
+"""Leaves most of the machine to others."""
 QUICK = {"warmup_s": 0.5, "measure_s": 1.0, "settle_s": 0, "blocks": 6, "aa_blocks": 3}
 AGENT_ENDS_S = 15.0
 """Longer than the agent goes on without its backend."""
@@ -55,8 +57,7 @@ def main() -> None:
 
 def false_alarms(host: Backend, seeds: int, *, simulated: bool) -> bool:
     """Prints each seed's interval and the count; true where there are more than 2 in 30."""
-    workload = {**REQUESTS, "limit_per_s": 2000}  # little enough to leave the machine to others meanwhile
-    spec = {"kind": "aa", "workload": workload, "primary": "rtt_p50_us", **QUICK}
+    spec = {"kind": "aa", "workload": LITTLE, "primary": "rtt_p50_us", **QUICK}
     with nodes_of(host, seeds if simulated else 1, simulated=simulated) as nodes:
         started = [
             start(host, {**spec, "name": f"itself, seed {seed}", "node_id": nodes[seed % len(nodes)], "seed": seed})
@@ -88,7 +89,7 @@ def cuts(host: Backend, times: int) -> bool:
     irq, elsewhere = movable(before)
     moved = {"name": "elsewhere", "settings": [{"key": f"irq/{irq}/affinity", "value": elsewhere}]}
     factor = {"name": f"IRQ {irq}", "levels": [{"name": "as it is"}, moved]}
-    spec = {"kind": "ab", "node_id": node, "workload": REQUESTS, "primary": "requests_per_s", **QUICK}
+    spec = {"kind": "ab", "node_id": node, "workload": LITTLE, "primary": "rtt_p50_us", **QUICK}
     chance, bad, took = random.Random(20261121), 0, []  # noqa: S311 - no secret
     for number in range(times):
         what = ("agent", "backend", "database")[number % 3]
