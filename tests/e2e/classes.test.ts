@@ -1,36 +1,9 @@
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import {
-  type Child,
-  launchBrowser,
-  openNode,
-  type Stack,
-  setUp,
-  startSimulation,
-  startStack,
-  violations,
-} from "./stack";
+import { beforeAll, expect, test } from "vitest";
+import { NODE, onStage, openNode, page, violations } from "./stack";
 
-const NODE = "sim8-0001";
-let stack: Stack;
-let simulation: Child;
-let browser: Browser;
-let page: Page;
-
+onStage();
 beforeAll(async () => {
-  stack = await startStack();
-  browser = await launchBrowser();
-  page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
-  await setUp(page, stack);
-  simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
-  await openNode(page, NODE);
   await page.getByRole("region", { name: "Network tasks" }).getByText("memcached").first().waitFor();
-});
-
-afterAll(async () => {
-  await simulation?.stop();
-  await browser?.close();
-  await stack?.stop();
 });
 
 const classNames = () =>

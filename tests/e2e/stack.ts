@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import axe from "axe-core";
 import { type Browser, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll } from "vitest";
 
 export const repository = new URL("../../", import.meta.url).pathname;
 export const bin = (name: string) => join(repository, ".venv/bin", name);
@@ -123,6 +124,31 @@ export async function setUp(page: Page, { setUpLink }: Pick<Stack, "setUpLink">)
   await page.getByRole("button", { name: "Make administrator and sign in" }).click();
   await page.waitForURL(/\/fleet/);
   await page.getByRole("navigation", { name: "Pages" }).waitFor();
+}
+
+export const NODE = "sim8-0001";
+export let stack: Stack;
+export let browser: Browser;
+/** Of the administrator, on the page of the node NODE. */
+export let page: Page;
+
+/** For a file of tests: a stack with a simulated node, NODE, and a browser's page of it. */
+export function onStage(): void {
+  let simulation: Child | undefined;
+  beforeAll(async () => {
+    stack = await startStack();
+    browser = await launchBrowser();
+    simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
+    page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+    await setUp(page, stack);
+    await openNode(page, NODE); // filled as soon as its agent has told what there is
+    await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
+  });
+  afterAll(async () => {
+    await simulation?.stop();
+    await browser?.close();
+    await stack?.stop();
+  });
 }
 
 /** Opens a node's page by its name, as one does: through the go-anywhere list. */
