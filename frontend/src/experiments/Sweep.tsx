@@ -130,8 +130,9 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   const x = (value: number) => MARGIN.left + across.at(value) * (width - MARGIN.left - MARGIN.right);
   const y = (value: number) => MARGIN.top + (1 - up.at(value)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const bottom = HEIGHT - MARGIN.bottom;
-  // names of levels stand under each other when there is no room beside each other
-  const every = Math.max(1, Math.ceil((points.length * 64) / Math.max(1, width - MARGIN.left - MARGIN.right)));
+  // every second or third is named where there is no room for all
+  const wide = numeric ? 64 : 12 + 6 * Math.max(...points.map(({ name }) => name.length));
+  const every = Math.max(1, Math.ceil((points.length * wide) / Math.max(1, width - MARGIN.left - MARGIN.right)));
   return (
     <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
       {width > 0 && (
