@@ -77,6 +77,8 @@ def report(host: Backend, template: dict[str, Any], args: argparse.Namespace) ->
         return
     if spec["workload"]["type"] != "classes":
         spec |= {"measure_s": args.measure_s}
+    elif args.lab:
+        spec |= {"measure_s": 120, "workload": {**spec["workload"], "requests": 10}}
     if args.lab and "limit_mbit_per_s" in spec["workload"]:
         spec["workload"]["limit_mbit_per_s"] = LAB_MBIT_PER_S
     spec |= {"blocks": args.blocks, "aa_blocks": args.blocks, "settle_s": min(spec["settle_s"], 10), "seed": 1}
