@@ -167,8 +167,8 @@ classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
     [
         (measured(), spec_of("aa"), None),
         (measured(10.4, 4.9), spec_of("aa"), None),
-        (measured(9.4), spec_of("aa"), "9.40 s were measured instead of 10 s"),
-        (measured(10.6), spec_of("aa"), "more than 5 % off"),
+        (measured(7.9), spec_of("aa"), "7.90 s were measured instead of 10 s"),
+        (measured(12.1), spec_of("aa"), "more than 2 s off"),
         (measured(steal_percent=5.1), spec_of("aa"), "took 5.1 % of the CPU time"),
         (measured(disturbed=["CPU 3 went offline.", "More."]), spec_of("aa"), "CPU 3 went offline."),
         (measured(2.0), classes, None),

@@ -352,7 +352,7 @@ EXPERIMENT = {
         "실행을 제외하는 규칙은 측정값을 보지 않는다: 호스트가 CPU 시간의 5% 넘게 가져간 경우, {time}, 측정 중 노드가 "
         "달라진 경우(예: CPU 오프라인), 실행이 끝까지 진행되지 않은 경우.",
     ),
-    "method.discard_off": ("the measured time is off by more than 5 %", "측정 시간이 5% 넘게 벗어난 경우"),
+    "method.discard_off": ("the measured time is off by more than 2 s", "측정 시간이 2초 넘게 벗어난 경우"),
     "method.discard_short": ("it took less than {shortest}", "{shortest} 안에 끝난 경우"),
     "method.seed": (
         "Seed {seed} determines the order of all runs and all that is left to chance in the analysis.",

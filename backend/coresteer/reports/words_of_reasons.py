@@ -14,8 +14,8 @@ REASONS = {
         "{duration}초 만에 끝났다(CPU 지표에는 {least}초 이상이 필요하다).",
     ),
     "reason.off": (
-        "{duration} s were measured instead of {wanted} s, more than {limit} % off.",
-        "{wanted}초가 아니라 {duration}초를 측정했다(허용 오차 {limit}%).",
+        "{duration} s were measured instead of {wanted} s, more than {limit} s off.",
+        "{wanted}초가 아니라 {duration}초를 측정했다(허용 오차 {limit}초).",
     ),
     "reason.offline": (
         "CPU {cpus} went offline.",
