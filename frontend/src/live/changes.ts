@@ -22,8 +22,14 @@ function showEnd(change: Change): void {
   setTimeout(() => setEnded(ended.filter((other) => other !== change)), SHOWN_AFTER_END_MS);
 }
 
+/** An answer to a request may come after the live event of a later step; steps are only ever added. */
+const isOlder = (change: Change, than: Change | undefined): boolean =>
+  than?.id === change.id && than.steps.length > change.steps.length;
+
 /** Takes over a change as the backend tells it now, from a live event or as the answer to a request. */
 export function takeChange(change: Change): void {
+  const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
+  if ([...open, ...ended].some((other) => isOlder(change, other))) return;
   queryClient.setQueryData(openChangesQuery.queryKey, (page) => {
     if (page === undefined) return page;
     const known = page.changes.some((other) => other.id === change.id);

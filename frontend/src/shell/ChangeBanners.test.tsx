@@ -164,3 +164,14 @@ test("an end that was missed while the connection was away is asked for and show
   expect(backend.asked).toContain("GET /api/changes/a");
   expect(screen.getByText("The node lost the backend while it waited, so it was rolled back.")).toBeTruthy();
 });
+
+test("an answer that comes after the live event of a later step does not take the change back", async () => {
+  const at = "2026-11-21T08:00:00Z";
+  const applying = { at, state: "applying" as const, sentence: "Sent to the agent." };
+  const applied = { at, state: "unconfirmed" as const, sentence: "Applied and read back." };
+  await show("operator");
+  act(() => takeChange(change({ steps: [applying, applied] })));
+  act(() => takeChange(change({ state: "applying", steps: [applying] })));
+  await pass(0);
+  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(1);
+});
