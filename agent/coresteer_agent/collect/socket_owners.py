@@ -7,6 +7,7 @@ is not known are looked for, a bounded number of links at a time; what was found
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 _LINKS = 1_500
 """Read at most at one find(), about 4 ms."""
@@ -102,13 +103,22 @@ class SocketOwners:
             return
         self._round += 1
         try:
-            pids = sorted((int(entry.name) for entry in os.scandir(self._proc) if entry.name.isdecimal()), reverse=True)
+            pids = [int(entry.name) for entry in os.scandir(self._proc) if entry.name.isdecimal()]
         except OSError:
             pids = []
+        newest = self._newest(pids)
+        pids.sort(key=lambda pid: (pid > newest, -pid))  # numbers above it are of the round before
         if not pids:
             missing.clear()
         pids.sort(key=lambda pid: pid not in self._sockets)
         self._queue.extend(pids)
+
+    def _newest(self, pids: list[int]) -> int:
+        """The number given last: they begin anew at the bottom when they are used up (kernel: fs/proc/loadavg.c)."""
+        try:
+            return int((Path(self._proc) / "loadavg").read_bytes().split()[4])
+        except (OSError, ValueError, IndexError):
+            return max(pids, default=0)
 
     def _search(
         self, pid: int, missing: set[int], links: int, done_fd: int = -1, *, fresh: bool = False

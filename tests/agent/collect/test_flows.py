@@ -370,6 +370,16 @@ def test_a_socket_on_a_reused_descriptor_is_found_too(pair: tuple[socket.socket,
         assert owners.pid(before) is None
 
 
+def test_the_child_is_the_owner_also_when_process_numbers_have_begun_anew(tmp_path: Path) -> None:
+    for pid in (325, 400, 32657):
+        (tmp_path / str(pid) / "fd").mkdir(parents=True)
+        (tmp_path / str(pid) / "fd/3").symlink_to("socket:[77]" if pid != 400 else "pipe:[5]")
+    (tmp_path / "loadavg").write_text("0.50 0.40 0.30 1/200 401\n")
+    owners = SocketOwners(str(tmp_path))
+    owners.find([77])
+    assert owners.pid(77) == 325
+
+
 def test_the_child_of_a_forking_server_owns_its_connection(pair: tuple[socket.socket, socket.socket]) -> None:
     number = pair[0].fileno()
     child = subprocess.Popen(
