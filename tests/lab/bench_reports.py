@@ -81,7 +81,7 @@ def report(host: Backend, template: dict[str, Any], args: argparse.Namespace) ->
         spec |= {"measure_s": 120, "workload": {**spec["workload"], "requests": 10}}
     if args.lab and "limit_mbit_per_s" in spec["workload"]:
         spec["workload"]["limit_mbit_per_s"] = LAB_MBIT_PER_S
-    spec |= {"blocks": args.blocks, "aa_blocks": args.blocks, "settle_s": min(spec["settle_s"], 10), "seed": 1}
+    spec |= {"blocks": args.blocks, "aa_blocks": args.blocks, "settle_s": min(spec["settle_s"], 6), "seed": 1}
     began = time.monotonic()
     ended = wait_for_end(host, start(host, spec))
     print(f"{slug}: {ended['state']} after {time.monotonic() - began:.0f} s, {ended['runs_done']} runs, "
