@@ -72,7 +72,7 @@ def false_alarms(host: Backend, seeds: int, *, simulated: bool) -> bool:
 def planted(host: Backend, times: int) -> bool:
     """Prints what was found of a tenth more work a request; true where a time missed it."""
     levels = [{"name": "400 µs", "workload": {"work_us": 400}}, {"name": "440 µs", "workload": {"work_us": 440}}]
-    workload = {**REQUESTS, "connections": 1}
+    workload = {**REQUESTS, "connections": 1, "server_cpus": "1", "client_cpus": "0"}
     spec = {"kind": "ab", "workload": workload, "primary": "requests_per_s", **QUICK, "aa_blocks": 6}
     spec["factors"] = [{"name": "work for each request", "levels": levels}]
     node = host.await_live(HOST)["id"]
