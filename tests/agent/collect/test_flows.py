@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.collect import bpf, btf
 from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
@@ -32,7 +31,11 @@ from coresteer_agent.ethtool import Rss
 from coresteer_core.model import CPU_COUNTS, CPU_SHARES, Inventory, Irq, Netdev, Queue, Rates
 
 ROOT = Path("/")
+
+
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
+
+
 MINE = os.getpid()
 
 
@@ -64,7 +67,11 @@ def message(
 
 
 DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
+
+
 CGROUP = struct.pack("=HHQ", 12, 21, 4711)
+
+
 SHUTDOWN = struct.pack("=HHB3x", 5, 8, 0)
 
 
@@ -187,9 +194,17 @@ class Here(Addresses):
 
 
 FLOW = Flow(memoryview(message(1, 0, 0, local="161.142.100.80", peer="66.9.149.187"))[16:])
+
+
 FLOW.ports = struct.pack("!HH", 2794, 1766)
+
+
 PLAIN = Steering(tcp_4=True, tcp_6=True, ntuple=False, rules=False)
+
+
 SPREAD = Rss(KEY, [3, 1, 2, 0] * 2, "toeplitz")
+
+
 HASH = 0x51CCC178  # the published one of this flow: entry 0 of a table of eight
 
 
@@ -591,103 +606,6 @@ def test_a_flow_over_a_veth_lands_on_it_and_follows_its_rps() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["veth0 rx-0 0 rps", "veth0 rx-0 1 rps"]
-
-
-# Counted by eBPF
-
-
-def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:
-    for side in (0, 1):
-        code = list(struct.iter_unpack("=BBhi", bpf.assemble(5, side, 16, 532)))
-        assert code[-1][0] == 0x95
-        for number, (opcode, _, offset, _) in enumerate(code):
-            if opcode & 7 == 5 and opcode not in (0x85, 0x95):
-                assert number < number + 1 + offset < len(code)
-
-
-@pytest.fixture
-def counters() -> Iterator[bpf.ByteCounters]:
-    try:
-        found = bpf.ByteCounters()
-    except bpf.BpfRefusedError as error:
-        pytest.skip(f"The kernel refuses eBPF: {error}")
-    yield found
-    found.close()
-
-
-def test_the_kernel_counts_a_processs_udp_bytes_and_not_those_it_only_looked_at(counters: bpf.ByteCounters) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        for size in (100, 200):
-            one.sendto(bytes(size), one.getsockname())
-            one.recv(1000, socket.MSG_PEEK)
-            one.recv(1000)
-    assert counters.read()[MINE, bpf.UDP] == (300, 300)
-
-
-def test_a_kernel_without_type_information_says_so(tmp_path: Path) -> None:
-    namespace = tmp_path / "proc/self/ns/pid"
-    namespace.parent.mkdir(parents=True)
-    namespace.symlink_to("/proc/self/ns/pid")
-    if namespace.stat().st_ino != bpf.INIT_PID_NAMESPACE:
-        pytest.skip("These tests run in a PID namespace of their own.")
-    with pytest.raises(bpf.BpfRefusedError, match="vmlinux"):
-        bpf.ByteCounters(tmp_path)
-    file = tmp_path / btf.PATH
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"not that")
-    with pytest.raises(bpf.BpfRefusedError, match="does not begin as BTF does"):
-        bpf.ByteCounters(tmp_path)
-
-
-def types(*parts: bytes, strings: bytes) -> bytes:
-    body = b"".join(parts)
-    return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(strings)) + body + strings
-
-
-STRINGS = b"\0int\0sock\0protocol\0trace\0"
-
-
-def name(text: bytes) -> int:
-    return STRINGS.index(b"\0" + text + b"\0") + 1
-
-
-def test_a_typedef_and_a_members_place_are_found_among_the_kernels_types(tmp_path: Path) -> None:
-    parts = [
-        struct.pack("=IIII", name(b"int"), 1 << 24, 4, 32),
-        struct.pack("=III", name(b"sock"), 4 << 24 | 2, 16) + struct.pack("=IIIIII", 1, 1, 0, name(b"protocol"), 1, 64),
-        struct.pack("=III", 0, 13 << 24 | 1, 0) + bytes(8),  # a function's arguments
-        struct.pack("=III", name(b"trace"), 8 << 24, 3),
-    ]
-    file = tmp_path / "btf"
-    file.write_bytes(types(*parts, strings=STRINGS))
-    assert btf.find(file, ["trace"], ["sock.protocol"]) == btf.Wanted({"trace": 4}, {"sock.protocol": 8})
-    with pytest.raises(btf.BtfError, match="does not know elsewhere"):
-        btf.find(file, ["elsewhere"], ["sock.protocol"])
-
-
-@given(st.binary(max_size=200))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_type_information_holds_it_is_found_or_refused(tmp_path: Path, data: bytes) -> None:
-    file = tmp_path / "btf"
-    file.write_bytes(types(data, strings=STRINGS))
-    with suppress(btf.BtfError):
-        btf.find(file, ["trace"], ["sock.protocol"])
-
-
-def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters: bpf.ByteCounters) -> None:
-    reader = FlowReader(ROOT)
-    reader.read(Inventory([], []))
-    assert reader.exact
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        one.sendto(bytes(1000), one.getsockname())
-        one.recv(1000)
-    [task] = [task for task in reader.read(Inventory([], [])) if task.pid == MINE]
-    reader.close()
-    [landing] = [landing for landing in task.landings if not landing.netdev]
-    assert landing.rx_bytes_per_s == landing.tx_bytes_per_s > 0
-    assert (landing.sockets, landing.cpu) == (0, None)
 
 
 def test_a_control_group_that_is_removed_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,110 @@
+"""The counters in the kernel: their programs, and the type information that they are made by."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coresteer_agent.collect import bpf, btf
+from coresteer_agent.collect.flows import FlowReader
+from coresteer_core.model import Inventory
+
+
+def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:
+    for side in (0, 1):
+        code = list(struct.iter_unpack("=BBhi", bpf.assemble(5, side, 16, 532)))
+        assert code[-1][0] == 0x95
+        for number, (opcode, _, offset, _) in enumerate(code):
+            if opcode & 7 == 5 and opcode not in (0x85, 0x95):
+                assert number < number + 1 + offset < len(code)
+
+
+@pytest.fixture
+def counters() -> Iterator[bpf.ByteCounters]:
+    try:
+        found = bpf.ByteCounters()
+    except bpf.BpfRefusedError as error:
+        pytest.skip(f"The kernel refuses eBPF: {error}")
+    yield found
+    found.close()
+
+
+def test_the_kernel_counts_a_processs_udp_bytes_and_not_those_it_only_looked_at(counters: bpf.ByteCounters) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        for size in (100, 200):
+            one.sendto(bytes(size), one.getsockname())
+            one.recv(1000, socket.MSG_PEEK)
+            one.recv(1000)
+    assert counters.read()[os.getpid(), bpf.UDP] == (300, 300)
+
+
+def test_a_kernel_without_type_information_says_so(tmp_path: Path) -> None:
+    namespace = tmp_path / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("/proc/self/ns/pid")
+    if namespace.stat().st_ino != bpf.INIT_PID_NAMESPACE:
+        pytest.skip("These tests run in a PID namespace of their own.")
+    with pytest.raises(bpf.BpfRefusedError, match="vmlinux"):
+        bpf.ByteCounters(tmp_path)
+    file = tmp_path / btf.PATH
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"not that")
+    with pytest.raises(bpf.BpfRefusedError, match="does not begin as BTF does"):
+        bpf.ByteCounters(tmp_path)
+
+
+def types(*parts: bytes, strings: bytes) -> bytes:
+    body = b"".join(parts)
+    return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(body), len(body), len(strings)) + body + strings
+
+
+STRINGS = b"\0int\0sock\0protocol\0trace\0"
+
+
+def name(text: bytes) -> int:
+    return STRINGS.index(b"\0" + text + b"\0") + 1
+
+
+def test_a_typedef_and_a_members_place_are_found_among_the_kernels_types(tmp_path: Path) -> None:
+    parts = [
+        struct.pack("=IIII", name(b"int"), 1 << 24, 4, 32),
+        struct.pack("=III", name(b"sock"), 4 << 24 | 2, 16) + struct.pack("=IIIIII", 1, 1, 0, name(b"protocol"), 1, 64),
+        struct.pack("=III", 0, 13 << 24 | 1, 0) + bytes(8),  # a function's arguments
+        struct.pack("=III", name(b"trace"), 8 << 24, 3),
+    ]
+    file = tmp_path / "btf"
+    file.write_bytes(types(*parts, strings=STRINGS))
+    assert btf.find(file, ["trace"], ["sock.protocol"]) == btf.Wanted({"trace": 4}, {"sock.protocol": 8})
+    with pytest.raises(btf.BtfError, match="does not know elsewhere"):
+        btf.find(file, ["elsewhere"], ["sock.protocol"])
+
+
+@given(st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_type_information_holds_it_is_found_or_refused(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "btf"
+    file.write_bytes(types(data, strings=STRINGS))
+    with suppress(btf.BtfError):
+        btf.find(file, ["trace"], ["sock.protocol"])
+
+
+def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters: bpf.ByteCounters) -> None:
+    reader = FlowReader(Path("/"))
+    reader.read(Inventory([], []))
+    assert reader.exact
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        one.sendto(bytes(1000), one.getsockname())
+        one.recv(1000)
+    [task] = [task for task in reader.read(Inventory([], [])) if task.pid == os.getpid()]
+    reader.close()
+    [landing] = [landing for landing in task.landings if not landing.netdev]
+    assert landing.rx_bytes_per_s == landing.tx_bytes_per_s > 0
+    assert (landing.sockets, landing.cpu) == (0, None)
