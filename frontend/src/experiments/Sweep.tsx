@@ -131,7 +131,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   const y = (value: number) => MARGIN.top + (1 - up.at(value)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const bottom = HEIGHT - MARGIN.bottom;
   // every second or third is named where there is no room for all
-  const wide = numeric ? 64 : 12 + 6 * Math.max(...points.map(({ name }) => name.length));
+  const wide = numeric ? 64 : 12 + 7 * Math.max(...points.map(({ name }) => name.length));
   const every = Math.max(1, Math.ceil((points.length * wide) / Math.max(1, width - MARGIN.left - MARGIN.right)));
   return (
     <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
