@@ -8,7 +8,7 @@ import { Moment } from "../settings/Moment";
 import { SimulatedTagOf } from "../shell/NodeTags";
 import { PageTop } from "../shell/PageTop";
 import { Scroll } from "../shell/Scroll";
-import classes from "./audit.module.css";
+import styles from "./audit.module.css";
 
 const PAGE = 100;
 
@@ -67,7 +67,7 @@ export function AuditPage() {
       <PageTop title="Audit">
         <h1>Audit</h1>
       </PageTop>
-      <form className={classes.filter} onSubmit={submit}>
+      <form className={styles.filter} onSubmit={submit}>
         <TextInput
           data-filter
           label="Who"
@@ -125,7 +125,7 @@ export function AuditPage() {
                     </td>
                     <td>{entry.actor}</td>
                     <td>{entry.action}</td>
-                    <td className={`wrap mono ${classes.target}`} title={entry.target}>
+                    <td className={`wrap mono ${styles.target}`} title={entry.target}>
                       <span>{entry.target}</span>
                     </td>
                     <td>
@@ -137,7 +137,7 @@ export function AuditPage() {
                       )}
                     </td>
                     <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
-                    <td className={`muted wrap ${classes.detail}`}>{detailText(entry.detail)}</td>
+                    <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
                     <td>
                       <ReportLink change={changeBegun(entry)} />
                     </td>
@@ -147,7 +147,7 @@ export function AuditPage() {
             </table>
           </Scroll>
         )}
-        <div className={classes.pager}>
+        <div className={styles.pager}>
           <Button disabled={older === undefined} onClick={() => void navigate({ search: { node, actor } })}>
             Newest
           </Button>

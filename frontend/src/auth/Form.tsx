@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { ApiProblem, sentenceOf } from "../api/client";
 import { Logo } from "../shell/icons";
-import classes from "./auth.module.css";
+import styles from "./auth.module.css";
 
 /** What a name may consist of, for an input. */
 export const USERNAME = { pattern: "[A-Za-z0-9._@\\-]+", title: "Letters, digits and . _ @ -" };
@@ -9,11 +9,11 @@ export const USERNAME = { pattern: "[A-Za-z0-9._@\\-]+", title: "Letters, digits
 /** The frame of the pages before somebody is signed in. */
 export function AuthFrame({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <main className={classes.frame}>
+    <main className={styles.frame}>
       <title>{`${title} · Coresteer`}</title>
-      <section className={`card ${classes.card}`}>
+      <section className={`card ${styles.card}`}>
         <h1>
-          <span className={classes.logo}>
+          <span className={styles.logo}>
             <Logo />
           </span>
           {title}

@@ -3,7 +3,7 @@ import { CartesianGrid, Line, LineChart, ReferenceLine, XAxis, YAxis } from "rec
 import { type Figure, text } from "../lib/format";
 import { axisTime } from "../lib/time";
 import { useWidth } from "./canvas";
-import classes from "./charts.module.css";
+import styles from "./charts.module.css";
 import { type Cursor, useCursor } from "./cursor";
 import type { Point } from "./seriesring";
 import { type Range, type TimeAxis, TimeOverlay } from "./TimeOverlay";
@@ -51,7 +51,7 @@ type ReadoutProps = { lines: LineOf[]; points: Point[]; format: (value: number |
 function Readout({ lines, points, format, cursor }: ReadoutProps) {
   const timeMs = useCursor(cursor);
   return (
-    <span className={classes.readout}>
+    <span className={styles.readout}>
       {lines.map(({ key, name, colour }) => (
         <span key={key}>
           <i style={{ background: colour }} />
@@ -95,7 +95,7 @@ export function TimeChart({ title, lines, points, format, axis, absent, level }:
         <Readout lines={lines} points={points} format={format} cursor={axis.cursor} />
       </h2>
       <div className="body">
-        <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
+        <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
           {width > 0 && (
             <Lines
               lines={lines}
@@ -108,13 +108,13 @@ export function TimeChart({ title, lines, points, format, axis, absent, level }:
             />
           )}
           <div
-            className={classes.area}
+            className={styles.area}
             style={{ top: MARGIN.top, left: AXIS.width, right: MARGIN.right, bottom: AXIS.height }}
           >
             <TimeOverlay {...axis} gaps={gaps} />
           </div>
           {!known && (
-            <p className={classes.absent}>
+            <p className={styles.absent}>
               <span>{absent}</span>
             </p>
           )}

@@ -1,5 +1,5 @@
 import { type PointerEvent, type ReactNode, useEffect, useRef } from "react";
-import classes from "./charts.module.css";
+import styles from "./charts.module.css";
 import type { Cursor } from "./cursor";
 
 export type Range = { from: number; to: number };
@@ -64,7 +64,7 @@ export function TimeOverlay({ range, marks, gaps, cursor, onZoom, onHold, onHove
 
   return (
     <div
-      className={classes.overlay}
+      className={styles.overlay}
       onPointerDown={(event) => {
         if (event.button !== 0) return;
         event.currentTarget.setPointerCapture(event.pointerId);
@@ -110,17 +110,17 @@ export function TimeOverlay({ range, marks, gaps, cursor, onZoom, onHold, onHove
       {gaps?.map((gap) => (
         <div
           key={gap.from}
-          className={`${classes.gap} hatched`}
+          className={`${styles.gap} hatched`}
           style={{ left: place(gap.from), width: `${(100 * (gap.to - gap.from)) / span}%` }}
         />
       ))}
       {marks
         .filter(({ timeMs }) => timeMs >= range.from && timeMs <= range.to)
         .map((mark) => (
-          <div key={mark.key} className={classes.mark} style={{ left: place(mark.timeMs) }} title={mark.label} />
+          <div key={mark.key} className={styles.mark} style={{ left: place(mark.timeMs) }} title={mark.label} />
         ))}
-      <div ref={line} className={classes.cursor} />
-      <div ref={brush} className={classes.brush} />
+      <div ref={line} className={styles.cursor} />
+      <div ref={brush} className={styles.brush} />
       {children}
     </div>
   );

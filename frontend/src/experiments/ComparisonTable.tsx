@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Scroll } from "../shell/Scroll";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { Track } from "./Ruler";
 import { ends, scaleOver } from "./scale";
 import type { Comparison, Experiment } from "./types";
@@ -37,20 +37,20 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
       className={right ? "n" : undefined}
       aria-sort={sort === column ? (column === "effect" ? "descending" : "ascending") : undefined}
     >
-      <button type="button" className={classes.sort} onClick={() => setSort(sort === column ? null : column)}>
+      <button type="button" className={styles.sort} onClick={() => setSort(sort === column ? null : column)}>
         {words} <span aria-hidden="true">{sort === column ? (column === "effect" ? "↓" : "↑") : "↕"}</span>
       </button>
     </th>
   );
   return (
     <Scroll label={label}>
-      <table className={`table ${classes.comparisons}`}>
+      <table className={`table ${styles.comparisons}`}>
         <thead>
           <tr>
             {heading("name", first)}
             <th className="n">baseline</th>
             <th className="n">compared</th>
-            <th className={classes.drawn}>
+            <th className={styles.drawn}>
               <span className="visually-hidden">effect, drawn</span>
             </th>
             {heading("effect", "effect, 95 % interval")}
@@ -74,7 +74,7 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                   ) : (
                     <button
                       type="button"
-                      className={classes.pick}
+                      className={styles.pick}
                       aria-pressed={key === chosen}
                       onClick={() => onChoose(key)}
                     >
@@ -84,7 +84,7 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                 </td>
                 <td className="n">{figureText(comparison.baseline?.value, unit)}</td>
                 <td className="n">{figureText(comparison.level?.value, unit)}</td>
-                <td className={classes.drawn}>
+                <td className={styles.drawn}>
                   <Track
                     scale={scaleOver([...ends(comparison.effect), ...ends(own)], { symmetric: true })}
                     effect={comparison.effect}

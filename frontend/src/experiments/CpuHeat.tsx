@@ -4,7 +4,7 @@ import { CIVIDIS_GRADIENT, cividis } from "../lib/scale";
 import { Scroll } from "../shell/Scroll";
 import { Segments } from "../shell/Segments";
 import { cpuMeans, SHARES, type Share } from "./cpus";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import type { Experiment } from "./types";
 
 const ROW = 20;
@@ -19,7 +19,7 @@ export function CpuHeat({ experiment, share, onShare }: Props) {
   const means = useMemo(() => cpuMeans(experiment, share), [experiment, share]);
   const cpus = means[0]?.length ?? 0;
   return (
-    <section className={`card ${classes.wrapping}`} aria-label="CPUs by arm">
+    <section className={`card ${styles.wrapping}`} aria-label="CPUs by arm">
       <h2>
         CPUs by arm <small>mean share of each CPU's time over the runs that count</small>
         <span className="grow" />
@@ -79,7 +79,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
   const value = at === null ? null : (means[at.row]?.[at.cpu] ?? null);
   return (
     <>
-      <div className={classes.heat}>
+      <div className={styles.heat}>
         <ul style={{ paddingTop: HEAD }}>
           {arms.map((name) => (
             <li key={name} title={name}>
@@ -98,7 +98,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
           />
         </div>
       </div>
-      <p className={classes.heatKey}>
+      <p className={styles.heatKey}>
         <span>
           0 % <i style={{ background: CIVIDIS_GRADIENT }} /> 100 %
         </span>
@@ -117,7 +117,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
 function Table({ arms, means }: Of) {
   return (
     <Scroll label="CPUs by arm, table">
-      <table className={`table ${classes.long}`}>
+      <table className={`table ${styles.long}`}>
         <thead>
           <tr>
             <th className="n">CPU</th>

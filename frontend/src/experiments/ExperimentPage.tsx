@@ -9,7 +9,7 @@ import { ComparisonTable, type Row } from "./ComparisonTable";
 import { CpuHeat } from "./CpuHeat";
 import { SHARES } from "./cpus";
 import { Exports } from "./Exports";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { Discarded, SettingsNow, SpecFacts } from "./Facts";
 import { Progress } from "./Progress";
 import { experimentQuery, isOver, templatesQuery } from "./queries";
@@ -88,7 +88,7 @@ function Known({ experiment }: { experiment: Experiment }) {
         </span>
         <span className="muted">by {experiment.created_by}</span>
       </PageTop>
-      <div className={classes.stack}>
+      <div className={styles.stack}>
         <Progress experiment={experiment} />
         <section className="card" aria-label="What was found">
           <h2>
@@ -96,7 +96,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
           </h2>
           <div className="body">
-            <p className={classes.sentence}>{experiment.conclusion[0]}</p>
+            <p className={styles.sentence}>{experiment.conclusion[0]}</p>
             {compared.length > 0 && (
               <Ruler
                 rows={compared.map((comparison) => ({
@@ -112,7 +112,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             ))}
           </div>
         </section>
-        <div className={classes.row}>
+        <div className={styles.row}>
           <NativeSelect
             label="Figure looked at below"
             value={metric}
@@ -191,7 +191,7 @@ function Known({ experiment }: { experiment: Experiment }) {
         {template !== undefined && template.differs.length > 0 && (
           <section className="card" aria-label="How this machine differs">
             <h2>How this machine differs from the authors'</h2>
-            <ul className={classes.differs}>
+            <ul className={styles.differs}>
               {template.differs.map((sentence) => (
                 <li key={sentence}>{sentence}</li>
               ))}

@@ -8,7 +8,7 @@ import { Moment } from "../settings/Moment";
 import { SimulatedTagOf } from "../shell/NodeTags";
 import { PageTop } from "../shell/PageTop";
 import { Scroll } from "../shell/Scroll";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { experimentsQuery } from "./queries";
 import { STATES } from "./search";
 import type { State, Summary } from "./types";
@@ -30,7 +30,7 @@ export function ExperimentsPage() {
       <PageTop title="Experiments">
         <h1>Experiments</h1>
       </PageTop>
-      <div className={classes.filter}>
+      <div className={styles.filter}>
         <NativeSelect
           label="Node"
           value={search.node ?? ""}
@@ -77,7 +77,7 @@ export function ExperimentsPage() {
           </h2>
           <List experiments={page.experiments} />
           {(page.older !== null || search.older !== undefined) && (
-            <div className={classes.pager}>
+            <div className={styles.pager}>
               <Button
                 disabled={search.older === undefined}
                 onClick={() => void navigate({ search: { ...search, older: undefined } })}
@@ -100,7 +100,7 @@ export function ExperimentsPage() {
 
 function Nothing() {
   return (
-    <section className={`card ${classes.empty}`}>
+    <section className={`card ${styles.empty}`}>
       <h2>There is no experiment yet</h2>
       <div className="body">
         <p>
@@ -126,7 +126,7 @@ function List({ experiments }: { experiments: Summary[] }) {
             <th>name</th>
             <th>state</th>
             <th>node</th>
-            <th className={classes.found}>planned, or what was found</th>
+            <th className={styles.found}>planned, or what was found</th>
             <th className="n">runs</th>
             <th>started</th>
             <th className="n">took</th>
@@ -136,7 +136,7 @@ function List({ experiments }: { experiments: Summary[] }) {
         <tbody>
           {experiments.map((one) => (
             <tr key={one.id}>
-              <td className={`wrap ${classes.name}`}>
+              <td className={`wrap ${styles.name}`}>
                 <Link to="/experiments/$experimentId" params={{ experimentId: one.id }}>
                   {one.name}
                 </Link>{" "}
@@ -152,7 +152,7 @@ function List({ experiments }: { experiments: Summary[] }) {
                 </Link>{" "}
                 <SimulatedTagOf nodeId={one.node_id} />
               </td>
-              <td className={`wrap ${classes.found}`}>{one.sentence || <span className="muted">–</span>}</td>
+              <td className={`wrap ${styles.found}`}>{one.sentence || <span className="muted">–</span>}</td>
               <td className="n">
                 {one.runs_done}
                 <span className="muted"> / {one.runs_planned}</span>

@@ -7,7 +7,7 @@ import { useMay } from "../auth/me";
 import { Moment } from "../settings/Moment";
 import { Copy } from "../settings/Secret";
 import { Segments } from "../shell/Segments";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { experimentsQuery } from "./queries";
 import type { Experiment } from "./types";
 
@@ -27,7 +27,7 @@ export function Exports({ experiment }: { experiment: Experiment }) {
         Report <span className="grow" />
         <Segments label="Language of the report" value={language} options={LANGUAGES} onChange={setLanguage} />
       </h2>
-      <div className={`body ${classes.exports}`}>
+      <div className={`body ${styles.exports}`}>
         <Formats
           label="this experiment"
           address={(format) => `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`}
@@ -41,11 +41,11 @@ export function Exports({ experiment }: { experiment: Experiment }) {
 
 function Formats({ label, address }: { label: string; address: (format: string) => string }) {
   return (
-    <p className={classes.formats}>
+    <p className={styles.formats}>
       {FORMATS.map((format) => (
         <a
           key={format}
-          className={classes.button}
+          className={styles.button}
           href={address(format)}
           aria-label={`${format.toUpperCase()} report of ${label}`}
           {...(format === "html" ? { target: "_blank", rel: "noreferrer" } : { download: true })}
@@ -62,7 +62,7 @@ function Compare({ experiment, language }: { experiment: Experiment; language: L
   const page = useQuery(experimentsQuery({})).data;
   const others = page?.experiments.filter(({ id }) => id !== experiment.id) ?? [];
   return (
-    <div className={classes.compare}>
+    <div className={styles.compare}>
       <NativeSelect
         label="Compare with"
         value={other}
@@ -102,8 +102,8 @@ function Share({ id }: { id: number }) {
   });
   const error = share.error ?? end.error;
   return (
-    <div className={classes.share}>
-      <div className={classes.row}>
+    <div className={styles.share}>
+      <div className={styles.row}>
         <NativeSelect
           label="A link for people without an account, for"
           value={String(days)}

@@ -6,7 +6,7 @@ import { GROUPS } from "../node/coalescing/params";
 import { MODES } from "../policies/kinds";
 import { policiesQuery } from "../policies/queries";
 import type { Mode } from "../policies/types";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { type FactorDraft, type LevelDraft, levelsOf, MOST_LEVELS, newLevel, takesCpus } from "./form";
 import { WorkloadField } from "./SpecForm";
 import type { Known } from "./settings";
@@ -37,8 +37,8 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
         <span className="grow" />
         {onRemove !== null && <Button onClick={onRemove}>Leave this out</Button>}
       </h2>
-      <div className={`body ${classes.factor}`}>
-        <div className={classes.row}>
+      <div className={`body ${styles.factor}`}>
+        <div className={styles.row}>
           <TextInput
             label="Called"
             value={factor.name}
@@ -58,7 +58,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
         {sweep && (
           <ValuesOf known={shared.known} onMake={(name, unit, levels) => onChange({ ...factor, name, unit, levels })} />
         )}
-        <ol className={classes.levels}>
+        <ol className={styles.levels}>
           {factor.levels.map((level, place) => (
             <LevelEditor
               key={level.id}
@@ -97,7 +97,7 @@ function ValuesOf({ known, onMake }: ValuesProps) {
   const [values, setValues] = useState("");
   const levels = levelsOf(key.trim(), values);
   return (
-    <div className={classes.row}>
+    <div className={styles.row}>
       <SettingKey label="Levels from the values of a setting" value={key} known={known} onChange={setKey} />
       <TextInput
         label="Values"
@@ -184,13 +184,13 @@ function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onR
   // folded where there is nothing left to type when it comes up; after that as its reader has it
   const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === PLAIN));
   return (
-    <li className={classes.level} aria-label={called}>
+    <li className={styles.level} aria-label={called}>
       <details open={wasOpen}>
         <summary>
           <b>{place === 0 ? "Baseline" : `Level ${place + 1}`}</b> {level.name}{" "}
           <span className="muted">{levelText(level)}</span>
         </summary>
-        <div className={classes.row}>
+        <div className={styles.row}>
           <TextInput
             label="Name of the level"
             value={level.name}
@@ -224,7 +224,7 @@ function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onR
           const stands = known.find(({ key }) => key === setting.key)?.value;
           return (
             // biome-ignore lint/suspicious/noArrayIndexKey: a setting has no other name while its key is typed
-            <div key={index} className={classes.row}>
+            <div key={index} className={styles.row}>
               <SettingKey
                 label="Setting"
                 value={setting.key}
@@ -261,7 +261,7 @@ function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onR
           const field = fields[name];
           if (field === undefined) return null;
           return (
-            <div key={name} className={classes.row}>
+            <div key={name} className={styles.row}>
               <WorkloadField
                 field={field}
                 value={value}
@@ -280,7 +280,7 @@ function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onR
             </div>
           );
         })}
-        <div className={classes.adds}>
+        <div className={styles.adds}>
           <Button onClick={() => onChange({ ...level, settings: [...level.settings, { key: "", value: "" }] })}>
             + setting
           </Button>
@@ -327,7 +327,7 @@ function PolicyOf({ policy, error, onChange }: PolicyProps) {
   const policies = useQuery(policiesQuery).data ?? [];
   const known = policies.find(({ id }) => id === policy.id);
   return (
-    <div className={classes.row}>
+    <div className={styles.row}>
       <NativeSelect
         label="Policy"
         value={policy.id || ""}

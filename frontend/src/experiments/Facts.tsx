@@ -3,7 +3,7 @@ import { settingName } from "../lib/settings";
 import { METRICS } from "../policies/kinds";
 import type { Metric as GuardrailMetric } from "../policies/types";
 import { Scroll } from "../shell/Scroll";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { NUMBERS } from "./form";
 import type { Experiment, Level } from "./types";
 import { armName, figureText, KINDS, metricOf } from "./words";
@@ -64,7 +64,7 @@ export function Discarded({ experiment }: { experiment: Experiment }) {
         Discarded runs <small>by rules that do not look at the figures; each was tried again at its place</small>
       </h2>
       <Scroll label="Discarded runs, table">
-        <table className={`table ${classes.long}`}>
+        <table className={`table ${styles.long}`}>
           <thead>
             <tr>
               <th className="n">run</th>
@@ -155,7 +155,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
   return (
     <section className="card" aria-label="What was asked for, and on what machine">
       <h2>What was asked for, and on what machine</h2>
-      <dl className={`body ${classes.facts}`}>
+      <dl className={`body ${styles.facts}`}>
         {facts.map(([name, value], place) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order
           <div key={place}>

@@ -7,11 +7,11 @@ import { nodeQuery, nodesQuery, signedOut } from "../api/queries";
 import { FormError } from "../auth/Form";
 import { useMay } from "../auth/me";
 import { NodeField } from "../policies/NodeField";
-import layout from "../policies/policies.module.css";
+import layoutStyles from "../policies/policies.module.css";
 import { wrongAt } from "../policies/wrong";
 import { HealthDot, SimulatedTagOf } from "../shell/NodeTags";
 import { PageTop } from "../shell/PageTop";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { type Draft, draftOf, firstOf, newDraft, specOf } from "./form";
 import { PreviewPane, usePreviewOf } from "./PreviewPane";
 import { experimentQuery, takeExperiment, templatesQuery } from "./queries";
@@ -42,7 +42,7 @@ export function NewExperimentPage() {
         </nav>
         <h1>New experiment</h1>
       </PageTop>
-      <section className={`card ${classes.node}`} aria-label="Node">
+      <section className={`card ${styles.node}`} aria-label="Node">
         <NodeField
           label={node === undefined ? "Node" : "Another node"}
           placeholder="by its name"
@@ -122,9 +122,9 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
           : sentenceOf(preview.error)
         : preview.data.blocked_because;
   return (
-    <div className={layout.columns}>
+    <div className={layoutStyles.columns}>
       <form
-        className={layout.form}
+        className={layoutStyles.form}
         aria-label="Experiment"
         onSubmit={(event) => {
           event.preventDefault();
@@ -142,8 +142,8 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
             setDraft(next);
           }}
         />
-        <section className={`card ${layout.saving}`} aria-label="Start">
-          <div className={`body ${layout.save}`}>
+        <section className={`card ${layoutStyles.saving}`} aria-label="Start">
+          <div className={`body ${layoutStyles.save}`}>
             <Button type="submit" variant="filled" disabled={why !== null || preview.old} loading={start.isPending}>
               Start
             </Button>

@@ -3,8 +3,8 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { answer, api, sentenceOf } from "../api/client";
 import { count, duration } from "../lib/format";
-import layout from "../policies/policies.module.css";
-import classes from "./experiments.module.css";
+import layoutStyles from "../policies/policies.module.css";
+import styles from "./experiments.module.css";
 import type { Preview, SpecIn } from "./types";
 
 const TYPING_MS = 350;
@@ -33,26 +33,26 @@ type Props = { preview: PreviewOf; differs: string[]; fits: boolean };
 /** One sentence, how many runs, how long, what each arm does to the node, and what is worth knowing first. */
 export function PreviewPane({ preview: { data, error, old }, differs, fits }: Props) {
   return (
-    <section className={`card ${layout.pane}`} aria-label="Preview">
+    <section className={`card ${layoutStyles.pane}`} aria-label="Preview">
       <h2>
         Preview <small>nothing is changed before it is started</small>
         <span className="grow" />
         <small role="status">{fits && old ? "looking…" : ""}</small>
       </h2>
-      <div className={`body ${classes.preview}`} aria-live="polite" aria-busy={fits && old}>
+      <div className={`body ${styles.preview}`} aria-live="polite" aria-busy={fits && old}>
         {!fits && <p className="muted">The preview goes on when everything in the form fits.</p>}
         {error !== null && (
           <p className="bad" role="alert">
             {sentenceOf(error)}
           </p>
         )}
-        {data === undefined && error === null && fits && <div className={`hatched ${classes.waiting}`} />}
+        {data === undefined && error === null && fits && <div className={`hatched ${styles.waiting}`} />}
         {data !== undefined && (
           <>
             <p>
               <b>{data.sentence}</b>
             </p>
-            <dl className={classes.facts}>
+            <dl className={styles.facts}>
               <dt>Runs</dt>
               <dd>{count(data.runs, "run")}</dd>
               <dt>Takes</dt>
@@ -66,7 +66,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
             <Sentences title="Worth knowing first" of={data.warned} />
             <Sentences title="How this machine differs from the paper's" of={differs} />
             <h3>What each arm does</h3>
-            <ol className={classes.arms}>
+            <ol className={styles.arms}>
               {data.arms.map((arm) => (
                 <li key={arm.name}>
                   <b>{arm.name}</b> {arm.sentence}

@@ -9,7 +9,7 @@ import { duration } from "../lib/format";
 import { Confirm } from "../settings/Confirm";
 import { Moment } from "../settings/Moment";
 import { useRemaining } from "../shell/ChangeBanner";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { isOver, takeExperiment } from "./queries";
 import type { Experiment } from "./types";
 import { STATE_TONES, standing } from "./words";
@@ -33,17 +33,17 @@ export function Progress({ experiment }: { experiment: Experiment }) {
   });
   const over = isOver(experiment);
   return (
-    <section className={`card ${classes.progress}`} aria-label="State">
-      <span className={classes.state}>
+    <section className={`card ${styles.progress}`} aria-label="State">
+      <span className={styles.state}>
         <span className={`dot ${STATE_TONES[state]}`} aria-hidden="true" />
         <b>{standing(experiment)}</b>
       </span>
       <progress aria-label="Runs done" max={Math.max(1, runs_planned)} value={runs_done} />
-      <span className={classes.runs}>
+      <span className={styles.runs}>
         {runs_done} of {runs_planned} runs
         {runs_discarded > 0 && <span className="muted">, {runs_discarded} discarded</span>}
       </span>
-      <span className={classes.left}>
+      <span className={styles.left}>
         {over ? (
           <>
             ended <Moment at={experiment.ended_at} />
@@ -54,7 +54,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
           `about ${duration(remaining)} left`
         )}
       </span>
-      <span className={classes.now} aria-live="polite">
+      <span className={styles.now} aria-live="polite">
         {over ? "" : experiment.now}
       </span>
       {over ? (

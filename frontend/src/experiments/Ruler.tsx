@@ -1,4 +1,4 @@
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { ends, type Scale, scaleOver } from "./scale";
 import type { Comparison, Interval, Metric } from "./types";
 import { Verdict } from "./Verdict";
@@ -13,19 +13,19 @@ const percent = (share: number) => `${100 * share}%`;
 export function Ruler({ rows, noise, better }: Props) {
   const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
   return (
-    <div className={classes.ruler}>
+    <div className={styles.ruler}>
       <ul>
         {rows.map(({ name, comparison }) => (
           <li key={comparison.arm.join()} aria-label={name}>
-            <span className={classes.rulerName}>{name}</span>
+            <span className={styles.rulerName}>{name}</span>
             <Track scale={scale} effect={comparison.effect} noise={noise} />
-            <span className={classes.rulerWords}>
+            <span className={styles.rulerWords}>
               <b>{effectWithInterval(comparison.effect)}</b> <Verdict verdict={comparison.verdict} better={better} />
             </span>
           </li>
         ))}
       </ul>
-      <div className={classes.rulerAxis} aria-hidden="true">
+      <div className={styles.rulerAxis} aria-hidden="true">
         <span />
         <div>
           {scale.ticks.map((tick) => (
@@ -37,7 +37,7 @@ export function Ruler({ rows, noise, better }: Props) {
         <span className="muted">
           {noise !== null && (
             <>
-              <i className={classes.noiseKey} /> the node against itself
+              <i className={styles.noiseKey} /> the node against itself
             </>
           )}
         </span>
@@ -53,13 +53,13 @@ export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval
     width: percent(scale.at(high) - scale.at(low)),
   });
   return (
-    <div className={`${classes.track} ${effect === null ? "hatched" : ""}`}>
-      {noise !== null && <i className={classes.noise} style={span(noise)} />}
-      <i className={classes.zero} style={{ left: percent(scale.at(0)) }} />
+    <div className={`${styles.track} ${effect === null ? "hatched" : ""}`}>
+      {noise !== null && <i className={styles.noise} style={span(noise)} />}
+      <i className={styles.zero} style={{ left: percent(scale.at(0)) }} />
       {effect !== null && (
         <>
-          <i className={classes.interval} style={span(effect)} />
-          <i className={classes.estimate} style={{ left: percent(scale.at(effect.value)) }} />
+          <i className={styles.interval} style={span(effect)} />
+          <i className={styles.estimate} style={{ left: percent(scale.at(effect.value)) }} />
         </>
       )}
     </div>

@@ -3,7 +3,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { duration } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
 import { SimulatedTagOf } from "../shell/NodeTags";
-import classes from "../shell/shell.module.css";
+import styles from "../shell/shell.module.css";
 import { runningQuery } from "./queries";
 import type { Summary } from "./types";
 
@@ -23,7 +23,7 @@ export function RunningBanners({ running }: { running: Summary[] }) {
         <Running key={experiment.id} experiment={experiment} />
       ))}
       {running.length > MOST && (
-        <div className={classes.banner}>
+        <div className={styles.banner}>
           <span>
             {running.length - MOST} more experiments run:{" "}
             <Link to="/experiments" search={{ state: "running" }}>
@@ -40,7 +40,7 @@ function Running({ experiment }: { experiment: Summary }) {
   const remaining = useRemaining(experiment);
   const { id, name, node_id, node_name, runs_done, runs_planned } = experiment;
   return (
-    <div className={classes.banner} data-experiment={id}>
+    <div className={styles.banner} data-experiment={id}>
       <span>
         <b className="change">An experiment runs on</b>{" "}
         <Link to="/nodes/$nodeId" params={{ nodeId: node_id }}>

@@ -1,7 +1,7 @@
 import { memo, useMemo, useRef } from "react";
 import { useWidth } from "../charts/canvas";
 import { Scroll } from "../shell/Scroll";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { MarkIcon, markOf, shapePath } from "./marks";
 import { scaleOver } from "./scale";
 import type { Experiment } from "./types";
@@ -20,10 +20,10 @@ export function RunsChart({ experiment, metric, asTable }: Props) {
   if (asTable) return <RunsTable experiment={experiment} metric={metric} />;
   return (
     <>
-      <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
+      <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
         {width > 0 && <Points experiment={experiment} metric={metric} width={width} />}
       </div>
-      <ul className={classes.legend}>
+      <ul className={styles.legend}>
         {experiment.arms.map((name, place) => (
           <li key={name}>
             <MarkIcon mark={markOf(place, arms)} /> {name}
@@ -54,13 +54,13 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
       {aaEnd > 0 && (
         <g>
           <rect
-            className={classes.aa}
+            className={styles.aa}
             x={MARGIN.left}
             y={MARGIN.top}
             width={x(aaEnd - 0.5) - MARGIN.left}
             height={HEIGHT - MARGIN.top - MARGIN.bottom}
           />
-          <text className={classes.axis} x={MARGIN.left + 4} y={12}>
+          <text className={styles.axis} x={MARGIN.left + 4} y={12}>
             the node against itself
           </text>
         </g>
@@ -68,16 +68,16 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
       {known &&
         scale.ticks.map((tick) => (
           <g key={tick}>
-            <line className={classes.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-            <text className={classes.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
+            <line className={styles.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
+            <text className={styles.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
               {figureText(tick, unit)}
             </text>
           </g>
         ))}
-      <text className={classes.axis} x={MARGIN.left} y={HEIGHT - 4}>
+      <text className={styles.axis} x={MARGIN.left} y={HEIGHT - 4}>
         run 1
       </text>
-      <text className={classes.axis} x={width - MARGIN.right} y={HEIGHT - 4} textAnchor="end">
+      <text className={styles.axis} x={width - MARGIN.right} y={HEIGHT - 4} textAnchor="end">
         run {last + 1}
       </text>
       {runs.map((run, index) => {
@@ -100,7 +100,7 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
         );
       })}
       {!known && (
-        <text className={classes.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
+        <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
           {runs.length === 0 ? "No run has ended yet." : "No run could read this figure."}
         </text>
       )}
@@ -112,7 +112,7 @@ function RunsTable({ experiment, metric }: Omit<Props, "asTable">) {
   const { label, unit } = metricOf(experiment, metric);
   return (
     <Scroll label="Runs in order, table">
-      <table className={`table ${classes.long}`}>
+      <table className={`table ${styles.long}`}>
         <thead>
           <tr>
             <th className="n">run</th>

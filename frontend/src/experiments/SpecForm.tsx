@@ -4,7 +4,7 @@ import { type ReactNode, useMemo } from "react";
 import type { Schemas } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { METRIC_NAMES, METRICS } from "../policies/kinds";
-import layout from "../policies/policies.module.css";
+import layoutStyles from "../policies/policies.module.css";
 import { Segments } from "../shell/Segments";
 import { FactorEditor } from "./FactorEditor";
 import { type Draft, NUMBERS, newFactor, withKind, withWorkload } from "./form";
@@ -110,7 +110,7 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
         />
       ))}
       {draft.kind === "sweep" && draft.factors.length === 1 && (
-        <p className={layout.note}>
+        <p className={layoutStyles.note}>
           <button
             type="button"
             className="link"
@@ -190,7 +190,7 @@ export function Part({ title, note, children }: { title: string; note?: string; 
       <h2>
         {title} <small>{note}</small>
       </h2>
-      <div className={`body ${layout.fields}`}>{children}</div>
+      <div className={`body ${layoutStyles.fields}`}>{children}</div>
     </section>
   );
 }

@@ -1,7 +1,7 @@
 import { useRef } from "react";
 import { useWidth } from "../charts/canvas";
 import { Scroll } from "../shell/Scroll";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import { markOf, shapePath } from "./marks";
 import { ends, scaleOver } from "./scale";
 import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweep";
@@ -30,7 +30,7 @@ function Lines({ experiment, metric, template }: Props) {
   const drawn = points.some((point) => point.authors !== null);
   return (
     <>
-      <div className={classes.beside} data-two={drawn || undefined}>
+      <div className={styles.beside} data-two={drawn || undefined}>
         <figure>
           <figcaption>Here: {label}</figcaption>
           <LinePlot
@@ -134,13 +134,13 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   const wide = numeric ? 64 : 12 + 7 * Math.max(...points.map(({ name }) => name.length));
   const every = Math.max(1, Math.ceil((points.length * wide) / Math.max(1, width - MARGIN.left - MARGIN.right)));
   return (
-    <div ref={box} className={classes.plot} style={{ height: HEIGHT }}>
+    <div ref={box} className={styles.plot} style={{ height: HEIGHT }}>
       {width > 0 && (
         <svg width={width} height={HEIGHT} role="img" aria-label={`${label} over ${axis}`}>
           {(known.length === 0 ? [] : up.ticks).map((tick) => (
             <g key={tick}>
-              <line className={classes.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-              <text className={classes.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
+              <line className={styles.grid} x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
+              <text className={styles.axis} x={MARGIN.left - 8} y={y(tick) + 4} textAnchor="end">
                 {figureText(tick, unit)}
               </text>
             </g>
@@ -148,21 +148,16 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
           {points
             .filter((_, index) => index % every === 0)
             .map((point) => (
-              <text key={point.place} className={classes.axis} x={x(point.x)} y={bottom + 14} textAnchor="middle">
+              <text key={point.place} className={styles.axis} x={x(point.x)} y={bottom + 14} textAnchor="middle">
                 {numeric ? point.x : point.name}
               </text>
             ))}
-          <text
-            className={classes.axis}
-            x={(MARGIN.left + width - MARGIN.right) / 2}
-            y={HEIGHT - 6}
-            textAnchor="middle"
-          >
+          <text className={styles.axis} x={(MARGIN.left + width - MARGIN.right) / 2} y={HEIGHT - 6} textAnchor="middle">
             {axis}
           </text>
           {numeric && (
             <polyline
-              className={classes.line}
+              className={styles.line}
               points={known.map((point) => `${x(point.x)},${y(point.y.value)}`).join(" ")}
             />
           )}
@@ -186,7 +181,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
             );
           })}
           {known.length === 0 && (
-            <text className={classes.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
+            <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
               No run of this figure counts yet.
             </text>
           )}
@@ -206,7 +201,7 @@ function Matrix({ experiment, metric }: Omit<Props, "template">) {
     `color-mix(in srgb, var(--accent) ${Math.round(high > low ? (40 * (value - low)) / (high - low) : 0)}%, transparent)`;
   return (
     <Scroll label={`${label} of every combination`}>
-      <table className={`table ${classes.matrix}`}>
+      <table className={`table ${styles.matrix}`}>
         <thead>
           <tr>
             <th scope="col">

@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import classes from "./experiments.module.css";
+import styles from "./experiments.module.css";
 import type { Template } from "./types";
 
 type Props = {
@@ -13,11 +13,11 @@ type Props = {
 /** The papers' measurements as they can be redone on a node, and a form of one's own. */
 export function Templates({ templates, chosen, folded, onChoose }: Props) {
   return (
-    <section aria-label="Templates" className={classes.templates} data-folded={folded || undefined}>
+    <section aria-label="Templates" className={styles.templates} data-folded={folded || undefined}>
       {templates === undefined &&
-        ["a", "b", "c"].map((key) => <div key={key} className={`card hatched ${classes.template}`} />)}
+        ["a", "b", "c"].map((key) => <div key={key} className={`card hatched ${styles.template}`} />)}
       {templates?.map((one) => (
-        <article key={one.slug} className={`card ${classes.template}`} data-chosen={one.slug === chosen || undefined}>
+        <article key={one.slug} className={`card ${styles.template}`} data-chosen={one.slug === chosen || undefined}>
           <h2>{one.title}</h2>
           <div className="body">
             <p className="muted">{one.paper}</p>
@@ -34,7 +34,7 @@ export function Templates({ templates, chosen, folded, onChoose }: Props) {
             )}
             {one.unavailable_because !== null && <p className="warn">Not here: {one.unavailable_because}</p>}
           </div>
-          <div className={classes.choose}>
+          <div className={styles.choose}>
             <Button
               disabled={one.spec === null}
               aria-pressed={one.slug === chosen}
@@ -46,7 +46,7 @@ export function Templates({ templates, chosen, folded, onChoose }: Props) {
           </div>
         </article>
       ))}
-      <article className={`card ${classes.template}`} data-chosen={chosen === "own" || undefined}>
+      <article className={`card ${styles.template}`} data-chosen={chosen === "own" || undefined}>
         <h2>One of my own</h2>
         <div className="body">
           <p>
@@ -54,7 +54,7 @@ export function Templates({ templates, chosen, folded, onChoose }: Props) {
             you choose or under its own traffic.
           </p>
         </div>
-        <div className={classes.choose}>
+        <div className={styles.choose}>
           <Button
             aria-pressed={chosen === "own"}
             aria-label={`${chosen === "own" ? "Chosen" : "Use"}: one of my own`}

@@ -6,7 +6,7 @@ import type { Schemas } from "../api/client";
 import { bitRate, perSecond, text } from "../lib/format";
 import { CIVIDIS_GRADIENT } from "../lib/scale";
 import type { Colouring } from "./colors";
-import classes from "./fleet.module.css";
+import styles from "./fleet.module.css";
 import { type FleetFigures, fleet, useFigures } from "./frame";
 import { groupNodes } from "./groups";
 import { cellAt, layOut, neighbour, rectOf } from "./layout";
@@ -16,7 +16,7 @@ type NodeSummary = Schemas["NodeSummary"];
 
 export function Legend({ colouring }: { colouring: Colouring }) {
   return (
-    <span className={classes.legend}>
+    <span className={styles.legend}>
       {colouring.ends[0]} <span style={{ background: CIVIDIS_GRADIENT }} /> {colouring.ends[1]}
     </span>
   );
@@ -34,7 +34,7 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
   const figures = useFigures();
   return (
     <>
-      <div className={classes.tipName}>
+      <div className={styles.tipName}>
         <b>{node.name}</b>
         {node.simulated && <span className="tag simulated">simulated</span>}
         <span className="muted">{figures.health(node.id)}</span>
@@ -105,7 +105,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
     <>
       <div
         ref={ref}
-        className={classes.map}
+        className={styles.map}
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys like a grid whose cells are pixels
         tabIndex={0}
@@ -123,13 +123,13 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
         />
         {rect !== null && (
           <span
-            className={classes.ring}
+            className={styles.ring}
             style={{ transform: `translate(${rect.x - 1}px, ${rect.y - 1}px)`, width: rect.width, height: rect.height }}
           />
         )}
         {/* It stays in the page while nothing is pointed at, so that a screen reader hears what changes in it. */}
         <div
-          className={classes.tip}
+          className={styles.tip}
           hidden={node === undefined}
           aria-live={pointed === null ? "polite" : "off"}
           style={
@@ -145,7 +145,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
           {node !== undefined && <Hover node={node} colouring={colouring} />}
         </div>
       </div>
-      <p className={classes.hint}>Point at a cell for its numbers; click or press Enter to open the node.</p>
+      <p className={styles.hint}>Point at a cell for its numbers; click or press Enter to open the node.</p>
     </>
   );
 }

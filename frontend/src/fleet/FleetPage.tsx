@@ -14,7 +14,7 @@ import { Figures } from "./Figures";
 import { FleetMap, Legend } from "./FleetMap";
 import { FleetTable } from "./FleetTable";
 import { parseFilter } from "./filter";
-import classes from "./fleet.module.css";
+import styles from "./fleet.module.css";
 import { useSettledFigures } from "./frame";
 import { groupings } from "./groups";
 import { HotSpots } from "./HotSpots";
@@ -28,7 +28,7 @@ const VIEWS = [
 
 function Empty() {
   return (
-    <section className={`card ${classes.empty}`}>
+    <section className={`card ${styles.empty}`}>
       <h1>No node yet</h1>
       <p>
         A node appears here as soon as its agent connects. Run the agent on a Linux machine with a one-time enrolment
@@ -55,7 +55,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
   const colouring = COLOURINGS[search.color ?? "softirq"];
   return (
     <>
-      <search className={classes.filter}>
+      <search className={styles.filter}>
         <TextInput
           data-filter
           aria-label="Filter"
@@ -92,7 +92,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
         />
       </search>
       {filter.problems.length > 0 && (
-        <ul id="filter-problems" className={classes.problems}>
+        <ul id="filter-problems" className={styles.problems}>
           {filter.problems.map((problem) => (
             <li key={problem}>{problem}</li>
           ))}
@@ -104,7 +104,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
       ) : search.view === "table" ? (
         <FleetTable nodes={shown} sort={search.sort ?? "name"} onSort={(sort) => set({ sort })} />
       ) : (
-        <div className={classes.columns}>
+        <div className={styles.columns}>
           <section className="card">
             <h2>
               Nodes <small>{colouring.explanation} · one cell a node · hatched: no data</small>

@@ -5,7 +5,7 @@ import type { Schemas } from "../api/client";
 import { bitRate, type Figure, micros, percent, perSecond, text } from "../lib/format";
 import { HealthDot, SimulatedTag } from "../shell/NodeTags";
 import { Scroll } from "../shell/Scroll";
-import classes from "./fleet.module.css";
+import styles from "./fleet.module.css";
 import { type FleetFigures, useFigures, useSettledFigures } from "./frame";
 import type { FigureColumn, SortBy } from "./search";
 
@@ -75,7 +75,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
         }
         const on = cpu === undefined ? Number.NaN : figures.get(node.id, cpu);
         return (
-          <td key={column} className={`n ${classes.figure}`}>
+          <td key={column} className={`n ${styles.figure}`}>
             {!Number.isNaN(on) && <span className="muted">CPU {on} · </span>}
             {text(format(value))}
           </td>
@@ -84,7 +84,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
       <td className="muted">{node.kernel ?? "–"}</td>
       <td className="muted">{node.drivers.join(", ") || "–"}</td>
       <td>
-        <span className={classes.labels}>
+        <span className={styles.labels}>
           {Object.entries(node.labels).map(([key, value]) => (
             <span key={key} className="tag">
               {key}={value}
@@ -120,7 +120,7 @@ export function FleetTable({
     const next = name === "name" || name === "health" ? (sort === name ? `-${name}` : name) : down ? name : `-${name}`;
     return (
       <th key={name} className={className} aria-sort={on ? (down ? "descending" : "ascending") : "none"}>
-        <button type="button" className={classes.sortable} onClick={() => onSort(next)}>
+        <button type="button" className={styles.sortable} onClick={() => onSort(next)}>
           {label}
           {on ? (down ? " ↓" : " ↑") : ""}
         </button>
@@ -150,7 +150,7 @@ export function FleetTable({
         </table>
       </Scroll>
       {pages > 1 && (
-        <div className={classes.pager}>
+        <div className={styles.pager}>
           <Button disabled={page === 0} onClick={() => setPage(page - 1)}>
             Before
           </Button>

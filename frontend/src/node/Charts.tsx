@@ -3,7 +3,7 @@ import type { Point } from "../charts/seriesring";
 import { type LineOf, TimeChart } from "../charts/TimeChart";
 import { bitRate, type Figure, micros, packetRate, perSecond } from "../lib/format";
 import { METRICS } from "./figures";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import type { NodeView } from "./view";
 import type { LiveWindow } from "./window";
 
@@ -87,7 +87,7 @@ type Props = { view: NodeView; pastPoints: Point[] };
 /** The lines over time, all on the page's one time axis. pastPoints: a past range's, empty while they are fetched. */
 export function Charts({ view, pastPoints }: Props) {
   return (
-    <div className={classes.charts}>
+    <div className={styles.charts}>
       {CHARTS.map((chart, turn) => (
         <One key={chart.title} chart={chart} turn={turn} view={view} pastPoints={pastPoints} />
       ))}

@@ -3,7 +3,7 @@ import type { Band } from "../charts/heatpainter";
 import { formatCpuList } from "../lib/cpulist";
 import { count } from "../lib/format";
 import type { Chip } from "./irqs";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import type { Row } from "./rows";
 
 /** More chips than this do not fit beside a CPU's name. */
@@ -32,17 +32,17 @@ type Props = {
 export const CoreLabels = memo(
   function CoreLabels({ rows, bands, chips, isolated, selected, selectedIrq, onToggle, onSelect }: Props) {
     return (
-      <div className={classes.labels}>
+      <div className={styles.labels}>
         {rows.map((row, index) => {
           const style = { height: bands[index]?.height, paddingLeft: 6 + 12 * row.depth };
           if (row.kind === "group")
             return (
-              <div key={row.key} className={classes.group} style={style}>
+              <div key={row.key} className={styles.group} style={style}>
                 <button type="button" aria-expanded={!row.folded} tabIndex={-1} onClick={() => onToggle(row.key)}>
                   <span aria-hidden="true">{row.folded ? "▸" : "▾"}</span> {row.label}
                 </button>
                 {row.folded && (
-                  <span className={classes.faintly} title={`The highest of CPUs ${formatCpuList(row.cpus)}`}>
+                  <span className={styles.faintly} title={`The highest of CPUs ${formatCpuList(row.cpus)}`}>
                     {briefly(row.cpus)}
                   </span>
                 )}
@@ -53,7 +53,7 @@ export const CoreLabels = memo(
           return (
             <div
               key={row.key}
-              className={classes.cpu}
+              className={styles.cpu}
               style={style}
               data-selected={row.cpu === selected || undefined}
               data-marked={marks || undefined}
@@ -62,7 +62,7 @@ export const CoreLabels = memo(
                 CPU {row.cpu}
               </button>
               {isolated.has(row.cpu) && (
-                <span className={classes.chip} title="Kept free by isolcpus or nohz_full">
+                <span className={styles.chip} title="Kept free by isolcpus or nohz_full">
                   isolated
                 </span>
               )}
@@ -71,7 +71,7 @@ export const CoreLabels = memo(
                   key={chip.irq}
                   type="button"
                   tabIndex={-1}
-                  className={classes.chip}
+                  className={styles.chip}
                   data-hot={chip.irq === selectedIrq || undefined}
                   title={chip.title}
                   onClick={() => onSelect(`irq:${chip.irq}`)}
@@ -80,7 +80,7 @@ export const CoreLabels = memo(
                 </button>
               ))}
               {here.length > CHIPS && (
-                <span className={classes.chip} title={here.map((chip) => chip.title).join("\n")}>
+                <span className={styles.chip} title={here.map((chip) => chip.title).join("\n")}>
                   +{here.length - CHIPS}
                 </span>
               )}

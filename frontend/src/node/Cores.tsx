@@ -4,7 +4,7 @@ import { Segments } from "../shell/Segments";
 import { CoresTable } from "./CoresTable";
 import { Heatmap } from "./Heatmap";
 import { chipsByCpu, isolatedCpus } from "./irqs";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { initiallyFolded, innermostGroups, type Row, rowsByStructure } from "./rows";
 import { HEAT_SHARES, type HeatShare } from "./shares";
 import { useLoadOrder } from "./useLoadOrder";
@@ -38,7 +38,7 @@ export function Cores({ view }: { view: NodeView }) {
     });
   return (
     <section className="card" aria-labelledby="cores-heading">
-      <h2 className={classes.wrap}>
+      <h2 className={styles.wrap}>
         <span id="cores-heading">Cores</span>
         <small title={MEANING[share]}>{share} share, max per pixel</small>
         <span className="grow" />
@@ -66,7 +66,7 @@ export function Cores({ view }: { view: NodeView }) {
             {folded.size > 0 ? "unfold all" : "fold all"}
           </button>
         )}
-        <small className={classes.legend}>
+        <small className={styles.legend}>
           0 <i style={{ background: CIVIDIS_GRADIENT }} /> 100 % <i className="hatched" /> no data
         </small>
         <button

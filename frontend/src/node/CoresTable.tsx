@@ -2,7 +2,7 @@ import { NO_DATA } from "../charts/heatblock";
 import { percent, text } from "../lib/format";
 import { UNKNOWN_SHARE } from "../live/frames";
 import type { Chip } from "./irqs";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { placeOf, type Row } from "./rows";
 import { heatOf, type NodeView, useFrames } from "./view";
 
@@ -33,7 +33,7 @@ export function CoresTable({
   };
   const cpus = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : row.folded ? row.cpus : []));
   return (
-    <div className={classes.tableBox}>
+    <div className={styles.tableBox}>
       <table className="table">
         <thead>
           <tr>

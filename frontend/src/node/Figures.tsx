@@ -4,7 +4,7 @@ import type { Point } from "../charts/seriesring";
 import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../lib/format";
 import { FIRST_LABEL, type RatesFrame } from "../live/frames";
 import { largestShare, meanOf, packetsPerInterrupt, valuesOf } from "./figures";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { heatQuery } from "./queries";
 import { type NodeView, useFrames } from "./view";
 
@@ -48,7 +48,7 @@ export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Poin
   const perInterrupt = live ? packetsPerInterrupt(view.window.recent, view.inventory) : null;
   const when = live ? "" : "mean of the range";
   return (
-    <section className={`card ${classes.figures}`} aria-label="Figures">
+    <section className={`card ${styles.figures}`} aria-label="Figures">
       <One label="Receive" figure={bitRate(values.rx_bytes_per_s)} note={text(packetRate(values.rx_packets_per_s))} />
       <One label="Interrupts" figure={perSecond(values.interrupts_per_s)} note={live ? busiestCell(frame) : when} />
       <One

@@ -8,7 +8,7 @@ import { percent, text } from "../lib/format";
 import { clock, dateTime } from "../lib/time";
 import { CoreLabels } from "./CoreLabels";
 import type { Chip } from "./irqs";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { drawNow, NOW_WIDTH } from "./nowbars";
 import { placeOf, type Row, rowHeight } from "./rows";
 import { heatOf, type NodeView, useFrames } from "./view";
@@ -162,7 +162,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
       </p>
       <div
         ref={scroll}
-        className={classes.heat}
+        className={styles.heat}
         style={{ maxHeight: MAX_HEIGHT }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
@@ -187,9 +187,9 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
           onSelect={(sel) => navigate({ sel })}
         />
         <div ref={right} style={{ height }}>
-          <div className={classes.stuck} style={{ height: shownHeight }}>
+          <div className={styles.stuck} style={{ height: shownHeight }}>
             <canvas ref={canvas} />
-            <div className={classes.plotArea} style={{ right: NOW_WIDTH }}>
+            <div className={styles.plotArea} style={{ right: NOW_WIDTH }}>
               <HeatOverlay
                 view={view}
                 onHover={hover}
@@ -202,7 +202,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
           </div>
         </div>
       </div>
-      <div ref={tip} className={classes.tip}>
+      <div ref={tip} className={styles.tip}>
         <b />
         <span />
       </div>

@@ -7,7 +7,7 @@ import { CIVIDIS_GRADIENT } from "../lib/scale";
 import { answeredRates, averageRates, inOrder, type MatrixRow, matrixRows } from "./irqs";
 import { MatrixTable } from "./MatrixTable";
 import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixpaint";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { matrixQuery } from "./queries";
 import { type NodeView, useFrames } from "./view";
 
@@ -30,7 +30,7 @@ export function Matrix({ view }: { view: NodeView }) {
   const none = !view.inventory?.irqs.length;
   return (
     <section className="card" aria-labelledby="matrix-heading">
-      <h2 className={classes.wrap}>
+      <h2 className={styles.wrap}>
         <span id="matrix-heading">IRQ × CPU</span>
         <small>interrupts per second, {view.past === null ? "mean of the last 5 s" : "mean of the range"}</small>
         <span className="grow" />
@@ -44,9 +44,9 @@ export function Matrix({ view }: { view: NodeView }) {
           {table ? "view as picture" : "view as table"}
         </button>
       </h2>
-      {view.past !== null && answer.isError && <p className={classes.note}>{sentenceOf(answer.error)}</p>}
+      {view.past !== null && answer.isError && <p className={styles.note}>{sentenceOf(answer.error)}</p>}
       {rows.length === 0 ? (
-        <p className={`${classes.note} ${none ? "" : classes.matrixNote}`} aria-busy={answer.isFetching}>
+        <p className={`${styles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
           {answer.isFetching
             ? "Reading the interrupts of this range…"
             : none
@@ -64,7 +64,7 @@ export function Matrix({ view }: { view: NodeView }) {
 
 function Legend({ rows }: { rows: MatrixRow[] }) {
   return (
-    <small className={classes.legend}>
+    <small className={styles.legend}>
       0 <i style={{ background: CIVIDIS_GRADIENT }} /> {text(perSecond(scaleEnd(rows)))}, logarithmic
     </small>
   );
@@ -78,7 +78,7 @@ function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
   return useMemo(() => {
     if (view.past !== null) return past ?? [];
     const rows = matrixRows(view.inventory, averageRates(view.window.recent));
-    const still = document.querySelector(`.${classes.matrix}:hover, .${classes.matrix}:focus-within`) !== null;
+    const still = document.querySelector(`.${styles.matrix}:hover, .${styles.matrix}:focus-within`) !== null;
     if (order.current.labels.length === 0 || (!still && Date.now() - order.current.at > RESORT_MS))
       order.current = {
         at: view.window.recent.length < SETTLED ? 0 : Date.now(),
@@ -160,7 +160,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
       </p>
       <div
         ref={box}
-        className={classes.matrix}
+        className={styles.matrix}
         style={{ maxHeight: MAX_HEIGHT }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
@@ -173,7 +173,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
       >
         <div style={{ height }}>
           <div
-            className={classes.stuck}
+            className={styles.stuck}
             style={{ height: shown }}
             onPointerMove={hover}
             onPointerLeave={() => hover(null)}
@@ -183,7 +183,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
           </div>
         </div>
       </div>
-      <div ref={tip} className={classes.tip}>
+      <div ref={tip} className={styles.tip}>
         <b />
         <span />
       </div>

@@ -1,6 +1,6 @@
 import { perSecond, text } from "../lib/format";
 import type { MatrixRow } from "./irqs";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import type { NodeView } from "./view";
 
 /** CPUs named beside an interrupt; the rest is in their sum. */
@@ -10,7 +10,7 @@ const CPUS = 6;
 export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const irqs = new Map(view.inventory?.irqs.map((irq) => [irq.irq, irq]));
   return (
-    <div className={classes.tableBox}>
+    <div className={styles.tableBox}>
       <table className="table">
         <thead>
           <tr>

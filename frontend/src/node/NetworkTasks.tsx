@@ -7,7 +7,7 @@ import { clock } from "../lib/time";
 import { flowsQuery } from "../policies/queries";
 import { Scroll } from "../shell/Scroll";
 import { chainOf, howFound, inKeptOrder, type Link, localityOf, placesOf } from "./chain";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { Select } from "./panel/Panel";
 import type { NodeView } from "./view";
 
@@ -33,7 +33,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   const at = flows.data?.at ?? null;
   return (
     <section className="card" aria-labelledby="tasks-heading">
-      <h2 className={classes.wrap}>
+      <h2 className={styles.wrap}>
         <span id="tasks-heading">Network tasks</span>
         <small>from task to memory; {at === null ? "not told yet" : `as of ${clock(Date.parse(at))}`}</small>
         {flows.data !== undefined && at !== null && (
@@ -52,21 +52,21 @@ export function NetworkTasks({ view }: { view: NodeView }) {
         <Locality links={links} />
       </h2>
       {flows.isError ? (
-        <p className={`bad ${classes.note}`} role="alert">
+        <p className={`bad ${styles.note}`} role="alert">
           {sentenceOf(flows.error)}
         </p>
       ) : flows.data === undefined || at === null ? (
-        <div className={`hatched ${classes.noTasks}`}>
+        <div className={`hatched ${styles.noTasks}`}>
           <span>{flows.data === undefined ? "Reading the tasks." : "The agent has not told of any task yet."}</span>
         </div>
       ) : ordered.length === 0 ? (
-        <p className={classes.note}>
+        <p className={styles.note}>
           No process talks over the network{flows.data.exact ? "" : " by TCP; UDP is not known here"}.
         </p>
       ) : (
         <div style={{ minHeight: ROW_PX * (most.current + 1) }}>
           <Scroll label="Ways of the tasks">
-            <table className={`table ${classes.chain}`}>
+            <table className={`table ${styles.chain}`}>
               <thead>
                 <tr>
                   <th>task</th>
@@ -89,7 +89,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           </Scroll>
           <Reasons links={sight} />
           {ordered.length > shown && (
-            <div className={classes.note}>
+            <div className={styles.note}>
               <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> of{" "}
               {count(ordered.length, "way")}
             </div>
@@ -104,7 +104,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
 function useKeptOrder(links: Link[]): Link[] {
   const order = useRef<{ at: number; keys: string[] }>({ at: 0, keys: [] });
   return useMemo(() => {
-    const still = document.querySelector(`.${classes.chain}:hover, .${classes.chain}:focus-within`) !== null;
+    const still = document.querySelector(`.${styles.chain}:hover, .${styles.chain}:focus-within`) !== null;
     if (!still && Date.now() - order.current.at > RESORT_MS)
       order.current = { at: Date.now(), keys: links.map(({ key }) => key) };
     return inKeptOrder(links, order.current.keys);
@@ -131,7 +131,7 @@ function Locality({ links }: { links: Link[] }) {
 
 function Unknown({ why }: { why: string | undefined }) {
   return (
-    <span className={`hatched ${classes.unknown}`} title={why}>
+    <span className={`hatched ${styles.unknown}`} title={why}>
       <span>unknown</span>
       <span className="visually-hidden">: {why}</span>
     </span>
@@ -184,14 +184,14 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
         {hop === null ? (
           <Unknown why={why.hop} />
         ) : (
-          <span className={hop.wrong === null ? "ok" : `${classes.wrong} ${hop.wrong === "numa" ? "bad" : "warn"}`}>
+          <span className={hop.wrong === null ? "ok" : `${styles.wrong} ${hop.wrong === "numa" ? "bad" : "warn"}`}>
             {hop.words}
           </span>
         )}
       </td>
       <td>
         <Nodes of={nodes} />
-        {offNode && <span className={`${classes.wrong} warn`}>off the NIC's node</span>}
+        {offNode && <span className={`${styles.wrong} warn`}>off the NIC's node</span>}
       </td>
       <td className="n">{text(bitRate(landing.rx_bytes_per_s))}</td>
       <td className="n">{text(bitRate(landing.tx_bytes_per_s))}</td>
@@ -218,8 +218,8 @@ function Reasons({ links }: { links: Link[] }) {
   const reasons = [...new Set(links.flatMap(({ why }) => Object.values(why)))];
   if (reasons.length === 0) return null;
   return (
-    <p className={classes.reasons}>
-      <span className={`hatched ${classes.unknown}`}>
+    <p className={styles.reasons}>
+      <span className={`hatched ${styles.unknown}`}>
         <span>unknown</span>
       </span>{" "}
       {reasons.join(" ")}

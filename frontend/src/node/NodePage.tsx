@@ -20,7 +20,7 @@ import type { Change } from "./irqs";
 import { Matrix } from "./Matrix";
 import { NetworkTasks } from "./NetworkTasks";
 import { NodePolicies } from "./NodePolicies";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { Panel } from "./panel/Panel";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
 import type { Topology } from "./rows";
@@ -72,10 +72,10 @@ function Skeleton() {
   return (
     <div aria-busy="true" role="status">
       <span className="visually-hidden">Loading the node</span>
-      <div className={classes.skeleton} style={{ height: 28 }} />
-      <div className={classes.skeleton} style={{ height: 68 }} />
-      <div className={classes.skeleton} style={{ height: 320 }} />
-      <div className={classes.skeleton} style={{ height: 200 }} />
+      <div className={styles.skeleton} style={{ height: 28 }} />
+      <div className={styles.skeleton} style={{ height: 68 }} />
+      <div className={styles.skeleton} style={{ height: 320 }} />
+      <div className={styles.skeleton} style={{ height: 200 }} />
     </div>
   );
 }
@@ -172,18 +172,18 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
       <TimeBar view={view} onPause={pause} />
       <Silence node={node} past={past} />
       {node.mode === "observe" && (
-        <p className={classes.warnbox}>
+        <p className={styles.warnbox}>
           <b>This node is observe-only:</b> it can be watched, not changed. {node.observe_reason}
         </p>
       )}
       {failed !== null && (
-        <p className={classes.warnbox} role="alert">
+        <p className={styles.warnbox} role="alert">
           <b>History could not be read.</b> {sentenceOf(failed)}
         </p>
       )}
       <Figures view={view} pastPoints={pastPoints} />
-      <div className={search.sel === undefined ? classes.one : classes.two}>
-        <div className={classes.stack} aria-busy={heat.isPending || series.isPending}>
+      <div className={search.sel === undefined ? styles.one : styles.two}>
+        <div className={styles.stack} aria-busy={heat.isPending || series.isPending}>
           <Cores view={view} />
           <NetworkTasks view={view} />
           <NodePolicies view={view} />
@@ -204,7 +204,7 @@ function Silence({ node, past }: { node: Schemas["Node"]; past: Range | null }) 
   if (past !== null || node.health === "live") return null;
   const seen = node.last_seen_at === null ? "never" : dateTime(Date.parse(node.last_seen_at));
   return (
-    <p className={classes.warnbox} role="status">
+    <p className={styles.warnbox} role="status">
       <b>{node.health === "stale" ? "The agent is connected but silent." : "The agent is not connected."}</b> Last seen{" "}
       {seen}. Hatched stretches have no data.
     </p>

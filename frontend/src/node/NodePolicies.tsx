@@ -11,7 +11,7 @@ import type { Decision } from "../policies/types";
 import { Moment } from "../settings/Moment";
 import { Scroll } from "../shell/Scroll";
 import { latestOfEach } from "./decisions";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { ApplyPlan } from "./panel/ApplyPlan";
 import type { NodeView } from "./view";
 
@@ -44,13 +44,13 @@ export function NodePolicies({ view }: { view: NodeView }) {
         <Link to="/policies">all policies</Link>
       </h2>
       {error !== null && (
-        <p className={`bad ${classes.note}`} role="alert">
+        <p className={`bad ${styles.note}`} role="alert">
           {sentenceOf(error)}
         </p>
       )}
-      {!known && error === null && <p className={classes.note}>Reading what they concluded.</p>}
+      {!known && error === null && <p className={styles.note}>Reading what they concluded.</p>}
       {known && latest.length === 0 && (
-        <p className={classes.note}>No policy has concluded anything on this node yet.</p>
+        <p className={styles.note}>No policy has concluded anything on this node yet.</p>
       )}
       {latest.length > 0 && (
         <Verdicts>
@@ -58,7 +58,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
             <Recommendation key={decision.policy_id} view={view} decision={decision} />
           ))}
           {others.map((decision) => (
-            <article key={decision.policy_id} className={classes.verdict} aria-label={decision.policy_name}>
+            <article key={decision.policy_id} className={styles.verdict} aria-label={decision.policy_name}>
               <Head decision={decision} />
               <ConclusionOf conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
             </article>
@@ -76,7 +76,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
 function Verdicts({ children }: { children: ReactNode }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the keyboard
-    <section className={classes.verdicts} aria-label="Conclusions" tabIndex={0}>
+    <section className={styles.verdicts} aria-label="Conclusions" tabIndex={0}>
       {children}
     </section>
   );
@@ -107,7 +107,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
   const { actions } = shown.conclusion;
   return (
     <article
-      className={`${classes.verdict} ${classes.recommended}`}
+      className={`${styles.verdict} ${styles.recommended}`}
       aria-label={`${decision.policy_name} recommends`}
       data-held={held !== null || undefined}
     >
@@ -118,7 +118,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
         onSelect={(sel) => view.navigate({ sel })}
       />
       {held !== null ? (
-        <div className={classes.applying}>
+        <div className={styles.applying}>
           <ApplyPlan
             node={view.node}
             wishes={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
@@ -143,7 +143,7 @@ function Drifts({ of, names, onSelect }: { of: Drift[]; names: Decision[]; onSel
   const [all, setAll] = useState(false);
   const nameOf = (id: number) => names.find((one) => one.policy_id === id)?.policy_name ?? `policy ${id}`;
   return (
-    <div className={classes.verdict}>
+    <div className={styles.verdict}>
       <h3>
         Changed by others <span className="muted">settings that were not as a policy had set them</span>
       </h3>

@@ -19,8 +19,8 @@ import {
   SOURCES,
   type Told,
 } from "./classes";
-import classes from "./classes.module.css";
-import nodeClasses from "./node.module.css";
+import styles from "./classes.module.css";
+import nodeStyles from "./node.module.css";
 import { classesHistoryQuery } from "./queries";
 import type { NodeView } from "./view";
 
@@ -37,18 +37,18 @@ export function ServiceClasses({ view }: { view: NodeView }) {
         <small>who goes first, by the share of requests that each class is promised</small>
       </h2>
       {found.isError ? (
-        <p className={`bad ${nodeClasses.note}`} role="alert">
+        <p className={`bad ${nodeStyles.note}`} role="alert">
           {sentenceOf(found.error)}
         </p>
       ) : found.data === undefined ? (
-        <p className={nodeClasses.note}>Reading the classes.</p>
+        <p className={nodeStyles.note}>Reading the classes.</p>
       ) : policies.length === 0 ? (
-        <p className={nodeClasses.note}>
+        <p className={nodeStyles.note}>
           No policy grades work into classes here.{" "}
           <Link
             to="/policies/new"
             search={{ kind: "service-class", nodes: String(view.node.id) }}
-            className={nodeClasses.inText}
+            className={nodeStyles.inText}
           >
             Make one
           </Link>
@@ -74,7 +74,7 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
   const { policy_id, name, version, mode, spec } = policy;
   const old = useAge(view, policy.at);
   return (
-    <article className={classes.policy} aria-label={`Classes of ${name}`}>
+    <article className={styles.policy} aria-label={`Classes of ${name}`}>
       <h3>
         <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
           {name}
@@ -96,7 +96,7 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
         )}
       </h3>
       <Scroll label={`Classes of ${name}`}>
-        <table className={`table ${classes.figures}`}>
+        <table className={`table ${styles.figures}`}>
           <thead>
             <tr>
               <th>class</th>
@@ -158,7 +158,7 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
   const head = (
     <>
       <th scope="row">
-        <i className={classes.swatch} style={{ background: colour }} aria-hidden="true" /> {name}
+        <i className={styles.swatch} style={{ background: colour }} aria-hidden="true" /> {name}
       </th>
       <td className="n">
         {target} %{deadlineMs !== null && <span className="muted"> in {deadlineMs} ms</span>}
@@ -173,7 +173,7 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
     return (
       <tr>
         {head}
-        <td colSpan={11} className={`hatched ${classes.unknown}`}>
+        <td colSpan={11} className={`hatched ${styles.unknown}`}>
           <span>{why}</span>
         </td>
         <td className="n">{told?.tasks ?? "–"}</td>
@@ -185,11 +185,11 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
     <tr>
       {head}
       <td>
-        <span className={classes.bar} title={`${told.satisfied} of ${told.requests}, promised ${target} %`}>
+        <span className={styles.bar} title={`${told.satisfied} of ${told.requests}, promised ${target} %`}>
           {share !== null && <i style={{ width: `${share}%`, background: colour }} />}
           <b style={{ left: `${target}%` }} />
         </span>{" "}
-        <span className={classes.share}>{text(percent(share))}</span>
+        <span className={styles.share}>{text(percent(share))}</span>
       </td>
       <td className={`n ${share !== null && told.f < 1 ? "warn" : ""}`}>
         {share === null ? <span className="muted">no request</span> : text(ratio(told.f))}
@@ -239,15 +239,15 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
   return (
     <>
       {history.isError && (
-        <p className={`bad ${nodeClasses.note}`} role="alert">
+        <p className={`bad ${nodeStyles.note}`} role="alert">
           {sentenceOf(history.error)}
         </p>
       )}
-      <div className={classes.choice}>
+      <div className={styles.choice}>
         <span className="muted">Response times</span>
         <Segments label="Percentile" value={percentile} options={PERCENTILES} onChange={setPercentile} />
       </div>
-      <div className={`${nodeClasses.charts} ${classes.charts}`}>
+      <div className={`${nodeStyles.charts} ${styles.charts}`}>
         <TimeChart
           title={`F of ${policy.name}`}
           lines={f}

@@ -4,7 +4,7 @@ import { useWidth } from "../charts/canvas";
 import type { Mark, Range } from "../charts/TimeOverlay";
 import { dateTime, localInput } from "../lib/time";
 import { Segments } from "../shell/Segments";
-import classes from "./node.module.css";
+import styles from "./node.module.css";
 import { SPANS } from "./search";
 import { type NodeView, useFrames } from "./view";
 
@@ -14,7 +14,7 @@ const NAMES = { 60: "1 m", 300: "5 m", 3600: "1 h", 86400: "24 h" } as const;
 export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void }) {
   const { past, search, navigate } = view;
   return (
-    <div className={classes.timebar}>
+    <div className={styles.timebar}>
       <Segments
         label="Live or paused"
         value={past === null ? "live" : "pause"}
@@ -104,7 +104,7 @@ function Lane({ view }: { view: NodeView }) {
   const marks = useMemo(() => [...view.marks, ...view.decided], [view.marks, view.decided]);
   const placed = placeLabels(marks, { from, to }, useWidth(box));
   return (
-    <ol ref={box} className={classes.lane} aria-label="Changes and decisions in this time">
+    <ol ref={box} className={styles.lane} aria-label="Changes and decisions in this time">
       {placed.map(({ mark, left, whole }) => (
         <li key={mark.key} data-kind={mark.kind} style={{ left }} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
           {whole ? (
@@ -142,7 +142,7 @@ function RangePicker({ view }: { view: NodeView }) {
       </Popover.Target>
       <Popover.Dropdown>
         <form
-          className={classes.range}
+          className={styles.range}
           onSubmit={(event) => {
             event.preventDefault();
             if (wrong !== false) return;

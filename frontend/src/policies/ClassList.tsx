@@ -1,7 +1,7 @@
 import { Button, Input, TextInput } from "@mantine/core";
 import { type KeyboardEvent, useLayoutEffect, useRef, useState } from "react";
 import { type ClassDraft, MATCHER_NAMES, MATCHERS, MOST_CLASSES, matchText, moved, nextClass } from "./classes";
-import classes from "./classes.module.css";
+import styles from "./classes.module.css";
 
 type Props = {
   label: string;
@@ -46,7 +46,7 @@ export function ClassList({ label, help, list, wrong, path, onChange }: Props) {
       labelElement="div"
       description={help}
       error={wrong[path]}
-      className={classes.list ?? ""}
+      className={styles.list ?? ""}
     >
       <ol ref={rows} aria-label={label}>
         {list.map((one, index) => (
@@ -114,7 +114,7 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
     <li data-dragged={isDragged || undefined} aria-label={of.name}>
       <button
         type="button"
-        className={classes.grip}
+        className={styles.grip}
         aria-label={`Move ${of.name}`}
         title="Drag, or use the arrow keys"
         onKeyDown={arrows}
@@ -128,12 +128,12 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
       >
         <span aria-hidden="true">⠿</span>
       </button>
-      <div className={classes.promise}>
+      <div className={styles.promise}>
         {input("name", "Class")}
         {input("target_percent", "P, %")}
         {input("deadline_ms", "Deadline, ms", undefined, "none")}
       </div>
-      <div className={classes.buttons}>
+      <div className={styles.buttons}>
         <Button aria-label={`${of.name} up`} aria-disabled={isFirst} data-disabled={isFirst} onClick={() => onMove(-1)}>
           ↑
         </Button>
@@ -148,11 +148,11 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
         <summary>
           {belongs === "" ? <span className="muted">no pattern: only workers that ask for it by name</span> : belongs}
         </summary>
-        <div className={classes.matchers}>
+        <div className={styles.matchers}>
           {MATCHER_NAMES.map((name) => (
             <div key={name}>{input(name, MATCHERS[name].label, MATCHERS[name].help, "any")}</div>
           ))}
-          <div className={classes.wide}>
+          <div className={styles.wide}>
             {input(
               "histogram",
               "Response times from",

@@ -3,8 +3,8 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { count } from "../lib/format";
 import { Scroll } from "../shell/Scroll";
-import classes from "./classes.module.css";
-import policyClasses from "./policies.module.css";
+import styles from "./classes.module.css";
+import policyStyles from "./policies.module.css";
 import type { PolicyBody, ServiceClasses } from "./types";
 
 const TYPING_MS = 350;
@@ -39,15 +39,15 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
       </p>
     );
   const found = matches.data;
-  if (found === undefined) return <div className={`${policyClasses.waiting} hatched`} />;
+  if (found === undefined) return <div className={`${policyStyles.waiting} hatched`} />;
   if (found.at === null)
     return (
-      <p className={policyClasses.unknown}>
+      <p className={policyStyles.unknown}>
         <i className="hatched" aria-hidden="true" /> {name} has not told of its processes yet.
       </p>
     );
   return (
-    <div className={classes.matches}>
+    <div className={styles.matches}>
       <Scroll label={`Processes by class, ${name}`}>
         <table className="table">
           <thead>

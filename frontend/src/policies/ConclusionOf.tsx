@@ -1,7 +1,7 @@
 import { type ReactNode, useState } from "react";
 import { selectionOf, settingName } from "../lib/settings";
 import { Scroll } from "../shell/Scroll";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import type { Conclusion } from "./types";
 
 const HELD: Record<string, string> = {
@@ -76,7 +76,7 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
 export function ConclusionOf({ conclusion, label, onSelect }: Props) {
   const { actions, held_back, unmoved, drifts } = conclusion;
   return (
-    <div className={classes.conclusion}>
+    <div className={styles.conclusion}>
       <p>{conclusion.sentence}</p>
       {actions.length > 0 && <Actions actions={actions} label={label} {...(onSelect && { onSelect })} />}
       <More title="Held back" of={held_back.length} open>
@@ -133,7 +133,7 @@ function More({ title, of, open, children }: { title: string; of: number; open: 
   const [opened, setOpened] = useState(open && of <= UNFOLDED);
   if (of === 0) return null;
   return (
-    <details className={classes.more} open={opened} onToggle={(event) => setOpened(event.currentTarget.open)}>
+    <details className={styles.more} open={opened} onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>
         {title} <span className="muted">{of.toLocaleString("en")}</span>
       </summary>

@@ -16,7 +16,7 @@ import {
   SCOPES,
   SELECTORS,
 } from "./kinds";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import type { Mode } from "./types";
 
 type Props = {
@@ -139,7 +139,7 @@ function Part({ title, note, children }: { title: string; note?: string; childre
       <h2>
         {title} <small>{note}</small>
       </h2>
-      <div className={`body ${classes.fields}`}>{children}</div>
+      <div className={`body ${styles.fields}`}>{children}</div>
     </section>
   );
 }

@@ -11,7 +11,7 @@ import { Editor } from "./Editor";
 import { bodyOf, newDraft } from "./form";
 import { KIND_NAMES } from "./kinds";
 import { PreviewPane } from "./PreviewPane";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import { policiesQuery } from "./queries";
 import type { PolicyBody } from "./types";
 import { wrongAt } from "./wrong";
@@ -44,9 +44,9 @@ export function NewPolicyPage() {
         </nav>
         <h1>New policy</h1>
       </PageTop>
-      <div className={classes.columns}>
+      <div className={styles.columns}>
         <form
-          className={classes.form}
+          className={styles.form}
           aria-label="Policy"
           onSubmit={(event) => {
             event.preventDefault();
@@ -59,8 +59,8 @@ export function NewPolicyPage() {
             wrong={name !== undefined && (tried || draft.texts.name !== undefined) ? wrong : others}
             onChange={setDraft}
           />
-          <section className={`card ${classes.saving}`}>
-            <div className={`body ${classes.save}`}>
+          <section className={`card ${styles.saving}`}>
+            <div className={`body ${styles.save}`}>
               <Button type="submit" variant="filled" disabled={!may} loading={create.isPending}>
                 Create policy
               </Button>

@@ -6,7 +6,7 @@ import { Moment } from "../settings/Moment";
 import { PageTop } from "../shell/PageTop";
 import { Scroll } from "../shell/Scroll";
 import { KIND_NAMES, KINDS, MODES } from "./kinds";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import { isRolling, policiesQuery } from "./queries";
 import type { Policy } from "./types";
 import { standing } from "./words";
@@ -37,10 +37,10 @@ export function PoliciesPage() {
       )}
       {policies.data !== undefined && policies.data.length > 0 && <List policies={policies.data} />}
       {policies.data !== undefined && (
-        <section className={`card ${classes.new}`}>
+        <section className={`card ${styles.new}`}>
           <h2>New policy</h2>
           {may ? (
-            <ul className={classes.kinds}>
+            <ul className={styles.kinds}>
               {KIND_NAMES.map((kind) => (
                 <li key={kind}>
                   <Link to="/policies/new" search={{ kind }}>

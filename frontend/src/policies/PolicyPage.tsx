@@ -13,7 +13,7 @@ import { Editor } from "./Editor";
 import { bodyOf, type Draft, draftOf } from "./form";
 import { KINDS, MODES } from "./kinds";
 import { PreviewPane } from "./PreviewPane";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
 import { Replay } from "./Replay";
 import { Rollouts } from "./Rollouts";
@@ -91,7 +91,7 @@ function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
         </span>
       </PageTop>
       <Standing policy={policy} />
-      <div className={classes.tabs}>
+      <div className={styles.tabs}>
         <Segments
           label="Part of the policy"
           value={tab}
@@ -101,10 +101,10 @@ function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
         {changed && <span className="tag warn">edited from v{from}, not saved</span>}
       </div>
       {tab === "edit" && (
-        <div className={classes.columns}>
-          <div className={classes.form}>
+        <div className={styles.columns}>
+          <div className={styles.form}>
             {from !== newest && (
-              <p className={classes.note}>
+              <p className={styles.note}>
                 Begun from version {from}; the newest is {newest}.{" "}
                 <button type="button" className="link" onClick={() => navigate({ version: undefined })}>
                   Edit the newest
@@ -173,7 +173,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
   const wrong = wrongAt(reading.wrong, save.error);
   return (
     <form
-      className={classes.form}
+      className={styles.form}
       aria-label="Policy"
       onSubmit={(event) => {
         event.preventDefault();
@@ -189,8 +189,8 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           onChange(edited);
         }}
       />
-      <section className={`card ${classes.saving}`}>
-        <div className={`body ${classes.save}`}>
+      <section className={`card ${styles.saving}`}>
+        <div className={`body ${styles.save}`}>
           <TextInput
             label="Note"
             placeholder="what this version is for"
@@ -244,12 +244,12 @@ function Standing({ policy }: { policy: Policy }) {
     },
   });
   return (
-    <section className={`card ${classes.standing}`} aria-label="State">
+    <section className={`card ${styles.standing}`} aria-label="State">
       <b>
         <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
         {standing(policy)}
       </b>
-      <span className={classes.what}>{policy.enabled ? disabling(policy) : enabling(policy)}</span>
+      <span className={styles.what}>{policy.enabled ? disabling(policy) : enabling(policy)}</span>
       {may && (
         <>
           <Button

@@ -10,7 +10,7 @@ import { ClassMatches } from "./ClassMatches";
 import { ConclusionOf } from "./ConclusionOf";
 import { bodyOf, type Draft } from "./form";
 import { NodeField } from "./NodeField";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 
 const TYPING_MS = 350;
 const AGAIN_MS = 10_000;
@@ -49,13 +49,13 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const nameOf = (id: number) => nodes?.find((node) => node.id === id)?.name ?? `node ${id}`;
   const old = settled !== asked || preview.isPlaceholderData;
   return (
-    <section className={`card ${classes.pane}`} aria-label="Preview">
+    <section className={`card ${styles.pane}`} aria-label="Preview">
       <h2>
         Preview <small>what it would do now if it were enforced; nothing is changed</small>
         <span className="grow" />
         <small role="status">{reading.body !== null && old && ids.length > 0 ? "looking…" : ""}</small>
       </h2>
-      <div className={`body ${classes.previewNodes}`}>
+      <div className={`body ${styles.previewNodes}`}>
         <NodeField
           label="Nodes to try it on"
           placeholder="add a node by its name"
@@ -63,13 +63,13 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
           onPick={(id) => set([...ids, id])}
         />
         {ids.map((id) => (
-          <button key={id} type="button" className={classes.pill} onClick={() => set(ids.filter((one) => one !== id))}>
+          <button key={id} type="button" className={styles.pill} onClick={() => set(ids.filter((one) => one !== id))}>
             {nameOf(id)} <span aria-hidden="true">×</span>
             <span className="visually-hidden">, leave out</span>
           </button>
         ))}
       </div>
-      <div aria-live="polite" aria-busy={old} className={classes.previews}>
+      <div aria-live="polite" aria-busy={old} className={styles.previews}>
         {reading.body === null ? (
           <p className="muted">The preview goes on when everything in the form fits.</p>
         ) : ids.length === 0 ? (
@@ -79,7 +79,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
             {sentenceOf(preview.error)}
           </p>
         ) : preview.data === undefined ? (
-          ids.map((id) => <div key={id} className={`${classes.waiting} hatched`} />)
+          ids.map((id) => <div key={id} className={`${styles.waiting} hatched`} />)
         ) : (
           preview.data.map((one) => (
             <OnNode key={one.node_id} of={one}>
@@ -104,7 +104,7 @@ const STALE_S = 30;
 function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: ReactNode }) {
   const age = of.view_age_s;
   return (
-    <article className={classes.onNode} aria-label={of.node_name}>
+    <article className={styles.onNode} aria-label={of.node_name}>
       <h3>
         <Link to="/nodes/$nodeId" params={{ nodeId: of.node_id }}>
           {of.node_name}
@@ -119,7 +119,7 @@ function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: Rea
       {of.conclusion !== null && of.error === null ? (
         <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
       ) : (
-        <p className={classes.unknown}>
+        <p className={styles.unknown}>
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}
         </p>
       )}

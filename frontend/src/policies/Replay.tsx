@@ -8,7 +8,7 @@ import { clock, dateTime, localInput } from "../lib/time";
 import { ConclusionOf } from "./ConclusionOf";
 import { NodeField } from "./NodeField";
 import type { Version } from "./PolicyPage";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import type { PolicySearch } from "./search";
 import type { Policy, PolicyBody } from "./types";
 
@@ -58,7 +58,7 @@ export function Replay({ policy, versions, edited, search, navigate }: Props) {
   return (
     <>
       <form
-        className={`card ${classes.replay}`}
+        className={`card ${styles.replay}`}
         aria-label="Replay"
         onSubmit={(event) => {
           event.preventDefault();
@@ -150,7 +150,7 @@ function Result({
       </h2>
       <div className="body">
         <p>{sentence}</p>
-        <div className={classes.strip} aria-hidden="true">
+        <div className={styles.strip} aria-hidden="true">
           {steps.map((step) => (
             <i
               key={step.at}
@@ -164,7 +164,7 @@ function Result({
           A stroke is a round that came to something else than the one before it; a violet one has moves.
         </p>
       </div>
-      <ol className={classes.steps}>
+      <ol className={styles.steps}>
         {steps.slice(0, shown).map((step) => (
           <li key={step.at}>
             <time className="mono" dateTime={step.at}>

@@ -9,7 +9,7 @@ import { count, countdown, duration } from "../lib/format";
 import { Moment } from "../settings/Moment";
 import { KINDS, METRICS } from "./kinds";
 import type { Version } from "./PolicyPage";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import { isRolling, policiesQuery, rolloutQuery } from "./queries";
 import { stagesOf, waitLeft } from "./rollout";
 import type { PolicySearch } from "./search";
@@ -35,7 +35,7 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
   const last = useQuery(rolloutQuery(id)).data;
   const rollout = last ?? policy.rollout;
   return (
-    <div className={classes.halves}>
+    <div className={styles.halves}>
       {rollout !== null && rollout !== undefined ? (
         <Progress rollout={rollout} />
       ) : (
@@ -93,16 +93,16 @@ function Progress({ rollout }: { rollout: Rollout }) {
           <span className={`dot ${rolling ? "warn" : rollout.state === "done" ? "ok" : "bad"}`} />
           {rollout.sentence}
         </p>
-        <div className={classes.meter}>
+        <div className={styles.meter}>
           <progress max={all} value={done} aria-label="Nodes that have passed" />
           <b>
             {done} of {count(all, "node")} passed
           </b>
-          <span className={`muted ${classes.left}`}>
+          <span className={`muted ${styles.left}`}>
             {rolling && `stage ${rollout.stage + 1} of ${stages.length}, waits ${countdown(waitLeft(rollout, now))}`}
           </span>
         </div>
-        <ol className={classes.stages}>
+        <ol className={styles.stages}>
           {stages.map((stage) => (
             <li key={stage.label} aria-current={stage.state === "under way" ? "step" : undefined}>
               <b>{stage.label}</b>
@@ -121,7 +121,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
           </p>
         )}
         {(rolling || rollout.state === "stopped") && may && (
-          <div className={classes.buttons}>
+          <div className={styles.buttons}>
             {rolling && (
               <Button
                 loading={stop.isPending && !stop.variables}
@@ -191,7 +191,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
         Roll out a version <small>{KINDS[body.spec.type].label}</small>
       </h2>
       <form
-        className={`body ${classes.fields}`}
+        className={`body ${styles.fields}`}
         aria-label="Rollout"
         onSubmit={(event) => {
           event.preventDefault();
@@ -232,7 +232,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           error={wrongNumber(form.batch) ?? wrong.batch}
           onChange={(event) => setForm({ ...form, batch: event.currentTarget.value })}
         />
-        <div className={classes.save}>
+        <div className={styles.save}>
           <Button type="submit" variant="filled" disabled={!may || !fits} loading={start.isPending}>
             Start the rollout
           </Button>

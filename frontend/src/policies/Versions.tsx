@@ -4,7 +4,7 @@ import { Moment } from "../settings/Moment";
 import { Scroll } from "../shell/Scroll";
 import { diffLines } from "./diff";
 import type { Version } from "./PolicyPage";
-import classes from "./policies.module.css";
+import styles from "./policies.module.css";
 import { diffQuery } from "./queries";
 import type { PolicySearch } from "./search";
 import type { Policy } from "./types";
@@ -22,7 +22,7 @@ export function Versions({ policy, versions, search, navigate }: Props) {
   const from = search.diff ?? to - 1;
   const diff = useQuery(diffQuery(policy.id, from, to));
   return (
-    <div className={classes.form}>
+    <div className={styles.form}>
       <section className="card">
         <h2>
           Versions <small>a version never changes</small>

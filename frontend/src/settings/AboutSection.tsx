@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { healthQuery } from "../api/queries";
 import { useMe } from "../auth/me";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 /** What is running here. */
 export function AboutSection() {
@@ -11,7 +11,7 @@ export function AboutSection() {
     <section className="card">
       <h2>About</h2>
       <div className="body">
-        <dl className={classes.facts}>
+        <dl className={styles.facts}>
           <dt>Coresteer</dt>
           <dd>{health.data?.version ?? "–"}</dd>
           <dt>Database</dt>

@@ -1,7 +1,7 @@
 import { Button, Modal, TextInput } from "@mantine/core";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { sentenceOf } from "../api/client";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 /** Asks before something that cannot be taken back; typed: the word that must be typed first. */
 export function Confirm({
@@ -30,7 +30,7 @@ export function Confirm({
   };
   return (
     <Modal opened onClose={onClose} title={title} closeButtonProps={{ "aria-label": "Close" }}>
-      <form className={classes.dialog} onSubmit={submit}>
+      <form className={styles.dialog} onSubmit={submit}>
         {children}
         {typed !== undefined && (
           <TextInput
@@ -46,7 +46,7 @@ export function Confirm({
             {sentenceOf(error)}
           </p>
         )}
-        <div className={classes.buttons}>
+        <div className={styles.buttons}>
           <Button onClick={onClose}>Cancel</Button>
           <Button
             type="submit"

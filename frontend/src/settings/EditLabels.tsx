@@ -4,7 +4,7 @@ import { type FormEvent, useState } from "react";
 import { answer, api, type Schemas } from "../api/client";
 import { nodeQuery, nodesQuery, queryClient, signedOut } from "../api/queries";
 import { FormError } from "../auth/Form";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
 
@@ -46,7 +46,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
   };
   return (
     <Modal opened onClose={onClose} title={`Labels of ${node.name}`} closeButtonProps={{ "aria-label": "Close" }}>
-      <form className={classes.dialog} onSubmit={submit}>
+      <form className={styles.dialog} onSubmit={submit}>
         <TextInput
           label="Labels"
           description="For example rack=r01 role=db. Those that the agent itself tells come back."
@@ -58,7 +58,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
           onChange={(event) => setLine(event.currentTarget.value)}
         />
         <FormError error={save.error} fields={[]} />
-        <div className={classes.buttons}>
+        <div className={styles.buttons}>
           <Button onClick={onClose}>Cancel</Button>
           <Button type="submit" variant="filled" disabled={typeof labels === "string"} loading={save.isPending}>
             Save

@@ -5,7 +5,7 @@ import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
 import { Moment } from "./Moment";
 import { Copy, Secret } from "./Secret";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 /** Makes a one-time token for a new agent and shows the command that uses it. */
 export function EnrolNode() {
@@ -19,7 +19,7 @@ export function EnrolNode() {
     return <p className="muted">Adding a node needs the admin role; ask an administrator for an enrolment token.</p>;
   return (
     <div>
-      <div className={classes.form}>
+      <div className={styles.form}>
         <Button variant="filled" loading={enrol.isPending && !enrol.variables} onClick={() => enrol.mutate(false)}>
           Enrol a machine
         </Button>

@@ -12,7 +12,7 @@ import { Confirm } from "./Confirm";
 import { EditLabels } from "./EditLabels";
 import { EnrolNode } from "./EnrolNode";
 import { Moment } from "./Moment";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
 type Wish = { what: "revoke" | "delete" | "labels"; node: NodeSummary };
@@ -119,7 +119,7 @@ export function NodesSection() {
                       <Skew ms={node.clock_skew_ms} />
                     </td>
                     <td>{node.health === "live" ? "now" : <Moment at={node.last_seen_at} />}</td>
-                    <td className={classes.labels}>
+                    <td className={styles.labels}>
                       {Object.entries(node.labels).map(([key, value]) => (
                         <span key={key} className="tag">
                           {key}={value}
@@ -137,7 +137,7 @@ export function NodesSection() {
                     </td>
                     {may && (
                       <td>
-                        <span className={classes.actions}>
+                        <span className={styles.actions}>
                           <Button
                             onClick={() => setWish({ what: "revoke", node })}
                             aria-label={`Revoke key of ${node.name}`}

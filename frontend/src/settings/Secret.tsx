@@ -1,13 +1,13 @@
 import { Button } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import type { ReactNode } from "react";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 /** A text to copy. */
 export function Copy({ text, label }: { text: string; label: string }) {
   const clipboard = useClipboard();
   return (
-    <div className={classes.copy}>
+    <div className={styles.copy}>
       <code>{text}</code>
       <Button onClick={() => clipboard.copy(text)} aria-label={`Copy the ${label}`}>
         {clipboard.copied ? "Copied" : clipboard.error ? "Select and copy" : "Copy"}
@@ -19,7 +19,7 @@ export function Copy({ text, label }: { text: string; label: string }) {
 /** Something that is shown only once. */
 export function Secret({ children }: { children: ReactNode }) {
   return (
-    <div className={classes.secret} role="status">
+    <div className={styles.secret} role="status">
       {children}
     </div>
   );

@@ -1,6 +1,6 @@
 import { Link, Outlet, useMatchRoute } from "@tanstack/react-router";
 import { PageTop } from "../shell/PageTop";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 const SECTIONS = [
   ["/settings/nodes", "Nodes and agents"],
@@ -18,15 +18,15 @@ export function SettingsPage() {
       <PageTop title={section === undefined ? "Settings" : `${section} · Settings`}>
         <h1>Settings</h1>
       </PageTop>
-      <div className={classes.page}>
-        <nav className={classes.sections} aria-label="Sections">
+      <div className={styles.page}>
+        <nav className={styles.sections} aria-label="Sections">
           {SECTIONS.map(([to, label]) => (
             <Link key={to} to={to}>
               {label}
             </Link>
           ))}
         </nav>
-        <div className={classes.content}>
+        <div className={styles.content}>
           <Outlet />
         </div>
       </div>

@@ -8,7 +8,7 @@ import { useMay } from "../auth/me";
 import { Confirm } from "./Confirm";
 import { Moment } from "./Moment";
 import { Copy, Secret } from "./Secret";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
 const LIFETIMES = [
@@ -39,7 +39,7 @@ function NewToken() {
   };
   return (
     <>
-      <form className={classes.form} onSubmit={submit}>
+      <form className={styles.form} onSubmit={submit}>
         <TextInput
           label="What it is for"
           required

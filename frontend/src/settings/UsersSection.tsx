@@ -6,7 +6,7 @@ import { queryClient, signedOut } from "../api/queries";
 import { FormError, fieldError, USERNAME } from "../auth/Form";
 import { useMay, useMe } from "../auth/me";
 import { Moment } from "./Moment";
-import classes from "./settings.module.css";
+import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
 const KEY = ["users"];
@@ -27,7 +27,7 @@ function NewUser() {
     create.mutate();
   };
   return (
-    <form className={classes.form} onSubmit={submit}>
+    <form className={styles.form} onSubmit={submit}>
       <TextInput
         label="Name"
         required

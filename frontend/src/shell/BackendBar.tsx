@@ -3,7 +3,7 @@ import { useEffect, useRef } from "react";
 import { ApiProblem } from "../api/client";
 import { healthQuery, queryClient } from "../api/queries";
 import { clock } from "../lib/time";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 type Trouble = { kind: "backend" | "database"; since: number };
 
@@ -38,7 +38,7 @@ export function BackendBar() {
   if (trouble === null) return null;
   const since = clock(trouble.since);
   return (
-    <div className={classes.bar} role="status">
+    <div className={styles.bar} role="status">
       <span className="dot warn" />
       {trouble.kind === "backend"
         ? `The backend does not answer since ${since}; retrying. What is shown is from before.`

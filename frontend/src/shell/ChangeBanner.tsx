@@ -9,7 +9,7 @@ import { countdown } from "../lib/format";
 import { takeChange } from "../live/changes";
 import { MeasuredSoFar } from "./MeasuredSoFar";
 import { SimulatedTagOf } from "./NodeTags";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 type Change = Schemas["Change"];
 type Decision = "confirm" | "rollback" | "extend";
@@ -36,7 +36,7 @@ export function useRemaining(change: Pick<Change, "remaining_s">): number | null
 
 function Ring({ share }: { share: number }) {
   return (
-    <svg className={classes.ring} viewBox="0 0 20 20" aria-hidden="true">
+    <svg className={styles.ring} viewBox="0 0 20 20" aria-hidden="true">
       <circle cx="10" cy="10" r={RADIUS} />
       <circle
         cx="10"
@@ -75,7 +75,7 @@ function Standing({ change, remaining }: { change: Change; remaining: number | n
   if (remaining === 0) return <>Time is up on {node}; it is being put back.</>;
   return (
     <>
-      Applied on {node}; it returns in <span className={classes.remaining}>{countdown(remaining)}</span> unless kept.
+      Applied on {node}; it returns in <span className={styles.remaining}>{countdown(remaining)}</span> unless kept.
     </>
   );
 }
@@ -102,11 +102,11 @@ export function ChangeBanner({ change }: { change: Change }) {
     </Button>
   );
   return (
-    <div className={classes.banner} data-change={change.id}>
+    <div className={styles.banner} data-change={change.id}>
       <Ring share={remaining === null ? 1 : remaining / change.confirm_timeout_s} />
-      <div className={classes.what}>
+      <div className={styles.what}>
         <b className="change">{change.sentence}</b> <Standing change={change} remaining={remaining} />
-        <div className={classes.measured}>
+        <div className={styles.measured}>
           {waits && <MeasuredSoFar change={change} />}
           {asked !== null && <span className="muted"> {asked}</span>}
         </div>
@@ -144,8 +144,8 @@ export function EndedBanner({ change }: { change: Change }) {
   const last = change.steps.at(-1)?.sentence;
   const tone = change.state === "confirmed" ? "ok" : change.state === "failed" ? "bad" : "muted";
   return (
-    <div className={classes.ended} role="status" data-change={change.id}>
-      <div className={classes.what}>
+    <div className={styles.ended} role="status" data-change={change.id}>
+      <div className={styles.what}>
         <b>{change.sentence}</b> <span className={tone}>{endOf(change)}</span>{" "}
         <span className="muted">
           {change.node_name}

@@ -5,7 +5,7 @@ import { openChangesQuery } from "../api/queries";
 import { RunningBanners, useRunning } from "../experiments/RunningBanner";
 import { takeMissedEnd, useEndedChanges } from "../live/changes";
 import { ChangeBanner, EndedBanner } from "./ChangeBanner";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 // A policy's and an experiment's changes keep or undo themselves, and there may be many at any time.
 const ofAPerson = ({ policy_id, experiment_id }: Schemas["Change"]) => policy_id === null && experiment_id === null;
@@ -28,7 +28,7 @@ export function ChangeBanners() {
   }, [open]);
   if (!open?.length && !ended.length && !running.length) return null;
   return (
-    <section className={classes.banners} aria-label="Changes under way">
+    <section className={styles.banners} aria-label="Changes under way">
       <RunningBanners running={running} />
       {open?.map((change) => (
         <ChangeBanner key={change.id} change={change} />

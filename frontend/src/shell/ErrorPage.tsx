@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { Link, useRouter } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { ApiProblem, sentenceOf } from "../api/client";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 const RETRY_MS = 3_000;
 
@@ -16,7 +16,7 @@ export function ErrorPage({ error }: { error: unknown }) {
     return () => clearInterval(timer);
   }, [transient, router]);
   return (
-    <main className={classes.alone}>
+    <main className={styles.alone}>
       <title>Error · Coresteer</title>
       <h1>{transient ? "Waiting for the backend" : "This page stopped"}</h1>
       <p role="alert">{sentenceOf(error)}</p>
@@ -25,7 +25,7 @@ export function ErrorPage({ error }: { error: unknown }) {
           ? "It is asked again every 3 seconds; nothing needs to be done here."
           : "Nothing was changed on any node by this. Try again; if it stays, reload the page and tell your administrator the sentence above."}
       </p>
-      <div className={classes.row}>
+      <div className={styles.row}>
         <Button variant="filled" onClick={() => void router.invalidate()}>
           Try again
         </Button>
@@ -39,7 +39,7 @@ export function ErrorPage({ error }: { error: unknown }) {
 /** Shown for an address that leads nowhere. */
 export function NotFoundPage() {
   return (
-    <main className={classes.alone}>
+    <main className={styles.alone}>
       <title>Not found · Coresteer</title>
       <h1>There is no such page</h1>
       <p>

@@ -1,7 +1,7 @@
 import { Modal } from "@mantine/core";
 import { useEffect, useState } from "react";
 import { Palette } from "./Palette";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 const KEYS = [
   ["⌘K or Ctrl K", "Go to a node or a page"],
@@ -44,7 +44,7 @@ export function Keys() {
   }, []);
   const close = () => setShown(null);
   return (
-    <div className={classes.keys}>
+    <div className={styles.keys}>
       <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="⌘K, go to a node or a page">
         ⌘K
       </button>
@@ -53,7 +53,7 @@ export function Keys() {
       </button>
       {shown === "palette" && <Palette onClose={close} />}
       <Modal opened={shown === "keys"} onClose={close} title="Keys" closeButtonProps={{ "aria-label": "Close" }}>
-        <dl className={classes.keyList}>
+        <dl className={styles.keyList}>
           {KEYS.map(([key, meaning]) => [
             <dt key={key}>
               <kbd className="kbd">{key}</kbd>

@@ -4,7 +4,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
 import { nodesQuery } from "../api/queries";
 import { HealthDot, SimulatedTag } from "./NodeTags";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 const PAGES = [
   ["/fleet", "Fleet"],
@@ -80,7 +80,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={onKey}
       />
-      <div id={`${id}-list`} className={classes.results} role="listbox" aria-label="Nodes and pages">
+      <div id={`${id}-list`} className={styles.results} role="listbox" aria-label="Nodes and pages">
         {entries.map((entry, index) => (
           // biome-ignore lint/a11y/useKeyWithClickEvents: the combobox above has the keys
           <div

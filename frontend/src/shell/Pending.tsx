@@ -1,11 +1,11 @@
 import { useTrouble } from "./BackendBar";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 /** Stands while a page has not come up, and says what it waits for. */
 export function Pending() {
   const trouble = useTrouble();
   return (
-    <main className={classes.alone} aria-busy="true">
+    <main className={styles.alone} aria-busy="true">
       <title>Coresteer</title>
       <h1>Coresteer</h1>
       <p role="status">

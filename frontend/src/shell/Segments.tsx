@@ -1,4 +1,4 @@
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 
 type Option<T> = { value: T; label: string; title?: string };
 type Props<T> = { label: string; value: T | null; options: readonly Option<T>[]; onChange: (value: T) => void };
@@ -6,7 +6,7 @@ type Props<T> = { label: string; value: T | null; options: readonly Option<T>[];
 /** A row of choices of which one is on. */
 export function Segments<T extends string | number>({ label, value, options, onChange }: Props<T>) {
   return (
-    <fieldset className={classes.segments} aria-label={label}>
+    <fieldset className={styles.segments} aria-label={label}>
       {options.map((option) => (
         <button
           key={option.value}

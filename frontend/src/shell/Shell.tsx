@@ -6,7 +6,7 @@ import { ChangeBanners } from "./ChangeBanners";
 import { AuditIcon, ExperimentsIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
 import { Keys } from "./Keys";
 import { PAGE_TOP_ID } from "./PageTop";
-import classes from "./shell.module.css";
+import styles from "./shell.module.css";
 import { UserMenu } from "./UserMenu";
 
 const PAGES = [
@@ -23,7 +23,7 @@ function LiveTag() {
   const silent = useTrouble()?.kind === "backend";
   const word = status === "connecting" ? "connecting" : status === "retrying" || silent ? "retrying" : "live";
   return (
-    <span className={classes.live} role="status">
+    <span className={styles.live} role="status">
       <span className={word === "live" ? "dot ok" : "dot warn"} />
       {word}
     </span>
@@ -34,28 +34,28 @@ function LiveTag() {
 export function Shell() {
   useLiveCache();
   return (
-    <div className={classes.shell}>
-      <a className={classes.skip} href="#content">
+    <div className={styles.shell}>
+      <a className={styles.skip} href="#content">
         Skip to the page
       </a>
-      <nav className={classes.rail} aria-label="Pages">
-        <span className={classes.logo} aria-hidden="true">
+      <nav className={styles.rail} aria-label="Pages">
+        <span className={styles.logo} aria-hidden="true">
           <Logo />
         </span>
         {PAGES.map(({ to, label, icon }) => (
-          <Link key={to} to={to} className={classes.page} aria-label={label} title={label}>
+          <Link key={to} to={to} className={styles.page} aria-label={label} title={label}>
             {icon}
           </Link>
         ))}
       </nav>
-      <header className={classes.top}>
-        <div id={PAGE_TOP_ID} className={classes.slot} />
+      <header className={styles.top}>
+        <div id={PAGE_TOP_ID} className={styles.slot} />
         <span className="grow" />
         <LiveTag />
         <Keys />
         <UserMenu />
       </header>
-      <main id="content" className={classes.main} tabIndex={-1}>
+      <main id="content" className={styles.main} tabIndex={-1}>
         <BackendBar />
         <ChangeBanners />
         <Outlet />

@@ -7,13 +7,13 @@ import { useMay } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { tunableName } from "../../lib/settings";
 import type { Netdev } from "../irqs";
-import nodeClasses from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "../panel/applying";
 import { ChangeSteps } from "../panel/ChangeSteps";
 import { PreviewOf } from "../panel/PreviewOf";
 import { coalescingQuery } from "../queries";
 import type { NodeView } from "../view";
-import classes from "./coalescing.module.css";
+import styles from "./coalescing.module.css";
 import { keyOf, madeOf, pointDraft, present, type Tried, wishesOf } from "./params";
 
 const TYPING_MS = 250;
@@ -81,15 +81,13 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
       </p>
     );
   return (
-    <div className={classes.editor}>
+    <div className={styles.editor}>
       {known.isError && (
         <p className="bad" role="alert">
           {sentenceOf(known.error)}
         </p>
       )}
-      {known.data?.why_not && known.data.traffic !== null && (
-        <p className={nodeClasses.warnbox}>{known.data.why_not}</p>
-      )}
+      {known.data?.why_not && known.data.traffic !== null && <p className={nodeStyles.warnbox}>{known.data.why_not}</p>}
       {own.length > 0 && (
         <NativeSelect
           label="Values of"
@@ -108,7 +106,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
       {groups.map(({ label, params: there }, place) => (
         <details
           key={label}
-          className={classes.group}
+          className={styles.group}
           open={place === 0 || there.some(([name]) => name in draft || (software && name === SOFTWARE))}
         >
           <summary>
@@ -121,7 +119,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
             const changed = value.trim() !== stands;
             const most = netdev.params_max[name];
             return (
-              <div key={name} className={classes.param} data-changed={changed || undefined}>
+              <div key={name} className={styles.param} data-changed={changed || undefined}>
                 <label htmlFor={`param-${name}`} title={help}>
                   {tunableName(name)}{" "}
                   <small className="muted">
@@ -163,10 +161,10 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
           limitUs={null}
         />
       )}
-      <div className={nodeClasses.terms}>
+      <div className={nodeStyles.terms}>
         <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
       </div>
-      <div className={nodeClasses.quick} ref={end}>
+      <div className={nodeStyles.quick} ref={end}>
         <Button
           variant="filled"
           disabled={!settled || !preview.data.can_apply || why !== null}

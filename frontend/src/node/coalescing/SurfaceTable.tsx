@@ -1,6 +1,6 @@
 import { micros, perSecond, ratio, text } from "../../lib/format";
 import { Scroll } from "../../shell/Scroll";
-import nodeClasses from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import type { Coalescing, Surface } from "./params";
 import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./picture";
 
@@ -19,7 +19,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
   const cells = surface.predicted.flatMap((line, row) => line.map((predicted, column) => ({ predicted, row, column })));
   const placed = points.filter(({ rx_usecs, rx_frames }) => cellOf(surface, rx_usecs, rx_frames) !== null);
   return (
-    <div className={nodeClasses.tableBox}>
+    <div className={nodeStyles.tableBox}>
       <Scroll label={`Trade-off of ${coalescing.netdev} as a table`}>
         <table className="table">
           <thead>

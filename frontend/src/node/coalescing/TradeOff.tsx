@@ -7,11 +7,11 @@ import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canv
 import { count, duration, micros, packetRate, perSecond, significant, text } from "../../lib/format";
 import { CIVIDIS_GRADIENT } from "../../lib/scale";
 import { Segments } from "../../shell/Segments";
-import nodeClasses from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { coalescingQuery } from "../queries";
 import { BOUNDS } from "../search";
 import type { NodeView } from "../view";
-import classes from "./coalescing.module.css";
+import styles from "./coalescing.module.css";
 import { cellSize, heightOf, LEFT, paint, TOP } from "./paint";
 import { type Coalescing, pointText, type Surface } from "./params";
 import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./picture";
@@ -46,7 +46,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
   };
   return (
     <section className="card" aria-labelledby="coalescing-heading" aria-busy={answer.isPlaceholderData}>
-      <h2 className={classes.head}>
+      <h2 className={styles.head}>
         <span id="coalescing-heading">Interrupt coalescing</span>
         <NativeSelect
           aria-label="Network device"
@@ -76,7 +76,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
       </h2>
       <div className="body">
         {data === undefined || surface === null ? (
-          <div className={`hatched ${classes.nothing}`} style={{ height }}>
+          <div className={`hatched ${styles.nothing}`} style={{ height }}>
             <p role={answer.isError ? "alert" : undefined}>
               {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Working out what other values would do…")}
             </p>
@@ -96,7 +96,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
 function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
   const [least, most] = scaleOf(surface, colour);
   return (
-    <small className={nodeClasses.legend}>
+    <small className={nodeStyles.legend}>
       {text(figureOf(least, colour))} <i style={{ background: CIVIDIS_GRADIENT }} /> {text(figureOf(most, colour))},
       logarithmic
     </small>
@@ -191,7 +191,7 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
       </p>
       <div
         ref={box}
-        className={classes.picture}
+        className={styles.picture}
         style={{ height }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
@@ -209,7 +209,7 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
       >
         <canvas ref={canvas} />
       </div>
-      <div ref={tip} className={nodeClasses.tip}>
+      <div ref={tip} className={nodeStyles.tip}>
         <b />
         <span />
       </div>
@@ -254,7 +254,7 @@ function Suppose({ view, coalescing }: { view: NodeView; coalescing: Coalescing 
     />
   );
   return (
-    <div className={classes.suppose}>
+    <div className={styles.suppose}>
       {field("pps", "Suppose packets/s", measured ? `measured ${significant(traffic.packets_per_s)}` : "measured")}
       {field("frame", "Suppose bytes a frame", measured ? `measured ${significant(traffic.frame_bytes)}` : "measured")}
       {field("bound", "Allowed latency, µs", allowed === null ? "no policy has a bound" : `policy ${allowed}`)}
@@ -287,7 +287,7 @@ function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefine
   const correlation = coalescing?.rank_correlation ?? null;
   const points = coalescing?.points.length ?? 0;
   return (
-    <div className={classes.notes}>
+    <div className={styles.notes}>
       {coalescing !== undefined && (
         <>
           <p>{trafficWords(coalescing)}</p>

@@ -6,7 +6,7 @@ import { useMay } from "../../auth/me";
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
 import { duration } from "../../lib/format";
 import { type Change, type Irq, isolatedCpus, landsOn } from "../irqs";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import type { NodeView } from "../view";
 import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applying";
 import { CpuPicker } from "./CpuPicker";
@@ -73,7 +73,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const before = previousOf(latest, key, irq);
   const lands = landsOn(irq);
   return (
-    <div className={classes.editor}>
+    <div className={styles.editor}>
       <TextInput
         label="Move to CPUs"
         description="As the kernel writes them, for example 2 or 0-3,8"
@@ -87,7 +87,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         spellCheck={false}
         autoComplete="off"
       />
-      <div className={classes.quick}>
+      <div className={styles.quick}>
         {home !== null && topology.numa_nodes.length > 1 && (
           <Button onClick={() => pick(parseCpuList(home))}>
             {irq.netdev === null ? "its own node" : "NIC's node"}
@@ -113,7 +113,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
           limitUs={limit === "" || limitWrong !== null ? null : Number(limit)}
         />
       )}
-      <div className={classes.terms}>
+      <div className={styles.terms}>
         <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
         <TextInput
           label="or if RTT p99 exceeds, µs"

@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useMay } from "../../auth/me";
 import { duration } from "../../lib/format";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applying";
 import { PreviewOf } from "./PreviewOf";
 
@@ -19,9 +19,9 @@ export function ApplyPlan({ node, wishes, reason }: Props) {
     preview.data?.can_apply === false ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence) : null;
   const why = whyNot(node, may) ?? blocked ?? null;
   return (
-    <div className={classes.editor}>
+    <div className={styles.editor}>
       <PreviewOf answer={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
-      <div className={classes.terms}>
+      <div className={styles.terms}>
         <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
         <Button
           variant="filled"

@@ -1,11 +1,11 @@
 import { clock, dateTime } from "../../lib/time";
 import type { Change } from "../irqs";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 
 /** The last change of a setting, step by step as the node told it. */
 export function ChangeSteps({ change }: { change: Change }) {
   return (
-    <section className={classes.steps} aria-label="Last change" aria-live="polite">
+    <section className={styles.steps} aria-label="Last change" aria-live="polite">
       <h3>
         Last change{" "}
         <span className="muted">

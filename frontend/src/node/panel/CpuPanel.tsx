@@ -2,7 +2,7 @@ import { type ReactNode, useMemo } from "react";
 import { bytes, percent, perSecond, text } from "../../lib/format";
 import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
 import { averageRates, isolatedCpus, landsOn } from "../irqs";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import { cachesOf, placeOf } from "../rows";
 import { type NodeView, useFrames } from "../view";
 import { Facts, PanelFrame, Select } from "./Panel";
@@ -68,7 +68,7 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
       ) : tasks.length === 0 ? (
         <p className="muted">None of the busiest processes.</p>
       ) : (
-        <ul className={classes.plain}>
+        <ul className={styles.plain}>
           {tasks.map((task) => (
             <li key={task.pid}>
               {task.name} <span className="muted">{task.pid}</span> {text(percent(100 * task.cpu_share))}
@@ -101,7 +101,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   return (
     <>
       {view.past !== null && <p className="muted">The page is paused; this is the last sample that came.</p>}
-      <dl className={classes.kv}>
+      <dl className={styles.kv}>
         {KINDS.map(([name, meaning]) => (
           <div key={name}>
             <dt title={meaning}>{name}</dt>
@@ -122,7 +122,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
                     {irq.irq}
                   </Select>
                 </td>
-                <td className={classes.ellipsis}>{irq.name}</td>
+                <td className={styles.ellipsis}>{irq.name}</td>
                 <td>{irq.queues.join(" ")}</td>
                 <td className="n">{text(perSecond(rates === null ? null : rate))}</td>
               </tr>
@@ -141,7 +141,7 @@ const COLOURS: Record<string, string> = { softirq: "var(--softirq)", irq: "var(-
 
 function Bar({ percent: value, name }: { percent: number; name: string }) {
   return (
-    <span className={classes.bar}>
+    <span className={styles.bar}>
       <span>
         <i style={{ width: `${value}%`, background: COLOURS[name] ?? "var(--user)" }} />
       </span>

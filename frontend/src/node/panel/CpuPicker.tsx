@@ -1,6 +1,6 @@
 import { type MouseEvent, memo, useRef } from "react";
 import { parseCpuList } from "../../lib/cpulist";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import type { Topology } from "../rows";
 
 type Props = {
@@ -29,7 +29,7 @@ export const CpuPicker = memo(function CpuPicker({ topology, isolated, chosen, w
     onChange(next);
   };
   return (
-    <div className={classes.picker} data-many={order.length > 64 || undefined}>
+    <div className={styles.picker} data-many={order.length > 64 || undefined}>
       {groups.map((group) => (
         <fieldset key={group.label} aria-label={group.label}>
           <span className="muted">{group.label}</span>

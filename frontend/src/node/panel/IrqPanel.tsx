@@ -2,7 +2,7 @@ import { parseCpuList } from "../../lib/cpulist";
 import { perSecond, text } from "../../lib/format";
 import { dateTime } from "../../lib/time";
 import { averageRates, type Irq, ownerOf, queuesOf } from "../irqs";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../view";
 import { AffinityEditor } from "./AffinityEditor";
 import { ChangeSteps } from "./ChangeSteps";
@@ -93,7 +93,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
         ]}
       />
       {irq.movable === false ? (
-        <p className={classes.warnbox}>
+        <p className={styles.warnbox}>
           <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel keeps its affinity to itself."}
         </p>
       ) : (
@@ -120,7 +120,7 @@ function Rate({ view, irq }: { view: NodeView; irq: Irq }) {
   const asked = parseCpuList(irq.requested ?? "");
   return (
     <>
-      <b className={classes.rate}>{text(perSecond(total))}</b>{" "}
+      <b className={styles.rate}>{text(perSecond(total))}</b>{" "}
       {rates.slice(0, 4).map(([cpu, rate]) => (
         <span key={cpu} className={asked.includes(cpu) || asked.length === 0 ? "muted" : "warn"}>
           CPU {cpu}

@@ -2,7 +2,7 @@ import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
 import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { landsOn, type Netdev } from "../irqs";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../view";
 import { Facts, PanelFrame, Select } from "./Panel";
 
@@ -63,7 +63,7 @@ function Rates({ view, name }: { view: NodeView; name: string }) {
 function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
   if (netdev.queues.length === 0) return <p className="muted">The kernel tells of no queues.</p>;
   return (
-    <div className={classes.scrollX}>
+    <div className={styles.scrollX}>
       <table className="table">
         <thead>
           <tr>

@@ -1,6 +1,6 @@
 import { CloseButton } from "@mantine/core";
 import { type ReactNode, useEffect } from "react";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 import type { NodeView } from "../view";
 import { CpuPanel } from "./CpuPanel";
 import { IrqPanel } from "./IrqPanel";
@@ -28,10 +28,10 @@ type FrameProps = { view: NodeView; title: string; note?: string; children: Reac
 /** The panel's frame: what is selected, and how to close it. */
 export function PanelFrame({ view, title, note, children }: FrameProps) {
   return (
-    <aside className={`card ${classes.panel}`} aria-label={title}>
+    <aside className={`card ${styles.panel}`} aria-label={title}>
       <h2>
         {title}{" "}
-        <small className={classes.ellipsis} title={note}>
+        <small className={styles.ellipsis} title={note}>
           {note}
         </small>
         <span className="grow" />
@@ -45,7 +45,7 @@ export function PanelFrame({ view, title, note, children }: FrameProps) {
 /** Names and values below each other. */
 export function Facts({ of }: { of: readonly (readonly [name: string, value: ReactNode] | null)[] }) {
   return (
-    <dl className={classes.kv}>
+    <dl className={styles.kv}>
       {of
         .filter((fact) => fact !== null)
         .map(([name, value]) => (

@@ -1,7 +1,7 @@
 import { ApiProblem, type Schemas, sentenceOf } from "../../api/client";
 import { duration, micros, text } from "../../lib/format";
 import { settingName } from "../../lib/settings";
-import classes from "../node.module.css";
+import styles from "../node.module.css";
 
 type Props = {
   answer: Schemas["PreviewAnswer"] | undefined;
@@ -15,7 +15,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
   if (answer === undefined) {
     const said = error instanceof ApiProblem && error.field("value") !== undefined;
     return (
-      <div className={classes.preview} aria-busy={error === null}>
+      <div className={styles.preview} aria-busy={error === null}>
         {error === null ? (
           <p className="muted">Looking at what would change…</p>
         ) : (
@@ -30,7 +30,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
   }
   const returns = [...new Set(answer.plan.actions.map((action) => action.was))].join(", ");
   return (
-    <section className={classes.preview} aria-label="Preview" aria-live="polite">
+    <section className={styles.preview} aria-label="Preview" aria-live="polite">
       {answer.plan.actions.length > 0 && answer.refused.length === 0 && <p>{answer.sentence}</p>}
       {answer.plan.actions.length > 0 && (
         <table className="table">
@@ -59,16 +59,16 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
         </table>
       )}
       {answer.refused.map((refusal) => (
-        <p key={refusal.code + refusal.key} className={classes.refusal} role="alert">
+        <p key={refusal.code + refusal.key} className={styles.refusal} role="alert">
           <b>Refused.</b> {refusal.sentence}
         </p>
       ))}
       {answer.warned.map((warning) => (
-        <p key={warning.code + warning.key} className={classes.warnbox}>
+        <p key={warning.code + warning.key} className={styles.warnbox}>
           {warning.sentence}
         </p>
       ))}
-      <dl className={classes.kv}>
+      <dl className={styles.kv}>
         {answer.expected.length > 0 && (
           <div>
             <dt>expected</dt>
@@ -84,7 +84,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
             <dt>same by hand</dt>
             <dd>
               {answer.commands.map((command) => (
-                <code key={command} className={classes.command}>
+                <code key={command} className={styles.command}>
                   {command}
                 </code>
               ))}
