@@ -4,10 +4,10 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answer, api, sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
-import { Moment } from "../settings/Moment";
-import { SimulatedTagOf } from "../shell/NodeTags";
-import { PageTop } from "../shell/PageTop";
-import { Scroll } from "../shell/Scroll";
+import { Moment } from "../components/Moment";
+import { SimulatedTagOf } from "../components/NodeTags";
+import { PageTop } from "../components/PageTop";
+import { Scroll } from "../components/Scroll";
 import styles from "./audit.module.css";
 
 const PAGE = 100;

@@ -2,7 +2,7 @@ import { render, screen } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { micros } from "../lib/format";
 import { Cursor } from "./cursor";
-import type { Point } from "./seriesring";
+import type { Point } from "./seriesRing";
 import { gapsOf, roundAbove, TimeChart } from "./TimeChart";
 
 test.each([

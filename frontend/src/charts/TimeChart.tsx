@@ -5,7 +5,7 @@ import { axisTime } from "../lib/time";
 import { useWidth } from "./canvas";
 import styles from "./charts.module.css";
 import { type Cursor, useCursor } from "./cursor";
-import type { Point } from "./seriesring";
+import type { Point } from "./seriesRing";
 import { type Range, type TimeAxis, TimeOverlay } from "./TimeOverlay";
 
 export type LineOf = { key: string; name: string; colour: string };

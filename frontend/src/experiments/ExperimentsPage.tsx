@@ -3,16 +3,16 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
+import { Moment } from "../components/Moment";
+import { SimulatedTagOf } from "../components/NodeTags";
+import { PageTop } from "../components/PageTop";
+import { Scroll } from "../components/Scroll";
 import { duration } from "../lib/format";
-import { Moment } from "../settings/Moment";
-import { SimulatedTagOf } from "../shell/NodeTags";
-import { PageTop } from "../shell/PageTop";
-import { Scroll } from "../shell/Scroll";
 import styles from "./experiments.module.css";
+import { KINDS, STATE_TONES, standing } from "./format";
 import { experimentsQuery } from "./queries";
 import { STATES } from "./search";
 import type { State, Summary } from "./types";
-import { KINDS, STATE_TONES, standing } from "./words";
 
 const route = getRouteApi("/shell/experiments");
 

@@ -5,14 +5,14 @@ import { useState } from "react";
 import { answer, api } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
+import { Confirm } from "../components/ConfirmDialog";
+import { Moment } from "../components/Moment";
 import { duration } from "../lib/format";
-import { Confirm } from "../settings/Confirm";
-import { Moment } from "../settings/Moment";
 import { useRemaining } from "../shell/ChangeBanner";
 import styles from "./experiments.module.css";
+import { STATE_TONES, standing } from "./format";
 import { isOver, takeExperiment } from "./queries";
 import type { Experiment } from "./types";
-import { STATE_TONES, standing } from "./words";
 
 /** Where an experiment stands, how long it will take, and the way to end it. */
 export function Progress({ experiment }: { experiment: Experiment }) {

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { SimulatedTagOf } from "../components/NodeTags";
 import { duration } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
-import { SimulatedTagOf } from "../shell/NodeTags";
 import styles from "../shell/shell.module.css";
 import { runningQuery } from "./queries";
 import type { Summary } from "./types";

@@ -1,6 +1,6 @@
 import type { Schemas } from "../api/client";
 import { bitRate, type Figure, perSecond } from "../lib/format";
-import { useFigures } from "./frame";
+import { useFigures } from "./fleetStore";
 import type { FigureColumn } from "./search";
 
 const HOT_PERCENT = 90;

@@ -3,14 +3,14 @@ import { useElementSize } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, type MouseEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
+import { CIVIDIS_GRADIENT } from "../lib/cividis";
 import { bitRate, perSecond, text } from "../lib/format";
-import { CIVIDIS_GRADIENT } from "../lib/scale";
-import type { Colouring } from "./colors";
+import type { Colouring } from "./colourings";
 import styles from "./fleet.module.css";
-import { type FleetFigures, fleet, useFigures } from "./frame";
+import { paintMap, readInks } from "./fleetPainter";
+import { type FleetFigures, fleet, useFigures } from "./fleetStore";
 import { groupNodes } from "./groups";
 import { cellAt, layOut, neighbour, rectOf } from "./layout";
-import { paintMap, readInks } from "./paint";
 
 type NodeSummary = Schemas["NodeSummary"];
 

@@ -2,11 +2,11 @@ import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Schemas } from "../api/client";
+import { HealthDot, SimulatedTag } from "../components/NodeTags";
+import { Scroll } from "../components/Scroll";
 import { bitRate, type Figure, micros, percent, perSecond, text } from "../lib/format";
-import { HealthDot, SimulatedTag } from "../shell/NodeTags";
-import { Scroll } from "../shell/Scroll";
 import styles from "./fleet.module.css";
-import { type FleetFigures, useFigures, useSettledFigures } from "./frame";
+import { type FleetFigures, useFigures, useSettledFigures } from "./fleetStore";
 import type { FigureColumn, SortBy } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];

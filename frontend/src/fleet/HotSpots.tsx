@@ -1,9 +1,9 @@
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Schemas } from "../api/client";
+import { SimulatedTag } from "../components/NodeTags";
 import { percent, text } from "../lib/format";
-import { SimulatedTag } from "../shell/NodeTags";
-import { useFigures, useSettledFigures } from "./frame";
+import { useFigures, useSettledFigures } from "./fleetStore";
 import { hotSpots, hottest, reasons } from "./hotspots";
 
 const BAD_PERCENT = 90;

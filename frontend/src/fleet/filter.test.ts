@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client";
 import { parseFilter } from "./filter";
-import { FleetFigures, frameOfNodes } from "./frame";
+import { FleetFigures, frameOfNodes } from "./fleetStore";
 
 type Node = Schemas["NodeSummary"];
 

@@ -1,5 +1,5 @@
 import type { Schemas } from "../api/client";
-import type { FleetFigures } from "./frame";
+import type { FleetFigures } from "./fleetStore";
 import type { FigureColumn } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];

@@ -1,6 +1,6 @@
 import type { Schemas } from "../api/client";
 import { type Figure, percent, perSecond, text } from "../lib/format";
-import type { FleetFigures } from "./frame";
+import type { FleetFigures } from "./fleetStore";
 
 const MOST = 15;
 const SOFTIRQ_PERCENT = 60;

@@ -1,10 +1,10 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api, binary } from "../api/client";
-import { HeatBlock } from "../charts/heatblock";
+import { HeatBlock } from "../charts/heatBlock";
 import type { Range } from "../charts/TimeOverlay";
-import { METRICS } from "./figures";
-import type { HeatShare } from "./shares";
-import { CHART_POINTS, HEAT_COLUMNS, type LiveWindow } from "./window";
+import type { HeatShare } from "./cpuShares";
+import { CHART_POINTS, HEAT_COLUMNS, type LiveWindow } from "./time/liveWindow";
+import { METRICS } from "./timeseries/metricValues";
 
 const iso = (ms: number) => new Date(ms).toISOString();
 const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });

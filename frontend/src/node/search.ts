@@ -1,4 +1,4 @@
-import { HEAT_SHARES, type HeatShare } from "./shares";
+import { HEAT_SHARES, type HeatShare } from "./cpuShares";
 
 /** The spans of a live window in seconds. */
 export const SPANS = [60, 300, 3600, 86_400] as const;

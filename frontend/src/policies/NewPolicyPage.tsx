@@ -6,15 +6,15 @@ import { answer, api } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { FormError } from "../auth/Form";
 import { useMay } from "../auth/me";
-import { PageTop } from "../shell/PageTop";
-import { Editor } from "./Editor";
-import { bodyOf, newDraft } from "./form";
+import { wrongAt } from "../components/fieldErrors";
+import { PageTop } from "../components/PageTop";
+import { Editor } from "./editor/PolicyForm";
+import { PreviewPane } from "./editor/PreviewPane";
+import { bodyOf, newDraft } from "./editor/policyDraft";
 import { KIND_NAMES } from "./kinds";
-import { PreviewPane } from "./PreviewPane";
 import styles from "./policies.module.css";
 import { policiesQuery } from "./queries";
 import type { PolicyBody } from "./types";
-import { wrongAt } from "./wrong";
 
 const route = getRouteApi("/shell/policies/new");
 

@@ -2,14 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { sentenceOf } from "../api/client";
 import { useMay } from "../auth/me";
-import { Moment } from "../settings/Moment";
-import { PageTop } from "../shell/PageTop";
-import { Scroll } from "../shell/Scroll";
+import { Moment } from "../components/Moment";
+import { PageTop } from "../components/PageTop";
+import { Scroll } from "../components/Scroll";
 import { KIND_NAMES, KINDS, MODES } from "./kinds";
 import styles from "./policies.module.css";
+import { standing } from "./policyState";
 import { isRolling, policiesQuery } from "./queries";
 import type { Policy } from "./types";
-import { standing } from "./words";
 
 /** All policies in the order in which they are heard, and how far each has come. */
 export function PoliciesPage() {

@@ -3,8 +3,8 @@ import { useMutation } from "@tanstack/react-query";
 import { answer, api, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
-import { Moment } from "./Moment";
-import { Copy, Secret } from "./Secret";
+import { Copy, Secret } from "../components/CopyField";
+import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
 /** Makes a one-time token for a new agent and shows the command that uses it. */

@@ -5,13 +5,13 @@ import { useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery, queryClient, signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
+import { Confirm } from "../components/ConfirmDialog";
+import { Moment } from "../components/Moment";
+import { HealthDot, SimulatedTag } from "../components/NodeTags";
+import { Scroll } from "../components/Scroll";
 import { duration } from "../lib/format";
-import { HealthDot, SimulatedTag } from "../shell/NodeTags";
-import { Scroll } from "../shell/Scroll";
-import { Confirm } from "./Confirm";
 import { EditLabels } from "./EditLabels";
 import { EnrolNode } from "./EnrolNode";
-import { Moment } from "./Moment";
 import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];

@@ -1,5 +1,5 @@
 import { Link, Outlet, useMatchRoute } from "@tanstack/react-router";
-import { PageTop } from "../shell/PageTop";
+import { PageTop } from "../components/PageTop";
 import styles from "./settings.module.css";
 
 const SECTIONS = [

@@ -5,9 +5,9 @@ import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { FormError, fieldError } from "../auth/Form";
 import { useMay } from "../auth/me";
-import { Confirm } from "./Confirm";
-import { Moment } from "./Moment";
-import { Copy, Secret } from "./Secret";
+import { Confirm } from "../components/ConfirmDialog";
+import { Copy, Secret } from "../components/CopyField";
+import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];

@@ -5,7 +5,7 @@ import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
 import { FormError, fieldError, USERNAME } from "../auth/Form";
 import { useMay, useMe } from "../auth/me";
-import { Moment } from "./Moment";
+import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];

@@ -5,10 +5,10 @@ import { useEffect, useMemo, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useMay } from "../auth/me";
+import { SimulatedTagOf } from "../components/NodeTags";
 import { countdown } from "../lib/format";
 import { takeChange } from "../live/changes";
 import { MeasuredSoFar } from "./MeasuredSoFar";
-import { SimulatedTagOf } from "./NodeTags";
 import styles from "./shell.module.css";
 
 type Change = Schemas["Change"];

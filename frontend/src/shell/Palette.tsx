@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
 import { nodesQuery } from "../api/queries";
-import { HealthDot, SimulatedTag } from "./NodeTags";
+import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import styles from "./shell.module.css";
 
 const PAGES = [

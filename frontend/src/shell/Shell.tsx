@@ -1,11 +1,11 @@
 import { Link, Outlet } from "@tanstack/react-router";
-import { useLiveCache } from "../live/cache";
+import { PAGE_TOP_ID } from "../components/PageTop";
+import { useLiveCache } from "../live/cacheUpdates";
 import { useLiveState } from "../live/socket";
 import { BackendBar, useTrouble } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
 import { AuditIcon, ExperimentsIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
 import { Keys } from "./Keys";
-import { PAGE_TOP_ID } from "./PageTop";
 import styles from "./shell.module.css";
 import { UserMenu } from "./UserMenu";
 

@@ -1,8 +1,8 @@
+import { Scroll } from "../../components/Scroll";
 import { micros, perSecond, ratio, text } from "../../lib/format";
-import { Scroll } from "../../shell/Scroll";
 import nodeStyles from "../node.module.css";
-import type { Coalescing, Surface } from "./params";
-import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./picture";
+import type { Coalescing, Surface } from "./nicParams";
+import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./surface";
 
 type Props = {
   coalescing: Coalescing;

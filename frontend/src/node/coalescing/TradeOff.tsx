@@ -4,19 +4,19 @@ import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { sentenceOf } from "../../api/client";
 import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { Segments } from "../../components/Segments";
+import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { count, duration, micros, packetRate, perSecond, significant, text } from "../../lib/format";
-import { CIVIDIS_GRADIENT } from "../../lib/scale";
-import { Segments } from "../../shell/Segments";
 import nodeStyles from "../node.module.css";
+import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
 import { BOUNDS } from "../search";
-import type { NodeView } from "../view";
 import styles from "./coalescing.module.css";
-import { cellSize, heightOf, LEFT, paint, TOP } from "./paint";
-import { type Coalescing, pointText, type Surface } from "./params";
-import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./picture";
+import { netdevInSight, netdevsOf } from "./netdevSelection";
+import { type Coalescing, pointText, type Surface } from "./nicParams";
 import { SurfaceTable } from "./SurfaceTable";
-import { netdevInSight, netdevsOf } from "./sight";
+import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./surface";
+import { cellSize, heightOf, LEFT, paint, TOP } from "./surfacePainter";
 
 const COLOURS = [
   { value: "interrupts", label: "interrupts", title: "Interrupts a second of all receive queues" },

@@ -5,12 +5,12 @@ import { ApiProblem } from "../../api/client";
 import { useMay } from "../../auth/me";
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
 import { duration } from "../../lib/format";
-import { type Change, type Irq, isolatedCpus, landsOn } from "../irqs";
+import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "../changes/applyChange";
+import { PreviewOf } from "../changes/ChangePreview";
+import { type Change, type Irq, isolatedCpus, landsOn } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
-import type { NodeView } from "../view";
-import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applying";
+import type { NodeView } from "../nodeView";
 import { CpuPicker } from "./CpuPicker";
-import { PreviewOf } from "./PreviewOf";
 
 const TYPING_MS = 250;
 

@@ -1,10 +1,10 @@
 import { type ReactNode, useMemo } from "react";
 import { bytes, percent, perSecond, text } from "../../lib/format";
 import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
-import { averageRates, isolatedCpus, landsOn } from "../irqs";
+import { cachesOf, placeOf } from "../cores/coreRows";
+import { averageRates, isolatedCpus, landsOn } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
-import { cachesOf, placeOf } from "../rows";
-import { type NodeView, useFrames } from "../view";
+import { type NodeView, useFrames } from "../nodeView";
 import { Facts, PanelFrame, Select } from "./Panel";
 
 const KINDS = [

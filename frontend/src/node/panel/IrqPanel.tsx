@@ -1,11 +1,11 @@
 import { parseCpuList } from "../../lib/cpulist";
 import { perSecond, text } from "../../lib/format";
 import { dateTime } from "../../lib/time";
-import { averageRates, type Irq, ownerOf, queuesOf } from "../irqs";
+import { ChangeSteps } from "../changes/ChangeSteps";
+import { averageRates, type Irq, ownerOf, queuesOf } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
-import { type NodeView, useFrames } from "../view";
+import { type NodeView, useFrames } from "../nodeView";
 import { AffinityEditor } from "./AffinityEditor";
-import { ChangeSteps } from "./ChangeSteps";
 import { Facts, PanelFrame, Select } from "./Panel";
 
 /** An interrupt: what it is, who owns it, and its editor. */

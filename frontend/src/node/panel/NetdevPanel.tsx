@@ -1,9 +1,9 @@
 import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
 import { ParamsEditor } from "../coalescing/ParamsEditor";
-import { landsOn, type Netdev } from "../irqs";
+import { landsOn, type Netdev } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
-import { type NodeView, useFrames } from "../view";
+import { type NodeView, useFrames } from "../nodeView";
 import { Facts, PanelFrame, Select } from "./Panel";
 
 /** A network device: what it is, its rates, and where each queue's interrupts go. */

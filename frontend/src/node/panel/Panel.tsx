@@ -1,7 +1,7 @@
 import { CloseButton } from "@mantine/core";
 import { type ReactNode, useEffect } from "react";
 import styles from "../node.module.css";
-import type { NodeView } from "../view";
+import type { NodeView } from "../nodeView";
 import { CpuPanel } from "./CpuPanel";
 import { IrqPanel } from "./IrqPanel";
 import { NetdevPanel } from "./NetdevPanel";

@@ -1,0 +1,64 @@
+import { Button, Modal, TextInput } from "@mantine/core";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { sentenceOf } from "../api/client";
+import styles from "../settings/settings.module.css";
+
+/** Asks before something that cannot be taken back; typed: the word that must be typed first. */
+export function Confirm({
+  title,
+  action,
+  typed,
+  pending,
+  error,
+  onConfirm,
+  onClose,
+  children,
+}: {
+  title: string;
+  action: string;
+  typed?: string;
+  pending: boolean;
+  error: unknown;
+  onConfirm: () => void;
+  onClose: () => void;
+  children: ReactNode;
+}) {
+  const [word, setWord] = useState("");
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    onConfirm();
+  };
+  return (
+    <Modal opened onClose={onClose} title={title} closeButtonProps={{ "aria-label": "Close" }}>
+      <form className={styles.dialog} onSubmit={submit}>
+        {children}
+        {typed !== undefined && (
+          <TextInput
+            label={`Type ${typed} to confirm`}
+            data-autofocus
+            autoComplete="off"
+            value={word}
+            onChange={(event) => setWord(event.currentTarget.value)}
+          />
+        )}
+        {error !== null && (
+          <p className="bad" role="alert">
+            {sentenceOf(error)}
+          </p>
+        )}
+        <div className={styles.buttons}>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button
+            type="submit"
+            variant="filled"
+            color="var(--bad)"
+            disabled={typed !== undefined && word !== typed}
+            loading={pending}
+          >
+            {action}
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,26 @@
+import { Button } from "@mantine/core";
+import { useClipboard } from "@mantine/hooks";
+import type { ReactNode } from "react";
+import styles from "../settings/settings.module.css";
+
+/** A text to copy. */
+export function Copy({ text, label }: { text: string; label: string }) {
+  const clipboard = useClipboard();
+  return (
+    <div className={styles.copy}>
+      <code>{text}</code>
+      <Button onClick={() => clipboard.copy(text)} aria-label={`Copy the ${label}`}>
+        {clipboard.copied ? "Copied" : clipboard.error ? "Select and copy" : "Copy"}
+      </Button>
+    </div>
+  );
+}
+
+/** Something that is shown only once. */
+export function Secret({ children }: { children: ReactNode }) {
+  return (
+    <div className={styles.secret} role="status">
+      {children}
+    </div>
+  );
+}

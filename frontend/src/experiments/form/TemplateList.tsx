@@ -1,0 +1,69 @@
+import { Button } from "@mantine/core";
+import styles from "../experiments.module.css";
+import type { Template } from "../types";
+
+type Props = {
+  templates: Template[] | undefined;
+  chosen: string | undefined;
+  /** Something is chosen: the cards take one line each. */
+  folded: boolean;
+  onChoose: (slug: string) => void;
+};
+
+/** The papers' measurements as they can be redone on a node, and a form of one's own. */
+export function Templates({ templates, chosen, folded, onChoose }: Props) {
+  return (
+    <section aria-label="Templates" className={styles.templates} data-folded={folded || undefined}>
+      {templates === undefined &&
+        ["a", "b", "c"].map((key) => <div key={key} className={`card hatched ${styles.template}`} />)}
+      {templates?.map((one) => (
+        <article key={one.slug} className={`card ${styles.template}`} data-chosen={one.slug === chosen || undefined}>
+          <h2>{one.title}</h2>
+          <div className="body">
+            <p className="muted">{one.paper}</p>
+            <p>{one.explains}</p>
+            {one.differs.length > 0 && (
+              <details>
+                <summary>How this machine differs</summary>
+                <ul>
+                  {one.differs.map((sentence) => (
+                    <li key={sentence}>{sentence}</li>
+                  ))}
+                </ul>
+              </details>
+            )}
+            {one.unavailable_because !== null && <p className="warn">Not here: {one.unavailable_because}</p>}
+          </div>
+          <div className={styles.choose}>
+            <Button
+              disabled={one.spec === null}
+              aria-pressed={one.slug === chosen}
+              aria-label={`${one.slug === chosen ? "Chosen" : "Use"}: ${one.title}`}
+              onClick={() => onChoose(one.slug)}
+            >
+              {one.slug === chosen ? "Chosen" : "Use"}
+            </Button>
+          </div>
+        </article>
+      ))}
+      <article className={`card ${styles.template}`} data-chosen={chosen === "own" || undefined}>
+        <h2>One of my own</h2>
+        <div className="body">
+          <p>
+            The node against itself, one setting against another, or a sweep over one or two of them, under a load that
+            you choose or under its own traffic.
+          </p>
+        </div>
+        <div className={styles.choose}>
+          <Button
+            aria-pressed={chosen === "own"}
+            aria-label={`${chosen === "own" ? "Chosen" : "Use"}: one of my own`}
+            onClick={() => onChoose("own")}
+          >
+            {chosen === "own" ? "Chosen" : "Use"}
+          </Button>
+        </div>
+      </article>
+    </section>
+  );
+}

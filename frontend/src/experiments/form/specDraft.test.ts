@@ -1,0 +1,143 @@
+import { expect, test } from "vitest";
+import type { Spec } from "../types";
+import { draftOf, firstOf, levelsOf, newDraft, newFactor, newLevel, specOf, withKind, withWorkload } from "./specDraft";
+
+const named = { ...newDraft("aa"), name: "noise" };
+
+test("an A/A experiment needs a name and a node, and nothing else", () => {
+  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "A name of up to 80 letters." });
+  expect(specOf(named, undefined).wrong).toEqual({ node_id: "Choose the node first." });
+  expect(specOf(named, 3).spec).toMatchObject({
+    kind: "aa",
+    node_id: 3,
+    factors: [],
+    workload: { type: "tcp-stream", connections: 4, limit_mbit_per_s: 400_000, server_cpus: "", client_cpus: "" },
+    primary: "throughput_bit_per_s",
+    seed: null,
+    blocks: 6,
+    guardrails: [],
+  });
+});
+
+test.each([
+  ["measure_s", "0.5", "A number from 1 to 300."],
+  ["blocks", "6.5", "A whole number from 3 to 50."],
+  ["blocks", "", "A whole number from 3 to 50."],
+] as const)("%s of “%s” is refused with its bounds", (name, text, sentence) => {
+  const draft = { ...named, texts: { ...named.texts, [name]: text } };
+  expect(specOf(draft, 3).wrong).toEqual({ [name]: sentence });
+});
+
+test("levels are settings, a policy, irqbalance or fields of the workload", () => {
+  const draft = {
+    ...withKind(named, "ab"),
+    factors: [
+      newFactor({
+        name: "server",
+        levels: [
+          newLevel({ name: "on CPU 1", workload: { server_cpus: "1" } }),
+          newLevel({
+            name: "steered",
+            settings: [{ key: "irq/41/affinity", value: "3,2" }],
+            policy: { id: 4, version: 2, mode: "enforce" },
+            irqbalance: true,
+            workload: { connections: "8" },
+          }),
+        ],
+      }),
+    ],
+  };
+  expect(specOf(draft, 3).spec?.factors[0]?.levels).toEqual([
+    { name: "on CPU 1", settings: [], policy: null, irqbalance: false, workload: { server_cpus: "1" }, value: null },
+    {
+      name: "steered",
+      settings: [{ key: "irq/41/affinity", value: "2-3" }],
+      policy: { policy_id: 4, version: 2, mode: "enforce" },
+      irqbalance: true,
+      workload: { connections: 8 },
+      value: null,
+    },
+  ]);
+});
+
+test("what is missing of a level is said at its place", () => {
+  const draft = {
+    ...withKind(named, "ab"),
+    factors: [
+      newFactor({
+        name: "x",
+        levels: [newLevel({ name: "a" }), newLevel({ settings: [{ key: "irq/41/affinity", value: "5-2" }] })],
+      }),
+    ],
+  };
+  expect(specOf(draft, 3).wrong).toEqual({
+    "factors.0.levels.1.name": "A name of up to 80 letters.",
+    "factors.0.levels.1.settings.0.value": "The range 5-2 runs backwards; write 2-5.",
+  });
+});
+
+test("a list of values becomes a level each, with its place on the axis", () => {
+  const levels = levelsOf("netdev/eth0/coalesce/rx-usecs", "0 18  54");
+  expect(levels.map(({ name, value }) => [name, value])).toEqual([
+    ["rx-usecs 0", "0"],
+    ["rx-usecs 18", "18"],
+    ["rx-usecs 54", "54"],
+  ]);
+});
+
+test("another workload keeps the figure that decides only where it has it", () => {
+  const stream = { ...named, primary: "throughput_bit_per_s" };
+  expect(withWorkload(stream, "iperf3").primary).toBe("throughput_bit_per_s");
+  expect(withWorkload(stream, "tcp-request").primary).toBe("rtt_p99_us");
+});
+
+test("a specification reads back as itself, but for its seed", () => {
+  const spec: Spec = {
+    name: "rx-usecs",
+    kind: "sweep",
+    node_id: 3,
+    workload: {
+      type: "udp-flood",
+      flows: 9,
+      payload_bytes: 64,
+      packets_per_s: 20_000,
+      server_cpus: "2",
+      client_cpus: "",
+    },
+    primary: "packets_per_s",
+    peer_node_id: 5,
+    factors: [
+      {
+        name: "rx-usecs",
+        unit: "µs",
+        levels: [0, 50].map((value) => ({
+          name: `rx-usecs ${value}`,
+          settings: [{ key: "netdev/{netdev}/coalesce/rx-usecs", value: String(value) }],
+          policy: null,
+          irqbalance: false,
+          workload: {},
+          value,
+        })),
+      },
+    ],
+    warmup_s: 1.5,
+    measure_s: 5,
+    settle_s: 0,
+    blocks: 4,
+    aa_blocks: 3,
+    seed: 77,
+    guardrails: [{ metric: "dropped_per_s", max: 100 }],
+    template: "rx-usecs",
+  };
+  expect(specOf(draftOf(spec), 3).spec).toEqual({ ...spec, seed: null });
+});
+
+test.each([
+  ["name", "Name: x"],
+  ["measure_s", "Measured: x"],
+  ["factors.0.name", "What is varied: x"],
+  ["factors.0.levels.1.settings.0.value", "Level 2, settings: x"],
+  ["workload.connections", "Load: x"],
+])("what is wrong at %s is told with the name of its field", (path, words) => {
+  expect(firstOf({ [path]: "x", other: "y" })).toBe(words);
+});

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { effectText, effectWithInterval, figureText, pText, standing, verdictWords } from "./format";
+import { scaleOver } from "./results/axisScale";
+import { plain } from "./results/ExperimentFacts";
+
+test.each([
+  [9_410_000_000, "bit/s", "9.41 Gbit/s"],
+  [0, "bit/s", "0 bit/s"],
+  [118, "µs", "118 µs"],
+  [0.00314159, "s/Gbit", "0.00314 s/Gbit"],
+  [20_300, "1/s", "20.3 k/s"],
+  [182.4, "% of one CPU", "182 %"],
+  [2.04, "", "2.04"],
+  [undefined, "µs", "–"],
+])("%s in %s is %s", (value, unit, words) => {
+  expect(figureText(value, unit)).toBe(words);
+});
+
+test.each([
+  [0, "0 %"],
+  [0.1, "+10 %"],
+  [-0.0123, "−1.2 %"],
+  [0.0004, "+0.04 %"],
+  [null, "–"],
+])("a difference of %s is %s", (share, words) => {
+  expect(effectText(share)).toBe(words);
+});
+
+test("an interval stands beside its effect", () => {
+  expect(effectWithInterval({ value: 0.041, low: 0.032, high: 0.05 })).toBe("+4.1 % (+3.2 to +5.0 %)");
+});
+
+test("a verdict says which way is better, and colour is never alone", () => {
+  expect(verdictWords("lower", "less")).toEqual({ icon: "▼", words: "lower, better", tone: "ok" });
+  expect(verdictWords("higher", "less")).toEqual({ icon: "▲", words: "higher, worse", tone: "bad" });
+  expect(verdictWords("higher", "")).toEqual({ icon: "▲", words: "higher", tone: "" });
+  expect(verdictWords("no-difference", "more").tone).toBe("muted");
+});
+
+test.each([
+  ["queued", 1, "waits, next"],
+  ["queued", 3, "waits, 2 before it"],
+  ["running", 0, "running"],
+  ["stopped", null, "stopped by a guardrail"],
+] as const)("%s at place %s: %s", (state, place, words) => {
+  expect(standing({ state, place })).toBe(words);
+});
+
+test("small p-values are not written as 0", () => {
+  expect([pText(0.0004), pText(0.031), pText(null)]).toEqual(["< 0.001", "0.031", "–"]);
+});
+
+test("a scale has round ticks, also over a single value", () => {
+  expect(scaleOver([0, 97]).ticks).toEqual([0, 50, 100]);
+  expect(scaleOver([5]).at(5)).toBeCloseTo(0.5);
+  const symmetric = scaleOver([-0.02, 0.1], { symmetric: true });
+  expect(symmetric.at(0)).toBeCloseTo(0.5);
+});
+
+test("facts of a machine are words, not JSON", () => {
+  expect(plain([{ name: "ens5", queues: 8, speed_bits_per_s: 25e9, numa_node: null }])).toBe(
+    "ens5 (queues 8, 25.0 Gb/s)",
+  );
+  expect([plain(""), plain([]), plain(true)]).toEqual(["none", "none", "yes"]);
+});

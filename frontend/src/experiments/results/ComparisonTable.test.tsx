@@ -1,0 +1,45 @@
+import { fireEvent, render, screen, within } from "@testing-library/react";
+import { expect, test, vi } from "vitest";
+import { comparison, sweep } from "../testData";
+import { ComparisonTable } from "./ComparisonTable";
+
+const rows = [
+  { key: "a", name: "small", comparison: comparison() },
+  {
+    key: "b",
+    name: "large",
+    comparison: comparison({ effect: { value: -0.4, low: -0.5, high: -0.3 }, verdict: "lower" }),
+  },
+  { key: "c", name: "unknown", comparison: comparison({ effect: null, p: null, verdict: "too-few" }) },
+];
+const names = () =>
+  screen
+    .getAllByRole("row")
+    .slice(1)
+    .map((row) => within(row).getAllByRole("cell")[0]?.textContent);
+
+test("rows sort by the size of the effect, with what is not known last, and back again", () => {
+  render(<ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} />);
+  expect(names()).toEqual(["small", "large", "unknown"]);
+  fireEvent.click(screen.getByRole("button", { name: /^effect/ }));
+  expect(names()).toEqual(["large", "small", "unknown"]);
+  fireEvent.click(screen.getByRole("button", { name: /^effect/ }));
+  expect(names()).toEqual(["small", "large", "unknown"]);
+});
+
+test("what was found stands in words beside its figures", () => {
+  render(<ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} />);
+  expect(screen.getByText("+5.0 % (+3.0 to +7.0 %)")).toBeTruthy();
+  expect(screen.getByText(/lower, worse/)).toBeTruthy();
+  expect(screen.getByText(/too few runs to say/)).toBeTruthy();
+});
+
+test("a row can be looked at", () => {
+  const choose = vi.fn();
+  render(
+    <ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} chosen="a" onChoose={choose} />,
+  );
+  expect(screen.getByRole("button", { name: "small" }).getAttribute("aria-pressed")).toBe("true");
+  fireEvent.click(screen.getByRole("button", { name: "large" }));
+  expect(choose).toHaveBeenCalledWith("b");
+});

@@ -1,0 +1,107 @@
+import { useState } from "react";
+import { Scroll } from "../../components/Scroll";
+import styles from "../experiments.module.css";
+import { effectText, effectWithInterval, figureText, metricOf, pText } from "../format";
+import type { Comparison, Experiment } from "../types";
+import { ends, scaleOver } from "./axisScale";
+import { Track } from "./EffectRuler";
+import { Verdict } from "./Verdict";
+
+export type Row = { key: string; name: string; comparison: Comparison };
+type Column = "name" | "effect" | "p";
+type Props = {
+  experiment: Experiment;
+  label: string;
+  first: string;
+  rows: Row[];
+  /** The row that is looked at elsewhere on the page. */
+  chosen?: string;
+  onChoose?: (key: string) => void;
+};
+
+/** What is not known comes last. */
+const sizeOf = ({ comparison: { effect } }: Row): number => (effect === null ? -1 : Math.abs(effect.value));
+
+const SORTS: Record<Column, (a: Row, b: Row) => number> = {
+  name: (a, b) => a.name.localeCompare(b.name, "en", { numeric: true }),
+  effect: (a, b) => sizeOf(b) - sizeOf(a),
+  p: (a, b) => (a.comparison.p ?? 2) - (b.comparison.p ?? 2),
+};
+
+/** Comparisons, a row each: means, the effect with its interval drawn and written, and what is concluded. */
+export function ComparisonTable({ experiment, label, first, rows, chosen, onChoose }: Props) {
+  const [sort, setSort] = useState<Column | null>(null);
+  const shown = sort === null ? rows : rows.toSorted(SORTS[sort]);
+  const heading = (column: Column, words: string, right = false) => (
+    <th
+      className={right ? "n" : undefined}
+      aria-sort={sort === column ? (column === "effect" ? "descending" : "ascending") : undefined}
+    >
+      <button type="button" className={styles.sort} onClick={() => setSort(sort === column ? null : column)}>
+        {words} <span aria-hidden="true">{sort === column ? (column === "effect" ? "↓" : "↑") : "↕"}</span>
+      </button>
+    </th>
+  );
+  return (
+    <Scroll label={label}>
+      <table className={`table ${styles.comparisons}`}>
+        <thead>
+          <tr>
+            {heading("name", first)}
+            <th className="n">baseline</th>
+            <th className="n">compared</th>
+            <th className={styles.drawn}>
+              <span className="visually-hidden">effect, drawn</span>
+            </th>
+            {heading("effect", "effect, 95 % interval")}
+            {heading("p", "p", true)}
+            <th className="n" title="The relative difference that would have been found with 80 % probability">
+              smallest visible
+            </th>
+            <th>found</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map(({ key, name, comparison }) => {
+            const { unit, better } = metricOf(experiment, comparison.metric);
+            const noise = experiment.analysis.noise[comparison.metric]?.effect ?? null;
+            const own = experiment.spec.kind === "aa" ? null : noise;
+            return (
+              <tr key={key} data-chosen={key === chosen || undefined}>
+                <td>
+                  {onChoose === undefined ? (
+                    name
+                  ) : (
+                    <button
+                      type="button"
+                      className={styles.pick}
+                      aria-pressed={key === chosen}
+                      onClick={() => onChoose(key)}
+                    >
+                      {name}
+                    </button>
+                  )}
+                </td>
+                <td className="n">{figureText(comparison.baseline?.value, unit)}</td>
+                <td className="n">{figureText(comparison.level?.value, unit)}</td>
+                <td className={styles.drawn}>
+                  <Track
+                    scale={scaleOver([...ends(comparison.effect), ...ends(own)], { symmetric: true })}
+                    effect={comparison.effect}
+                    noise={own}
+                  />
+                </td>
+                <td>{effectWithInterval(comparison.effect)}</td>
+                <td className="n">{pText(comparison.p)}</td>
+                <td className="n">{effectText(comparison.smallest_visible).replace("+", "")}</td>
+                <td>
+                  <Verdict verdict={comparison.verdict} better={better} />
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}

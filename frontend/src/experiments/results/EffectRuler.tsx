@@ -1,0 +1,67 @@
+import styles from "../experiments.module.css";
+import { effectText, effectWithInterval } from "../format";
+import type { Comparison, Interval, Metric } from "../types";
+import { ends, type Scale, scaleOver } from "./axisScale";
+import { Verdict } from "./Verdict";
+
+export type RulerRow = { name: string; comparison: Comparison };
+type Props = { rows: RulerRow[]; noise: Interval | null; better: Metric["better"] };
+
+const percent = (share: number) => `${100 * share}%`;
+
+/** Effects with their intervals on one ruler, and behind them how much the node differs from itself. */
+export function Ruler({ rows, noise, better }: Props) {
+  const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
+  return (
+    <div className={styles.ruler}>
+      <ul>
+        {rows.map(({ name, comparison }) => (
+          <li key={comparison.arm.join()} aria-label={name}>
+            <span className={styles.rulerName}>{name}</span>
+            <Track scale={scale} effect={comparison.effect} noise={noise} />
+            <span className={styles.rulerWords}>
+              <b>{effectWithInterval(comparison.effect)}</b> <Verdict verdict={comparison.verdict} better={better} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      <div className={styles.rulerAxis} aria-hidden="true">
+        <span />
+        <div>
+          {scale.ticks.map((tick) => (
+            <span key={tick} style={{ left: percent(scale.at(tick)) }}>
+              {effectText(tick)}
+            </span>
+          ))}
+        </div>
+        <span className="muted">
+          {noise !== null && (
+            <>
+              <i className={styles.noiseKey} /> the node against itself
+            </>
+          )}
+        </span>
+      </div>
+    </div>
+  );
+}
+
+/** A dot with a bar; hatched where the effect cannot be said. */
+export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval | null; noise: Interval | null }) {
+  const span = ({ low, high }: Interval) => ({
+    left: percent(scale.at(low)),
+    width: percent(scale.at(high) - scale.at(low)),
+  });
+  return (
+    <div className={`${styles.track} ${effect === null ? "hatched" : ""}`}>
+      {noise !== null && <i className={styles.noise} style={span(noise)} />}
+      <i className={styles.zero} style={{ left: percent(scale.at(0)) }} />
+      {effect !== null && (
+        <>
+          <i className={styles.interval} style={span(effect)} />
+          <i className={styles.estimate} style={{ left: percent(scale.at(effect.value)) }} />
+        </>
+      )}
+    </div>
+  );
+}

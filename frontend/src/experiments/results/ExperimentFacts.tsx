@@ -1,0 +1,169 @@
+import { Scroll } from "../../components/Scroll";
+import { linkSpeed, text, UNKNOWN } from "../../lib/format";
+import { settingName } from "../../lib/settingKeys";
+import { METRICS } from "../../policies/kinds";
+import type { Metric as GuardrailMetric } from "../../policies/types";
+import styles from "../experiments.module.css";
+import { NUMBERS } from "../form/specDraft";
+import { WORKLOADS } from "../form/workloads";
+import { armName, figureText, KINDS, metricOf } from "../format";
+import type { Experiment, Level } from "../types";
+
+/** The settings that an experiment is about, as they stood before and after it. */
+export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "settings">) {
+  const keys = Object.keys(before);
+  if (keys.length === 0) return null;
+  const restored = after !== null && keys.every((key) => after[key] === before[key]);
+  return (
+    <section className="card" aria-label="Settings before and after">
+      <h2>
+        Settings before and after
+        <span className="grow" />
+        {after !== null && (
+          <span className={restored ? "ok" : "bad"}>
+            <span aria-hidden="true">{restored ? "✓" : "!"}</span> {restored ? "all as before" : "not all as before"}
+          </span>
+        )}
+      </h2>
+      <Scroll label="Settings before and after, table">
+        <table className="table">
+          <thead>
+            <tr>
+              <th>setting</th>
+              <th>before</th>
+              <th>after</th>
+            </tr>
+          </thead>
+          <tbody>
+            {keys.map((key) => (
+              <tr key={key}>
+                <td title={key}>{settingName(key)}</td>
+                <td className="mono">{before[key]}</td>
+                {after === null ? (
+                  <td className="muted">not ended yet</td>
+                ) : (
+                  <td className={`mono ${after[key] === before[key] ? "" : "bad"}`}>{after[key] ?? "gone"}</td>
+                )}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </section>
+  );
+}
+
+/** Runs that do not count, with the rule that discarded each. */
+export function Discarded({ experiment }: { experiment: Experiment }) {
+  const discarded = experiment.runs.filter((run) => run.discarded !== null);
+  if (discarded.length === 0) return null;
+  const { unit, label } = metricOf(experiment, experiment.spec.primary);
+  return (
+    <section className="card" aria-label="Discarded runs">
+      <h2>
+        Discarded runs <small>by rules that do not look at the figures; each was tried again at its place</small>
+      </h2>
+      <Scroll label="Discarded runs, table">
+        <table className={`table ${styles.long}`}>
+          <thead>
+            <tr>
+              <th className="n">run</th>
+              <th className="n">try</th>
+              <th>arm</th>
+              <th>why</th>
+              <th className="n">{label}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {discarded.map(({ planned, attempt, discarded: why, figures }) => (
+              <tr key={`${planned.number} ${attempt}`}>
+                <td className="n">{planned.number + 1}</td>
+                <td className="n">{attempt + 1}</td>
+                <td>{armName(experiment, planned.arm)}</td>
+                <td className="wrap">{why}</td>
+                <td className="n">{figureText(figures[experiment.spec.primary], unit)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </section>
+  );
+}
+
+function levelText(level: Level): string {
+  const parts = [
+    ...level.settings.map(({ key, value }) => `${settingName(key)} = ${value}`),
+    ...(level.policy === null
+      ? []
+      : [`policy ${level.policy.policy_id} v${level.policy.version}, ${level.policy.mode}`]),
+    ...(level.irqbalance ? ["irqbalance runs"] : []),
+    ...Object.entries(level.workload).map(([name, value]) => `${name} ${value}`),
+  ];
+  return parts.length === 0 ? "the node as it is" : parts.join(", ");
+}
+
+/** A fact as people read it: `ens5 (driver ena, queues 8)` rather than JSON. */
+export function plain(value: unknown): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(plain).join("; ");
+  if (typeof value !== "object") return value === "" ? "none" : String(value);
+  const { name, ...others } = value as Record<string, unknown>;
+  const parts = Object.entries(others)
+    .filter(([, part]) => part !== null)
+    .map(([of, part]) =>
+      of === "speed_bits_per_s" ? text(linkSpeed(Number(part))) : `${of.replaceAll("_", " ")} ${plain(part)}`,
+    )
+    .join(", ");
+  return name === undefined ? parts : `${plain(name)} (${parts})`;
+}
+
+/** What was asked for, and on what. */
+export function SpecFacts({ experiment }: { experiment: Experiment }) {
+  const { spec, seed, machine } = experiment;
+  const { type, ...fields } = spec.workload;
+  const about = WORKLOADS[type];
+  const facts: [string, string][] = [
+    ["Kind", KINDS[spec.kind].label],
+    ["Load", about.label],
+    ...Object.entries(fields).map(([name, value]): [string, string] => {
+      const field = about.fields[name];
+      return [
+        field === undefined ? name : field.unit ? `${field.label}, ${field.unit}` : field.label,
+        value === "" ? "any" : value === true ? "yes" : value === false ? "no" : String(value),
+      ];
+    }),
+    ["Decides", metricOf(experiment, spec.primary).label],
+    ...spec.factors.flatMap((factor) =>
+      factor.levels.map((level, place): [string, string] => [
+        `${factor.name}, ${place === 0 ? "baseline" : level.name}`,
+        place === 0 ? `${level.name}: ${levelText(level)}` : levelText(level),
+      ]),
+    ),
+    ...Object.entries(NUMBERS).map(([name, { label, unit }]): [string, string] => [
+      unit === "" ? label : `${label}, ${unit}`,
+      String(spec[name as keyof typeof NUMBERS]),
+    ]),
+    ["Seed", String(seed)],
+    ...spec.guardrails.map(({ metric, max }): [string, string] => {
+      const known = METRICS[metric as GuardrailMetric];
+      return ["Guardrail", known === undefined ? `${metric} over ${max}` : `${known.label} over ${max} ${known.unit}`];
+    }),
+    ...Object.entries(machine).map(([name, value]): [string, string] => [name.replaceAll("_", " "), plain(value)]),
+  ];
+  return (
+    <section className="card" aria-label="What was asked for, and on what machine">
+      <h2>What was asked for, and on what machine</h2>
+      <dl className={`body ${styles.facts}`}>
+        {facts.map(([name, value], place) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order
+          <div key={place}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}

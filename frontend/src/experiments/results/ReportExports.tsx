@@ -1,0 +1,146 @@
+import { Button, NativeSelect } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { answer, api, sentenceOf } from "../../api/client";
+import { signedOut } from "../../api/queries";
+import { useMay } from "../../auth/me";
+import { Copy } from "../../components/CopyField";
+import { Moment } from "../../components/Moment";
+import { Segments } from "../../components/Segments";
+import styles from "../experiments.module.css";
+import { experimentsQuery } from "../queries";
+import type { Experiment } from "../types";
+
+const FORMATS = ["html", "pdf", "csv", "json"] as const;
+const LANGUAGES = [
+  { value: "en", label: "English" },
+  { value: "ko", label: "한국어" },
+] as const;
+type Language = (typeof LANGUAGES)[number]["value"];
+
+/** The report as a document, a link to it for people without an account, and beside another experiment. */
+export function Exports({ experiment }: { experiment: Experiment }) {
+  const [language, setLanguage] = useState<Language>("en");
+  return (
+    <section className="card" aria-label="Report">
+      <h2>
+        Report <span className="grow" />
+        <Segments label="Language of the report" value={language} options={LANGUAGES} onChange={setLanguage} />
+      </h2>
+      <div className={`body ${styles.exports}`}>
+        <Formats
+          label="this experiment"
+          address={(format) => `/api/experiments/${experiment.id}/report?format=${format}&language=${language}`}
+        />
+        <Compare experiment={experiment} language={language} />
+        <Share id={experiment.id} />
+      </div>
+    </section>
+  );
+}
+
+function Formats({ label, address }: { label: string; address: (format: string) => string }) {
+  return (
+    <p className={styles.formats}>
+      {FORMATS.map((format) => (
+        <a
+          key={format}
+          className={styles.button}
+          href={address(format)}
+          aria-label={`${format.toUpperCase()} report of ${label}`}
+          {...(format === "html" ? { target: "_blank", rel: "noreferrer" } : { download: true })}
+        >
+          {format.toUpperCase()}
+        </a>
+      ))}
+    </p>
+  );
+}
+
+function Compare({ experiment, language }: { experiment: Experiment; language: Language }) {
+  const [other, setOther] = useState("");
+  const page = useQuery(experimentsQuery({})).data;
+  const others = page?.experiments.filter(({ id }) => id !== experiment.id) ?? [];
+  return (
+    <div className={styles.compare}>
+      <NativeSelect
+        label="Compare with"
+        value={other}
+        data={[
+          { value: "", label: others.length === 0 ? "there is no other experiment" : "another experiment" },
+          ...others.map((one) => ({ value: String(one.id), label: `${one.id}: ${one.name} on ${one.node_name}` })),
+        ]}
+        onChange={(event) => setOther(event.currentTarget.value)}
+      />
+      {other !== "" && (
+        <Formats
+          label="both experiments"
+          address={(format) =>
+            `/api/reports/compare?a=${experiment.id}&b=${other}&format=${format}&language=${language}`
+          }
+        />
+      )}
+    </div>
+  );
+}
+
+const DAYS = [1, 7, 30, 365];
+
+/** A link that shows the report without signing in. */
+function Share({ id }: { id: number }) {
+  const may = useMay("operator");
+  const [days, setDays] = useState(30);
+  const params = { path: { experiment_id: id } };
+  const share = useMutation({
+    mutationFn: () => answer(api.POST("/api/experiments/{experiment_id}/share", { params, body: { days } })),
+    onError: signedOut,
+  });
+  const end = useMutation({
+    mutationFn: () => answer(api.DELETE("/api/experiments/{experiment_id}/share", { params })),
+    onError: signedOut,
+    onSuccess: () => share.reset(),
+  });
+  const error = share.error ?? end.error;
+  return (
+    <div className={styles.share}>
+      <div className={styles.row}>
+        <NativeSelect
+          label="A link for people without an account, for"
+          value={String(days)}
+          data={DAYS.map((value) => ({ value: String(value), label: value === 1 ? "1 day" : `${value} days` }))}
+          onChange={(event) => setDays(Number(event.currentTarget.value))}
+        />
+        <Button
+          disabled={!may}
+          loading={share.isPending}
+          onClick={() => {
+            end.reset();
+            share.mutate();
+          }}
+        >
+          Make a link
+        </Button>
+        <Button disabled={!may} loading={end.isPending} onClick={() => end.mutate()}>
+          End all links
+        </Button>
+      </div>
+      {!may && <p className="muted">Sharing a report needs the operator role.</p>}
+      <div role="status">
+        {share.data !== undefined && (
+          <>
+            <Copy text={new URL(share.data.url, location.href).href} label="link" />
+            <p className="muted">
+              Whoever has it sees the report until <Moment at={share.data.expires_at} />. It is shown only now.
+            </p>
+          </>
+        )}
+        {end.isSuccess && <p className="muted">No link to this report works any more.</p>}
+      </div>
+      {error !== null && (
+        <p className="bad" role="alert">
+          {sentenceOf(error)}
+        </p>
+      )}
+    </div>
+  );
+}

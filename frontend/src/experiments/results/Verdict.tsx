@@ -1,0 +1,12 @@
+import { verdictWords } from "../format";
+import type { Metric, Verdict as V } from "../types";
+
+/** What was concluded of a figure: a sign, words, and a colour. */
+export function Verdict({ verdict, better }: { verdict: V; better: Metric["better"] }) {
+  const { icon, words, tone } = verdictWords(verdict, better);
+  return (
+    <span className={tone}>
+      <span aria-hidden="true">{icon}</span> {words}
+    </span>
+  );
+}

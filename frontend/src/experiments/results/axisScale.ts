@@ -1,0 +1,31 @@
+import type { Interval } from "../types";
+
+/** From a value to a place between 0 and 1. */
+export type Scale = { low: number; high: number; at: (value: number) => number; ticks: number[] };
+
+/** A scale over some values, with a little room beside them and three to six round ticks. */
+export function scaleOver(values: number[], { zero = false, symmetric = false } = {}): Scale {
+  const known = values.filter(Number.isFinite);
+  if (zero || symmetric) known.push(0);
+  let low = known.length === 0 ? 0 : Math.min(...known);
+  let high = known.length === 0 ? 1 : Math.max(...known);
+  if (symmetric) {
+    high = Math.max(-low, high);
+    low = -high;
+  }
+  const room = (high - low || Math.abs(high) || 1) * 0.06;
+  low = zero && low === 0 ? 0 : low - room;
+  high = high + room;
+  const step = roundStep((high - low) / 4);
+  const ticks: number[] = [];
+  for (let place = Math.ceil(low / step); place * step <= high; place++) ticks.push(place * step || 0);
+  return { low, high, at: (value) => (value - low) / (high - low), ticks };
+}
+
+function roundStep(value: number): number {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return ([1, 2, 5, 10].find((step) => step * power >= value * 0.999) ?? 10) * power;
+}
+
+export const ends = (interval: Interval | null): number[] =>
+  interval === null ? [] : [interval.low, interval.value, interval.high];

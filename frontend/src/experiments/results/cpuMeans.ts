@@ -1,0 +1,31 @@
+import { armIndex } from "../format";
+import type { Experiment } from "../types";
+
+export const SHARES = ["busy", "softirq", "irq", "user", "system", "steal"] as const;
+export type Share = (typeof SHARES)[number];
+
+/** Each CPU's mean percent by arm over the runs that count, in the order of arms; null where no run could tell. */
+export function cpuMeans(
+  { runs, arms, analysis }: Pick<Experiment, "runs" | "arms" | "analysis">,
+  share: Share,
+): (number | null)[][] {
+  const cpus = runs.reduce((most, run) => Math.max(most, run.cpus[share]?.length ?? 0), 0);
+  const sums = arms.map(() => new Float64Array(cpus));
+  const counts = arms.map(() => new Uint32Array(cpus));
+  for (const run of runs) {
+    const place = armIndex({ analysis }, run.planned.arm);
+    const [sum, count] = [sums[place], counts[place]];
+    if (run.discarded !== null || sum === undefined || count === undefined) continue;
+    run.cpus[share]?.forEach((value, cpu) => {
+      if (value === null) return;
+      sum[cpu] = (sum[cpu] ?? 0) + value;
+      count[cpu] = (count[cpu] ?? 0) + 1;
+    });
+  }
+  return sums.map((sum, place) =>
+    Array.from(sum, (total, cpu) => {
+      const runsOf = counts[place]?.[cpu] ?? 0;
+      return runsOf === 0 ? null : total / runsOf;
+    }),
+  );
+}

@@ -1,0 +1,57 @@
+import { expect, test } from "vitest";
+import { about, level, run, sweep } from "../testData";
+import { cpuMeans } from "./cpuMeans";
+import { sweepMatrix, sweepPoints } from "./sweepPoints";
+
+const METRIC = "throughput_bit_per_s";
+
+test("levels stand in order of their values, with the authors' beside", () => {
+  const authors = [{ arm: "c", metric: METRIC, text: "~4,000", value: 4000 }];
+  const { points, numeric } = sweepPoints(sweep([20, 90, 0]), METRIC, authors);
+  expect(numeric).toBe(true);
+  expect(points.map(({ name, x, y, authors: said }) => [name, x, y?.value ?? null, said])).toEqual([
+    ["c", 0, 7, 4000],
+    ["a", 20, 9, null],
+    ["b", 90, null, null],
+  ]);
+});
+
+test("levels without a value stand in their own order", () => {
+  const { points, numeric } = sweepPoints(sweep([0, null, 90]), METRIC, []);
+  expect(numeric).toBe(false);
+  expect(points.map(({ x }) => x)).toEqual([0, 1, 2]);
+});
+
+test("two factors make a matrix, with nothing where nothing is known", () => {
+  const one = sweep();
+  one.spec.factors = [
+    { name: "x", unit: "", levels: [level("a"), level("b")] },
+    { name: "y", unit: "", levels: [level("c"), level("d")] },
+  ];
+  one.analysis.arms = [
+    [0, 0],
+    [0, 1],
+    [1, 0],
+    [1, 1],
+  ];
+  one.analysis.means = { [METRIC]: [about(1), about(2), null, about(4)] };
+  expect(sweepMatrix(one, METRIC).map((row) => row.map((cell) => cell?.value ?? null))).toEqual([
+    [1, 2],
+    [null, 4],
+  ]);
+});
+
+test("a CPU's mean is over the runs that count and that could tell", () => {
+  const one = sweep();
+  one.runs = [
+    run(0, [0], { cpus: { busy: [10, null, 5] } }),
+    run(1, [0], { cpus: { busy: [30, null, 5] } }),
+    run(2, [0], { cpus: { busy: [99, 99, 99] }, discarded: "The host took time away." }),
+    run(3, [2], { cpus: { busy: [1, 2] } }),
+  ];
+  expect(cpuMeans(one, "busy")).toEqual([
+    [20, null, 5],
+    [null, null, null],
+    [1, 2, null],
+  ]);
+});

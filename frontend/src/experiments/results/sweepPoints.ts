@@ -1,0 +1,41 @@
+import type { Experiment, Interval, Template } from "../types";
+
+/** One level of a sweep on its axis. place: of its arm among the arms; x: its value, or its number where it has none. */
+export type SweepPoint = { place: number; name: string; x: number; y: Interval | null; authors: number | null };
+
+/** The levels of a sweep over one factor, in order of their values; numeric where every level has a value. */
+export function sweepPoints(
+  { spec, analysis, arms }: Pick<Experiment, "spec" | "analysis" | "arms">,
+  metric: string,
+  authors: Template["authors"],
+): { points: SweepPoint[]; numeric: boolean } {
+  const levels = spec.factors[0]?.levels ?? [];
+  const numeric = levels.length > 0 && levels.every(({ value }) => value !== null);
+  const points = analysis.arms.map((arm, place): SweepPoint => {
+    const index = arm[0] ?? 0;
+    const level = levels[index];
+    const name = arms[place] ?? level?.name ?? "";
+    return {
+      place,
+      name: level?.name ?? name,
+      x: numeric ? (level?.value ?? index) : index,
+      y: analysis.means[metric]?.[place] ?? null,
+      authors:
+        authors.find((row) => row.metric === metric && (row.arm === level?.name || row.arm === name))?.value ?? null,
+    };
+  });
+  return { points: points.toSorted((a, b) => a.x - b.x), numeric };
+}
+
+/** The means of a sweep over two factors: rows by the first's levels, columns by the second's. */
+export function sweepMatrix(
+  { spec, analysis }: Pick<Experiment, "spec" | "analysis">,
+  metric: string,
+): (Interval | null)[][] {
+  const [rows, columns] = spec.factors;
+  const means = analysis.means[metric] ?? [];
+  const at = new Map(analysis.arms.map((arm, place) => [arm.join(), means[place] ?? null]));
+  return (rows?.levels ?? []).map((_, row) =>
+    (columns?.levels ?? []).map((_, column) => at.get(`${row},${column}`) ?? null),
+  );
+}

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { selectionOf, settingName } from "./settingKeys";
+
+test.each([
+  ["irq/41/affinity", "IRQ 41", "irq:41"],
+  ["task/812/affinity", "task 812", null],
+  ["task/812/nice", "task 812 nice", null],
+  ["cgroup/nginx/cpu.shares", "nginx cpu.shares", null],
+  ["cgroup/system.slice/nginx.service/cpu.weight", "system.slice/nginx.service cpu.weight", null],
+  ["netdev/eth0/rx-0/rps", "eth0 rx-0 RPS", "nic:eth0"],
+  ["netdev/eth0/tx-3/xps", "eth0 tx-3 XPS", "nic:eth0"],
+  ["netdev/eth0/rss", "eth0 RSS", "nic:eth0"],
+  ["netdev/eth0/channels", "eth0 channels", "nic:eth0"],
+  ["netdev/eth0/coalesce/rx-usecs", "eth0 rx-usecs", "nic:eth0"],
+  ["netdev/eth0/rx-3/coalesce/adaptive-rx", "eth0 rx-3 adaptive-rx", "nic:eth0"],
+  ["netdev/eth0/ring/tx", "eth0 tx ring", "nic:eth0"],
+  ["netdev/eth0/gro_flush_timeout", "eth0 gro_flush_timeout", "nic:eth0"],
+  ["netdev/eth0/rx-0/napi_defer_hard_irqs", "eth0 rx-0 napi_defer_hard_irqs", "nic:eth0"],
+  ["something", "something", null],
+])("%s is called %s and its panel is %s", (key, name, sel) => {
+  expect([settingName(key), selectionOf(key)]).toEqual([name, sel]);
+});

@@ -1,0 +1,189 @@
+import { type Colours, hatch } from "../../charts/canvas";
+import { cividis } from "../../lib/cividis";
+import type { Coalescing, Surface } from "./nicParams";
+import { amountOf, type Cell, type Colour, cellOf, figureOf, isBeyond, onScale, placeOf, scaleOf } from "./surface";
+
+export const LEFT = 76;
+export const TOP = 34;
+const HEIGHT = 320;
+/** With a single row. */
+const LOW = 150;
+/** A cell that is narrower has no room for its figure. */
+const FIGURE_WIDTH = 46;
+const POINT = 5;
+
+export type Picture = {
+  coalescing: Coalescing;
+  surface: Surface;
+  colour: Colour;
+  allowedUs: number | null;
+  width: number;
+  picked: Cell | null;
+  at: Cell | null;
+};
+
+/** The picture's height in CSS pixels, known before what it shows is. */
+export function heightOf(params: Record<string, string>): number {
+  return "coalesce/rx-frames" in params ? HEIGHT : LOW;
+}
+
+/** The size of a cell in CSS pixels. */
+export function cellSize(surface: Surface, width: number): { w: number; h: number } {
+  const rows = surface.predicted.length;
+  const high = surface.rx_frames.length === 0 ? LOW : HEIGHT;
+  return { w: (width - LEFT) / surface.rx_usecs.length, h: (high - TOP) / rows };
+}
+
+const rgb = (place: number) => `rgb(${cividis(place).join(" ")})`;
+
+/** Draws the surface, what is beyond the bound, what was measured, and where the values stand. */
+export function paint(context: CanvasRenderingContext2D, colours: Colours, picture: Picture): void {
+  const { coalescing, surface, colour, allowedUs, width, picked, at } = picture;
+  const { w, h } = cellSize(surface, width);
+  const scale = scaleOf(surface, colour);
+  const unknown = hatch(context, colours.get("--line-strong"));
+  const font = colours.get("--font");
+  axes(context, colours, surface, w, h);
+  surface.predicted.forEach((line, row) => {
+    line.forEach((predicted, column) => {
+      const [x, y] = [LEFT + column * w, TOP + row * h];
+      const place = predicted === null ? 0 : onScale(amountOf(predicted, colour), scale);
+      context.fillStyle = predicted === null ? unknown : rgb(place);
+      context.fillRect(x, y, w - 1, h - 1);
+      const beyond = isBeyond(surface, { row, column }, allowedUs);
+      if (beyond && predicted !== null) {
+        context.globalAlpha = 0.62;
+        context.fillStyle = colours.get("--panel");
+        context.fillRect(x, y, w - 1, h - 1);
+        context.globalAlpha = 1;
+        context.fillStyle = unknown;
+        context.fillRect(x, y, w - 1, h - 1);
+      } else if (predicted !== null && w >= FIGURE_WIDTH) {
+        const { value, unit } = figureOf(amountOf(predicted, colour), colour);
+        context.font = `10px ${font}`;
+        context.textAlign = "center";
+        context.textBaseline = "middle";
+        context.fillStyle = rgb(place < 0.5 ? 1 : 0);
+        context.fillText(
+          `${value}${unit.replace("/s", "")}`,
+          x + w / 2 - (w < 2 * FIGURE_WIDTH ? 4 : 0),
+          y + h / 2,
+          w - 8,
+        );
+      }
+    });
+  });
+  edge(context, colours, picture, w, h);
+  for (const point of coalescing.points) {
+    if (point.rx_usecs === null) continue;
+    const row = surface.rx_frames.length === 0 ? 0 : placeOf(surface.rx_frames, point.rx_frames ?? 0);
+    const inCell = w >= FIGURE_WIDTH ? w - POINT - 5 : w / 2; // beside the figure
+    const x = LEFT + placeOf(surface.rx_usecs, point.rx_usecs) * w + inCell;
+    const y = TOP + (row + 0.5) * h;
+    const filled = colour === "interrupts" ? rgb(onScale(point.interrupts_per_s, scale)) : colours.get("--panel");
+    dot(context, colours, x, y, filled, point.adaptive);
+  }
+  const { current } = coalescing;
+  const stands = current.adaptive ? null : cellOf(surface, current.rx_usecs, current.rx_frames);
+  if (stands !== null) mark(context, colours, stands, w, h, "--text", "now");
+  if (picked !== null) mark(context, colours, picked, w, h, "--accent", "picked");
+  if (at !== null) {
+    context.strokeStyle = colours.get("--text");
+    context.lineWidth = 1;
+    context.setLineDash([3, 2]);
+    context.strokeRect(LEFT + at.column * w + 3, TOP + at.row * h + 3, w - 7, h - 7);
+    context.setLineDash([]);
+  }
+}
+
+function axes(context: CanvasRenderingContext2D, colours: Colours, surface: Surface, w: number, h: number): void {
+  context.fillStyle = colours.get("--muted");
+  context.font = `11px ${colours.get("--font")}`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  context.fillText("rx-usecs, µs →", LEFT, 8);
+  context.textAlign = "center";
+  surface.rx_usecs.forEach((value, column) => {
+    context.fillText(String(value), LEFT + (column + 0.5) * w, 24);
+  });
+  context.textAlign = "right";
+  if (surface.rx_frames.length > 0) context.fillText("rx-frames ↓", LEFT - 8, 8);
+  surface.rx_frames.forEach((value, row) => {
+    context.fillText(String(value), LEFT - 8, TOP + (row + 0.5) * h);
+  });
+}
+
+/** The line between what is within the bound and what is beyond it. */
+function edge(context: CanvasRenderingContext2D, colours: Colours, picture: Picture, w: number, h: number): void {
+  const { surface, allowedUs } = picture;
+  if (allowedUs === null) return;
+  context.strokeStyle = colours.get("--warn");
+  context.lineWidth = 2;
+  context.beginPath();
+  surface.predicted.forEach((line, row) => {
+    line.forEach((_, column) => {
+      const here = isBeyond(surface, { row, column }, allowedUs);
+      const [x, y] = [LEFT + column * w - 0.5, TOP + row * h - 0.5];
+      if (column > 0 && here !== isBeyond(surface, { row, column: column - 1 }, allowedUs)) {
+        context.moveTo(x, y);
+        context.lineTo(x, y + h);
+      }
+      if (row > 0 && here !== isBeyond(surface, { row: row - 1, column }, allowedUs)) {
+        context.moveTo(x, y);
+        context.lineTo(x + w, y);
+      }
+    });
+  });
+  context.stroke();
+}
+
+function dot(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  x: number,
+  y: number,
+  filled: string,
+  dashed: boolean,
+): void {
+  context.beginPath();
+  context.arc(x, y, POINT, 0, 2 * Math.PI);
+  context.fillStyle = filled;
+  context.fill();
+  context.strokeStyle = colours.get("--panel");
+  context.lineWidth = 4;
+  context.stroke();
+  context.strokeStyle = colours.get("--text");
+  context.lineWidth = 1.5;
+  if (dashed) context.setLineDash([2, 2]);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** A frame around a cell with a word on its edge, where it hides no figure. */
+function mark(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  { row, column }: Cell,
+  w: number,
+  h: number,
+  token: string,
+  word: string,
+): void {
+  const [x, y] = [LEFT + column * w, TOP + row * h];
+  context.strokeStyle = colours.get("--panel");
+  context.lineWidth = 5;
+  context.strokeRect(x, y, w - 1, h - 1);
+  context.strokeStyle = colours.get(token);
+  context.lineWidth = 2;
+  context.strokeRect(x, y, w - 1, h - 1);
+  context.font = `600 10px ${colours.get("--font")}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  const wide = context.measureText(word).width + 6;
+  const up = Math.max(TOP - 5, y - 7);
+  const left = Math.max(LEFT, Math.min(x, x + w - wide));
+  context.fillStyle = colours.get(token);
+  context.fillRect(left, up, wide, 13);
+  context.fillStyle = colours.get("--panel");
+  context.fillText(word, left + 3, up + 7);
+}

@@ -1,0 +1,81 @@
+import { NO_DATA } from "../../charts/heatBlock";
+import { percent, text } from "../../lib/format";
+import { UNKNOWN_SHARE } from "../../live/frames";
+import type { Chip } from "../interrupts/matrixRows";
+import styles from "../node.module.css";
+import { heatOf, type NodeView, useFrames } from "../nodeView";
+import { placeOf, type Row } from "./coreRows";
+
+const KINDS = ["busy", "user", "system", "softirq", "irq", "steal", "iowait"] as const;
+
+/** The heatmap's numbers as a table: each CPU's present, and its highest share in sight. */
+export function CoresTable({
+  view,
+  rows,
+  chips,
+  isolated,
+}: {
+  view: NodeView;
+  rows: Row[];
+  chips: Map<number, Chip[]>;
+  isolated: Set<number>;
+}) {
+  useFrames(view.window);
+  const frame = view.past === null ? view.window.last : undefined;
+  const block = heatOf(view);
+  const now = (name: string, cpu: number) => {
+    const value = frame?.share(name)?.[cpu] ?? UNKNOWN_SHARE;
+    return text(percent(value === UNKNOWN_SHARE ? null : value / 2));
+  };
+  const highest = (cpu: number) => {
+    const value = block === null || cpu >= block.rows ? NO_DATA : block.max(cpu);
+    return text(percent(value === NO_DATA ? null : value / 2));
+  };
+  const cpus = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : row.folded ? row.cpus : []));
+  return (
+    <div className={styles.tableBox}>
+      <table className="table">
+        <thead>
+          <tr>
+            <th>CPU</th>
+            {KINDS.map((kind) => (
+              <th key={kind} className="n">
+                {kind} now
+              </th>
+            ))}
+            <th className="n">highest {view.search.share ?? "busy"}</th>
+            <th>place</th>
+            <th>interrupts of</th>
+          </tr>
+        </thead>
+        <tbody>
+          {cpus.map((cpu) => (
+            <tr key={cpu}>
+              <td>
+                <button type="button" className="link" onClick={() => view.navigate({ sel: `cpu:${cpu}` })}>
+                  CPU {cpu}
+                </button>
+              </td>
+              {KINDS.map((kind) => (
+                <td key={kind} className="n">
+                  {now(kind, cpu)}
+                </td>
+              ))}
+              <td className="n">{highest(cpu)}</td>
+              <td>
+                {placeOf(view.topology, cpu)}
+                {isolated.has(cpu) && " · isolated"}
+              </td>
+              <td>
+                {chips
+                  .get(cpu)
+                  ?.map((chip) => chip.label)
+                  .join(", ") ?? ""}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,164 @@
+import type { Schemas } from "../../api/client";
+import { formatCpuList, parseCpuList } from "../../lib/cpulist";
+import { bytes, count, text } from "../../lib/format";
+
+export type Topology = NonNullable<Schemas["Node"]["topology"]>;
+export type Cpu = Topology["cpus"][number];
+
+/** One line of the heatmap: a group's heading (folded: with the maximum of its CPUs) or one CPU. */
+export type Row =
+  | { kind: "group"; key: string; label: string; depth: number; cpus: number[]; folded: boolean }
+  | { kind: "cpu"; key: string; cpu: number; depth: number; cpus: [number] };
+
+type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => string };
+
+/** Above this many CPUs the innermost groups start folded, so that the whole machine is in sight. */
+export const FOLD_ABOVE = 64;
+/** Into fewer groups than this nothing is folded: two lines of maxima tell less than CPUs one must scroll to. */
+const FEWEST_GROUPS = 4;
+
+/** The cache of the highest level above 1 that covers a CPU. */
+export function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
+  return cachesOf(topology, cpu)
+    .filter((cache) => cache.level > 1)
+    .at(-1);
+}
+
+/** The caches of a CPU, smallest level first. */
+export function cachesOf(topology: Topology, cpu: number): Topology["caches"] {
+  return topology.caches
+    .filter((cache) => parseCpuList(cache.cpus).includes(cpu))
+    .sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
+}
+
+function levels(topology: Topology): Level[] {
+  const cacheOfCpu = new Map<number, Topology["caches"][number]>();
+  const highest = Math.max(0, ...topology.caches.map((cache) => cache.level));
+  for (const cache of topology.caches)
+    if (cache.level === highest && highest >= 3) for (const cpu of parseCpuList(cache.cpus)) cacheOfCpu.set(cpu, cache);
+  return [
+    { name: "package", of: (cpu) => String(cpu.package), label: (cpu) => `package ${cpu.package ?? "?"}` },
+    { name: "node", of: (cpu) => String(cpu.numa_node), label: (cpu) => `node ${cpu.numa_node ?? "?"}` },
+    {
+      name: "cache",
+      of: (cpu) => cacheOfCpu.get(cpu.cpu)?.cpus ?? "",
+      label: (cpu) => {
+        const cache = cacheOfCpu.get(cpu.cpu);
+        if (cache === undefined) return "";
+        const size = cache.size_bytes === null ? "" : ` ${text(bytes(cache.size_bytes))}`;
+        return `L${cache.level}${size.replace(/\.0+(?= )/, "")}`;
+      },
+    },
+  ];
+}
+
+function byCore(a: Cpu, b: Cpu): number {
+  return (a.core ?? 1e9) - (b.core ?? 1e9) || a.cpu - b.cpu;
+}
+
+function groupBy<T>(items: T[], keyOf: (item: T) => string): [string, T[]][] {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return [...groups];
+}
+
+/**
+ * The lines by structure: package ▸ NUMA node ▸ last-level cache ▸ core ▸ CPU. A level that does not divide its
+ * parent is named on the parent's line. Siblings of a core are neighbours. Offline CPUs come last, in a group of
+ * their own, for they have no place. folded: keys of the groups of which only the heading is shown.
+ */
+export function rowsByStructure(topology: Topology, folded: ReadonlySet<string>): Row[] {
+  const online = topology.cpus.filter((cpu) => cpu.online).sort((a, b) => a.cpu - b.cpu);
+  const offline = topology.cpus.filter((cpu) => !cpu.online).map((cpu) => cpu.cpu);
+  const rows: Row[] = [];
+  const all = levels(topology);
+
+  const descend = (cpus: Cpu[], level: number, depth: number, path: string, labels: string[]): void => {
+    const here = all[level];
+    const first = cpus[0];
+    if (first === undefined) return;
+    const groups = here === undefined ? [] : groupBy(cpus, here.of);
+    if (here !== undefined && groups.length === 1) {
+      descend(cpus, level + 1, depth, path, [...labels, here.label(first)]);
+      return;
+    }
+    const label = labels.filter((part) => part !== "").join(" · ");
+    let inner = depth;
+    if (label !== "") {
+      const key = `${path}/${label}`;
+      const isFolded = folded.has(key);
+      rows.push({ kind: "group", key, label, depth, cpus: cpus.map((cpu) => cpu.cpu), folded: isFolded });
+      if (isFolded) return;
+      inner = depth + 1;
+    }
+    if (here === undefined) {
+      for (const { cpu } of [...cpus].sort(byCore))
+        rows.push({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: inner, cpus: [cpu] });
+      return;
+    }
+    for (const [key, group] of groups) {
+      const member = group[0];
+      if (member !== undefined) descend(group, level + 1, inner, `${path}/${here.name}:${key}`, [here.label(member)]);
+    }
+  };
+  descend(online, 0, 0, "", []);
+
+  if (offline.length > 0) {
+    const key = "/offline";
+    const isFolded = folded.has(key);
+    rows.push({ kind: "group", key, label: "offline", depth: 0, cpus: offline, folded: isFolded });
+    if (!isFolded) for (const cpu of offline) rows.push({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: 1, cpus: [cpu] });
+  }
+  return rows;
+}
+
+/** The groups that hold CPUs and no further groups. */
+export function innermostGroups(rows: Row[]): string[] {
+  return rows.flatMap((row, index) => (row.kind === "group" && rows[index + 1]?.kind !== "group" ? [row.key] : []));
+}
+
+/** What is folded before anybody has folded anything: on large machines, the innermost groups. */
+export function initiallyFolded(topology: Topology): ReadonlySet<string> {
+  if (topology.cpus.length <= FOLD_ABOVE) return new Set();
+  const groups = innermostGroups(rowsByStructure(topology, new Set()));
+  return new Set(groups.length < FEWEST_GROUPS ? [] : groups);
+}
+
+/** One line a CPU, the busiest first. level: how busy a CPU is, any unit. */
+export function rowsByLoad(topology: Topology, level: (cpu: number) => number): Row[] {
+  return topology.cpus
+    .map(({ cpu }) => ({ cpu, level: level(cpu) }))
+    .sort((a, b) => b.level - a.level || a.cpu - b.cpu)
+    .map(({ cpu }): Row => ({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: 0, cpus: [cpu] }));
+}
+
+/** A line's height in pixels: fewer CPUs get taller lines, so that two are still a picture. */
+export function rowHeight(rows: number): number {
+  if (rows <= 3) return 44;
+  if (rows <= 6) return 32;
+  if (rows <= 24) return 22;
+  return rows <= 80 ? 18 : 15;
+}
+
+/** Where a CPU is, in words: `package 0 · core 3 · NUMA node 0 · L3 8 MiB with CPUs 0-3`. */
+export function placeOf(topology: Topology, cpu: number): string {
+  const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
+  if (found === undefined) return "not a CPU of this node";
+  if (!found.online) return "offline";
+  const cache = lastCache(topology, cpu);
+  const siblings = parseCpuList(found.siblings).filter((sibling) => sibling !== cpu);
+  return [
+    found.package === null ? "" : `package ${found.package}`,
+    found.core === null ? "" : `core ${found.core}`,
+    siblings.length === 0 ? "" : `shared with ${siblings.length === 1 ? "CPU" : "CPUs"} ${formatCpuList(siblings)}`,
+    found.numa_node === null ? "" : `NUMA node ${found.numa_node}`,
+    cache === undefined ? "" : `L${cache.level} of ${count(parseCpuList(cache.cpus).length, "CPU")}`,
+  ]
+    .filter((part) => part !== "")
+    .join(" · ");
+}

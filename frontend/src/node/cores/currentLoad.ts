@@ -1,0 +1,71 @@
+import type { Colours } from "../../charts/canvas";
+import { type HeatBlock, larger, NO_DATA } from "../../charts/heatBlock";
+import type { Band } from "../../charts/heatPainter";
+import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
+
+/** Width of the column on the heatmap's right that shows the present. */
+export const NOW_WIDTH = 132;
+
+const TEXT_WIDTH = 40;
+const HOT = 180;
+
+/** A band's present: units of 0.5 % of its busiest CPU, by kind; null where unknown. */
+export function nowOf(band: Band, frame: RatesFrame): { busy: number; softirq: number; irq: number } | null {
+  const busy = frame.share("busy");
+  if (busy === null) return null;
+  let best: number | null = null;
+  for (const cpu of band.cpus) {
+    const value = busy[cpu] ?? UNKNOWN_SHARE;
+    if (value !== UNKNOWN_SHARE && (best === null || value > (busy[best] ?? 0))) best = cpu;
+  }
+  if (best === null) return null;
+  const of = (name: string) => {
+    const value = frame.share(name)?.[best] ?? UNKNOWN_SHARE;
+    return value === UNKNOWN_SHARE ? 0 : value;
+  };
+  return { busy: busy[best] ?? 0, softirq: of("softirq"), irq: of("irq") };
+}
+
+/** Draws, right of the cells, each band's bar of now, or its maximum in a past block; without either a dash. */
+export function drawNow(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  bands: readonly Band[],
+  left: number,
+  scrollTop: number,
+  frame: RatesFrame | undefined,
+  block: HeatBlock | null,
+): void {
+  const [x, room] = [left + 10, NOW_WIDTH - TEXT_WIDTH - 14];
+  context.font = `12px ${colours.get("--font")}`;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  for (const band of bands) {
+    if (band.cpus.length === 0) continue;
+    const middle = band.top - scrollTop + band.height / 2;
+    const tall = Math.min(12, Math.max(5, band.height * 0.35));
+    const now = frame === undefined ? null : nowOf(band, frame);
+    const past = frame === undefined && block !== null ? maximum(block, band) : null;
+    const units = now?.busy ?? past;
+    context.fillStyle = colours.get("--raised");
+    context.fillRect(x, middle - tall / 2, room, tall);
+    let at = x;
+    const part = (amount: number, token: string) => {
+      context.fillStyle = colours.get(token);
+      context.fillRect(at, middle - tall / 2, (room * amount) / 200, tall);
+      at += (room * amount) / 200;
+    };
+    if (now !== null) {
+      part(Math.max(0, now.busy - now.softirq - now.irq), "--user");
+      part(now.softirq, "--softirq");
+      part(now.irq, "--irq");
+    } else if (past !== null) part(past, "--user");
+    context.fillStyle = colours.get(units === null ? "--muted" : units >= HOT ? "--bad" : "--text");
+    context.fillText(units === null ? "–" : `${Math.round(units / 2)} %`, left + NOW_WIDTH - 2, middle);
+  }
+}
+
+function maximum(block: HeatBlock, band: Band): number | null {
+  const value = band.cpus.reduce((most, cpu) => larger(most, cpu < block.rows ? block.max(cpu) : NO_DATA), NO_DATA);
+  return value === NO_DATA ? null : value;
+}

@@ -1,0 +1,204 @@
+import { useQuery } from "@tanstack/react-query";
+import { type KeyboardEvent, type PointerEvent, useEffect, useId, useMemo, useRef, useState } from "react";
+import { sentenceOf } from "../../api/client";
+import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
+import { CIVIDIS_GRADIENT } from "../../lib/cividis";
+import { count, perSecond, text } from "../../lib/format";
+import styles from "../node.module.css";
+import { type NodeView, useFrames } from "../nodeView";
+import { matrixQuery } from "../queries";
+import { MatrixTable } from "./MatrixTable";
+import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
+import { answeredRates, averageRates, inOrder, type MatrixRow, matrixRows } from "./matrixRows";
+
+const MAX_HEIGHT = 400;
+/** Rows do not change places more often than this, and never under the pointer or while somebody walks. */
+const RESORT_MS = 15_000;
+
+/** Before that many frames have come, the order is not worth keeping. */
+const SETTLED = 3;
+
+/** Which interrupt is served by which CPU, and how often. */
+export function Matrix({ view }: { view: NodeView }) {
+  const answer = useQuery(matrixQuery(view.node.id, view.past));
+  const table = view.search.tab === "irqs";
+  const past = useMemo(
+    () => (answer.data === undefined ? null : matrixRows(view.inventory, answeredRates(answer.data))),
+    [answer.data, view.inventory],
+  );
+  const rows = useLiveRows(view, past);
+  const none = !view.inventory?.irqs.length;
+  return (
+    <section className="card" aria-labelledby="matrix-heading">
+      <h2 className={styles.wrap}>
+        <span id="matrix-heading">IRQ × CPU</span>
+        <small>interrupts per second, {view.past === null ? "mean of the last 5 s" : "mean of the range"}</small>
+        <span className="grow" />
+        {rows.length > 0 && <Legend rows={rows} />}
+        <button
+          type="button"
+          className="link"
+          aria-pressed={table}
+          onClick={() => view.navigate({ tab: table ? undefined : "irqs" })}
+        >
+          {table ? "view as picture" : "view as table"}
+        </button>
+      </h2>
+      {view.past !== null && answer.isError && <p className={styles.note}>{sentenceOf(answer.error)}</p>}
+      {rows.length === 0 ? (
+        <p className={`${styles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
+          {answer.isFetching
+            ? "Reading the interrupts of this range…"
+            : none
+              ? "This node tells of no interrupts."
+              : "No interrupts are known of this time."}
+        </p>
+      ) : table ? (
+        <MatrixTable view={view} rows={rows} />
+      ) : (
+        <MatrixPicture view={view} rows={rows} />
+      )}
+    </section>
+  );
+}
+
+function Legend({ rows }: { rows: MatrixRow[] }) {
+  return (
+    <small className={styles.legend}>
+      0 <i style={{ background: CIVIDIS_GRADIENT }} /> {text(perSecond(scaleEnd(rows)))}, logarithmic
+    </small>
+  );
+}
+
+/** The rows of the moment in an order that holds still. */
+function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
+  const version = useFrames(view.window);
+  const order = useRef<{ at: number; labels: string[] }>({ at: 0, labels: [] });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; version tells when.
+  return useMemo(() => {
+    if (view.past !== null) return past ?? [];
+    const rows = matrixRows(view.inventory, averageRates(view.window.recent));
+    const still = document.querySelector(`.${styles.matrix}:hover, .${styles.matrix}:focus-within`) !== null;
+    if (order.current.labels.length === 0 || (!still && Date.now() - order.current.at > RESORT_MS))
+      order.current = {
+        at: view.window.recent.length < SETTLED ? 0 : Date.now(),
+        labels: rows.map(({ label }) => label),
+      };
+    return inOrder(rows, order.current.labels);
+  }, [view.past, view.inventory, view.window, past, version]);
+}
+
+function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
+  const box = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const tip = useRef<HTMLDivElement>(null);
+  const [at, setAt] = useState<{ row: number; column: number } | null>(null);
+  const [scrollTop, setScrollTop] = useState(0);
+  const width = useWidth(box);
+  const scheme = useColourScheme();
+  const help = useId();
+  const columns = useMemo(() => columnsOf(view.topology), [view.topology]);
+  const selected = view.search.sel?.startsWith("irq:") ? Number(view.search.sel.slice(4)) : null;
+  const height = HEAD_HEIGHT + rows.length * ROW_HEIGHT;
+  const shown = Math.min(height, MAX_HEIGHT);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours.
+  useEffect(() => {
+    if (canvas.current === null || width === 0) return;
+    const context = prepare(canvas.current, width, shown);
+    if (context === null) return;
+    const picture = { rows, columns, width, height: shown, scrollTop, selected, at };
+    paintMatrix(context, coloursOf(canvas.current), picture);
+  }, [rows, columns, width, shown, scrollTop, selected, at, scheme]);
+
+  const describe = (row: MatrixRow | undefined, column: number) => {
+    if (row === undefined) return "";
+    const cpu = columns[column]?.cpu;
+    const rate = cpu === undefined || row.total === null ? row.total : (row.perS.get(cpu) ?? 0);
+    const name = `${row.irq === null ? "" : "IRQ "}${row.label} ${row.name}`.trim();
+    return `${name}${cpu === undefined ? "" : ` on CPU ${cpu}`}: ${text(perSecond(rate))}`;
+  };
+  const cellAt = (event: PointerEvent<HTMLDivElement>) => {
+    const bounds = event.currentTarget.getBoundingClientRect();
+    const y = event.clientY - bounds.top - HEAD_HEIGHT;
+    const x = event.clientX - bounds.left - LABEL_WIDTH;
+    const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);
+    return { row: y < 0 ? -1 : Math.floor((y + scrollTop) / ROW_HEIGHT), column: x < 0 ? -1 : Math.floor(x / each) };
+  };
+  const hover = (event: PointerEvent<HTMLDivElement> | null) => {
+    if (tip.current === null) return;
+    const cell = event === null ? null : cellAt(event);
+    const row = cell === null ? undefined : rows[cell.row];
+    tip.current.style.display = row === undefined ? "none" : "block";
+    if (event === null || cell === null || row === undefined) return;
+    const [first, second] = tip.current.children;
+    if (first) first.textContent = describe(row, cell.column);
+    if (second) second.textContent = row.locked ?? "";
+    tip.current.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.current.offsetWidth - 8)}px`;
+    tip.current.style.top = `${event.clientY + 14}px`;
+  };
+  const open = (row: MatrixRow | undefined) => {
+    if (row !== undefined && row.irq !== null) view.navigate({ sel: `irq:${row.irq}` });
+  };
+  const walk = (event: KeyboardEvent<HTMLDivElement>) => {
+    if (event.key === "Enter" && at !== null) return open(rows[at.row]);
+    const [down, across] = MOVES[event.key] ?? [0, 0];
+    if (down === 0 && across === 0) return;
+    event.preventDefault();
+    const row = Math.max(0, Math.min(rows.length - 1, (at?.row ?? -1) + down));
+    const column = Math.max(0, Math.min(columns.length - 1, (at?.column ?? 0) + across));
+    setAt({ row, column });
+    if (box.current !== null) {
+      const [first, last] = [row * ROW_HEIGHT, HEAD_HEIGHT + (row + 1) * ROW_HEIGHT - shown];
+      box.current.scrollTop = Math.max(Math.min(box.current.scrollTop, first), last);
+    }
+  };
+  return (
+    <div className="body">
+      <p id={help} className="visually-hidden">
+        {count(rows.length, "row")}. Arrow keys move; Enter opens an interrupt.
+      </p>
+      <div
+        ref={box}
+        className={styles.matrix}
+        style={{ maxHeight: MAX_HEIGHT }}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
+        tabIndex={0}
+        role="application"
+        aria-label="Matrix of interrupts by CPU"
+        aria-describedby={help}
+        onKeyDown={walk}
+        onScroll={(event) => setScrollTop(event.currentTarget.scrollTop)}
+        onBlur={() => setAt(null)}
+      >
+        <div style={{ height }}>
+          <div
+            className={styles.stuck}
+            style={{ height: shown }}
+            onPointerMove={hover}
+            onPointerLeave={() => hover(null)}
+            onPointerUp={(event) => open(rows[cellAt(event).row])}
+          >
+            <canvas ref={canvas} />
+          </div>
+        </div>
+      </div>
+      <div ref={tip} className={styles.tip}>
+        <b />
+        <span />
+      </div>
+      <div className="visually-hidden" aria-live="polite">
+        {at === null ? "" : describe(rows[at.row], at.column)}
+      </div>
+    </div>
+  );
+}
+
+const MOVES: Record<string, [down: number, across: number]> = {
+  ArrowDown: [1, 0],
+  ArrowUp: [-1, 0],
+  ArrowRight: [0, 1],
+  ArrowLeft: [0, -1],
+  PageDown: [10, 0],
+  PageUp: [-10, 0],
+};

@@ -1,0 +1,146 @@
+import { type Colours, hatch } from "../../charts/canvas";
+import { cividis } from "../../lib/cividis";
+import { perSecond, text } from "../../lib/format";
+import type { Topology } from "../cores/coreRows";
+import type { MatrixRow } from "./matrixRows";
+
+export const ROW_HEIGHT = 18;
+export const HEAD_HEIGHT = 32;
+export const LABEL_WIDTH = 300;
+const RATE_WIDTH = 70;
+
+/** A column of the matrix. starts: the NUMA node whose first column this is. */
+export type MatrixColumn = { cpu: number; starts: number | null };
+
+/** The CPUs by NUMA node, so that what crosses a node is seen at once. */
+export function columnsOf(topology: Topology): MatrixColumn[] {
+  const sorted = [...topology.cpus].sort((a, b) => (a.numa_node ?? 1e9) - (b.numa_node ?? 1e9) || a.cpu - b.cpu);
+  return sorted.map((cpu, index) => ({
+    cpu: cpu.cpu,
+    starts: index === 0 || sorted[index - 1]?.numa_node !== cpu.numa_node ? cpu.numa_node : null,
+  }));
+}
+
+/** The scale's end: the power of ten that is not below the largest cell, at least 100 a second. */
+export function scaleEnd(rows: MatrixRow[]): number {
+  let most = 100;
+  for (const row of rows) for (const rate of row.perS.values()) most = Math.max(most, rate);
+  return 10 ** Math.ceil(Math.log10(most) - 1e-9);
+}
+
+/** A rate's place on the scale, 0 to 1: logarithmic, with 0 at nothing. */
+export function onScale(rate: number, end: number): number {
+  return Math.min(1, Math.log10(1 + Math.max(0, rate)) / Math.log10(1 + end));
+}
+
+export type MatrixPicture = {
+  rows: MatrixRow[];
+  columns: MatrixColumn[];
+  width: number;
+  height: number;
+  scrollTop: number;
+  selected: number | null;
+  at: { row: number; column: number } | null;
+};
+
+/** Draws the header, the labels and rates, and the cells that are in sight. */
+export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours, picture: MatrixPicture): void {
+  const { rows, columns, width, height, scrollTop, selected, at } = picture;
+  const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);
+  const end = scaleEnd(rows);
+  const font = colours.get("--font");
+  const unknown = hatch(context, colours.get("--line-strong"));
+  context.textBaseline = "middle";
+  const first = Math.max(0, Math.floor(scrollTop / ROW_HEIGHT));
+  const last = Math.min(rows.length - 1, Math.ceil((scrollTop + height) / ROW_HEIGHT));
+  for (let index = first; index <= last; index++) {
+    const row = rows[index];
+    if (row === undefined) continue;
+    const y = HEAD_HEIGHT + index * ROW_HEIGHT - scrollTop;
+    if (selected !== null && row.irq === selected) {
+      context.fillStyle = colours.get("--accent-weak");
+      context.fillRect(0, y, LABEL_WIDTH - 4, ROW_HEIGHT);
+    }
+    label(context, colours, font, row, y + ROW_HEIGHT / 2);
+    context.fillStyle = row.total === null ? unknown : `rgb(${cividis(0).join(" ")})`;
+    context.fillRect(LABEL_WIDTH, y, width - LABEL_WIDTH, ROW_HEIGHT - 1);
+    columns.forEach(({ cpu }, column) => {
+      const rate = row.perS.get(cpu) ?? 0;
+      if (rate <= 0) return;
+      context.fillStyle = `rgb(${cividis(onScale(rate, end)).join(" ")})`;
+      context.fillRect(LABEL_WIDTH + column * each, y, Math.max(1, each), ROW_HEIGHT - 1);
+    });
+  }
+  header(context, colours, font, columns, width, each);
+  context.fillStyle = colours.get("--panel");
+  columns.forEach(({ starts }, column) => {
+    if (starts !== null && column > 0) context.fillRect(LABEL_WIDTH + column * each - 1, HEAD_HEIGHT, 2, height);
+  });
+  if (at !== null) {
+    context.strokeStyle = colours.get("--text");
+    context.lineWidth = 2;
+    const y = HEAD_HEIGHT + at.row * ROW_HEIGHT - scrollTop;
+    context.strokeRect(LABEL_WIDTH + at.column * each, y, Math.max(4, each), ROW_HEIGHT - 1);
+  }
+}
+
+function label(context: CanvasRenderingContext2D, colours: Colours, font: string, row: MatrixRow, y: number): void {
+  context.save();
+  context.beginPath();
+  context.rect(0, y - ROW_HEIGHT / 2, LABEL_WIDTH - RATE_WIDTH - 8, ROW_HEIGHT);
+  context.clip();
+  context.textAlign = "right";
+  context.font = `12px ${colours.get("--mono")}`;
+  context.fillStyle = colours.get(row.irq === null ? "--muted" : "--text");
+  context.fillText(row.label, 46, y);
+  if (row.locked !== null) lock(context, colours.get("--muted"), 52, y);
+  context.textAlign = "left";
+  context.font = `12px ${font}`;
+  context.fillStyle = colours.get("--muted");
+  context.fillText(row.name, 66, y);
+  context.restore();
+  context.textAlign = "right";
+  context.font = `12px ${font}`;
+  context.fillStyle = colours.get(row.total ? "--text" : "--muted");
+  context.fillText(text(perSecond(row.total)), LABEL_WIDTH - 10, y);
+}
+
+/** A padlock 8 pixels wide: a managed interrupt. */
+function lock(context: CanvasRenderingContext2D, colour: string, x: number, y: number): void {
+  context.fillStyle = colour;
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5;
+  context.fillRect(x, y - 1, 8, 6);
+  context.beginPath();
+  context.arc(x + 4, y - 1, 2.5, Math.PI, 0);
+  context.stroke();
+}
+
+function header(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  font: string,
+  columns: MatrixColumn[],
+  width: number,
+  each: number,
+): void {
+  context.fillStyle = colours.get("--panel");
+  context.fillRect(0, 0, width, HEAD_HEIGHT);
+  context.fillStyle = colours.get("--muted");
+  context.font = `11px ${font}`;
+  context.textAlign = "right";
+  context.fillText("IRQ", 46, 23);
+  context.fillText("rate", LABEL_WIDTH - 10, 23);
+  context.textAlign = "left";
+  context.fillText("name", 66, 23);
+  const every = Math.max(1, 2 ** Math.ceil(Math.log2(26 / each)));
+  let inNode = 0;
+  columns.forEach(({ cpu, starts }, column) => {
+    const x = LABEL_WIDTH + column * each;
+    inNode = starts === null ? inNode + 1 : 0;
+    context.textAlign = "left";
+    if (starts !== null) context.fillText(`node ${starts}`, x, 8);
+    context.textAlign = "center";
+    if (inNode % every === 0) context.fillText(String(cpu), x + Math.min(each / 2, 13), 23);
+  });
+}

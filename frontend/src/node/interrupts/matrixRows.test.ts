@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest";
+import { change, frame, inventory, irq } from "../testData";
+import { averageRates, chipsByCpu, inOrder, matrixRows, ownerOf, queueLabel } from "./matrixRows";
+
+const LOC = 0x4c4f4320; // "LOC "
+
+test("rates are averaged over the frames' whole time", () => {
+  const rates = averageRates([
+    frame({
+      cells: [
+        [41, 2, 100],
+        [41, 3, 10],
+      ],
+    }),
+    frame({
+      duration_s: 3,
+      cells: [
+        [41, 2, 300],
+        [LOC, 0, 1000],
+      ],
+    }),
+  ]);
+  expect([...(rates?.get("41") ?? [])]).toEqual([
+    [2, 100],
+    [3, 2.5],
+  ]);
+  expect(rates?.get("LOC")?.get(0)).toBe(250);
+});
+
+test("the matrix has silent interrupts too, numbers before architecture rows, the busiest first", () => {
+  const rates = averageRates([
+    frame({
+      cells: [
+        [9, 0, 5],
+        [41, 2, 100],
+        [LOC, 0, 1000],
+      ],
+    }),
+  ]);
+  const locked = irq(7, { movable: false, locked_reason: "managed" });
+  const rows = matrixRows(inventory([irq(41), locked]), rates);
+  expect(rows.map(({ label, total }) => [label, total])).toEqual([
+    ["41", 100],
+    ["9", 5],
+    ["7", 0],
+    ["LOC", 1000],
+  ]);
+  expect(rows.map(({ locked: why }) => why)).toEqual([null, null, "managed", null]);
+  expect(inOrder(rows, ["7", "41"]).map(({ label }) => label)).toEqual(["7", "41", "9", "LOC"]);
+});
+
+test("without samples rates are unknown and not zero", () => {
+  expect(averageRates([])).toBeNull();
+  expect(averageRates([frame({ irqs: null })])).toBeNull();
+  expect(matrixRows(inventory([irq(41)]), null).map(({ label, total }) => [label, total])).toEqual([["41", null]]);
+});
+
+describe("who owns an interrupt", () => {
+  const online = [0, 1, 2, 3];
+  const moved = irq(41, { requested: "2" });
+  test.each([
+    ["Coresteer's kept change that set the value", moved, [], [change({})], "Coresteer (ann)"],
+    [
+      "Coresteer also while it is not kept yet",
+      moved,
+      ["irqbalance"],
+      [change({ state: "unconfirmed" })],
+      "Coresteer (ann)",
+    ],
+    ["nobody known when the change was rolled back", moved, [], [change({ state: "rolled_back" })], "unknown"],
+    [
+      "the controller when it has moved it since",
+      irq(41, { requested: "3" }),
+      ["irqbalance"],
+      [change({})],
+      "irqbalance",
+    ],
+    ["the controller that runs", moved, ["irqbalance"], [], "irqbalance"],
+    ["the kernel when any CPU is allowed", irq(41), [], [], "kernel default"],
+    ["nobody known otherwise", moved, [], [change({ key: "irq/42/affinity" })], "unknown"],
+  ])("%s", (_, subject, controllers, changes, who) =>
+    expect(ownerOf(subject, inventory([subject], controllers), online, changes).who).toBe(who),
+  );
+
+  test("the newest of several changes counts", () => {
+    const older = change({ id: "a", becomes: "2", created_at: "2026-11-20T08:00:00Z" });
+    const newer = change({ id: "b", becomes: "3" });
+    expect(ownerOf(moved, inventory([moved]), online, [older, newer]).who).toBe("unknown");
+  });
+});
+
+test.each([
+  [["rx-3", "tx-3"], "eth0-3"],
+  [["rx-3"], "eth0 rx-3"],
+  [[], "eth0"],
+  [["rx-0", "rx-1", "rx-2"], "eth0 ×3"],
+])("the chip of queues %o is %s", (queues, label) => expect(queueLabel("eth0", queues)).toBe(label));
+
+test("chips stand on the effective CPU; an interrupt that may go anywhere has none", () => {
+  const chips = chipsByCpu(
+    inventory([irq(1, { effective: "2" }), irq(2, { effective: null, requested: "0-7" }), irq(3, { netdev: null })]),
+  );
+  expect([...chips].map(([cpu, on]) => [cpu, on.map(({ irq: number }) => number)])).toEqual([[2, [1]]]);
+});

@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import type { Decision } from "../../policies/types";
+import { decisionMarks, latestOfEach } from "./decisions";
+
+const decision = (id: number, policy: string, over: Partial<Decision> = {}, moves = 1): Decision => ({
+  id,
+  node_id: 1,
+  at: new Date(id * 1000).toISOString(),
+  policy_id: policy.length,
+  policy_name: policy,
+  version: 2,
+  mode: "recommend",
+  conclusion: {
+    policy_id: "1",
+    version: 2,
+    mode: "recommend",
+    sentence: "",
+    actions: Array.from({ length: moves }, (_, irq) => ({
+      key: `irq/${irq}/affinity`,
+      was: "0",
+      becomes: "1",
+      reason: "",
+    })),
+    held_back: [],
+    unmoved: [],
+    drifts: [],
+  },
+  change_id: null,
+  outcome: null,
+  ...over,
+});
+
+test("of each policy the newest decision counts, whatever the order they come in", () => {
+  const found = latestOfEach([decision(3, "spread"), decision(9, "near"), decision(5, "spread")]);
+  expect(found.map(({ id }) => id)).toEqual([9, 5]);
+});
+
+test("a decision with moves has a mark, one that became a change or moves nothing has none", () => {
+  const change_id = "6b1d7a5e-3b44-4a86-9a55-0c9e7d6f0a11";
+  const marks = decisionMarks(
+    [decision(1, "spread", {}, 2), decision(2, "near", { mode: "enforce", change_id }), decision(3, "idle", {}, 0)],
+    500,
+  );
+  expect(marks).toEqual([
+    { key: "decision 1", timeMs: 1500, kind: "decision", label: "◇ spread v2 recommends 2 settings" },
+  ]);
+});
+
+test("a policy that goes on wanting to move the same has one mark, until it wants something else", () => {
+  const marks = decisionMarks(
+    [
+      decision(4, "spread", {}, 2),
+      decision(3, "spread", {}, 1),
+      decision(2, "spread", {}, 1),
+      decision(1, "near", {}, 1),
+    ],
+    0,
+  );
+  expect(marks.map(({ timeMs }) => timeMs)).toEqual([1000, 2000, 4000]);
+});

@@ -1,0 +1,271 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { sentenceOf } from "../../api/client";
+import { TimeChart } from "../../charts/TimeChart";
+import { Scroll } from "../../components/Scroll";
+import { Segments } from "../../components/Segments";
+import { micros, percent, ratio, text } from "../../lib/format";
+import { clock } from "../../lib/time";
+import { classesQuery } from "../../policies/queries";
+import nodeStyles from "../node.module.css";
+import type { NodeView } from "../nodeView";
+import { classesHistoryQuery } from "../queries";
+import { useSteps } from "../timeseries/MetricCharts";
+import {
+  attained,
+  classPoints,
+  colourOf,
+  linesOf,
+  type Percentile,
+  type PolicyClasses,
+  SOURCES,
+  type Told,
+} from "./classHistory";
+import styles from "./serviceClasses.module.css";
+
+const STALE_MS = 5000;
+
+/** How far the service classes of the policies in force get what they were promised, now and in the time in sight. */
+export function ServiceClasses({ view }: { view: NodeView }) {
+  const found = useQuery(classesQuery(view.node.id));
+  const policies = found.data?.policies ?? [];
+  return (
+    <section className="card" aria-labelledby="classes-heading">
+      <h2>
+        <span id="classes-heading">Service classes</span>
+        <small>who goes first, by the share of requests that each class is promised</small>
+      </h2>
+      {found.isError ? (
+        <p className={`bad ${nodeStyles.note}`} role="alert">
+          {sentenceOf(found.error)}
+        </p>
+      ) : found.data === undefined ? (
+        <p className={nodeStyles.note}>Reading the classes.</p>
+      ) : policies.length === 0 ? (
+        <p className={nodeStyles.note}>
+          No policy grades work into classes here.{" "}
+          <Link
+            to="/policies/new"
+            search={{ kind: "service-class", nodes: String(view.node.id) }}
+            className={nodeStyles.inText}
+          >
+            Make one
+          </Link>
+        </p>
+      ) : (
+        policies.map((policy) => (
+          <OfPolicy
+            key={policy.policy_id}
+            view={view}
+            policy={policy}
+            other={policies.find(({ policy_id, at }) => policy_id !== policy.policy_id && at !== null)}
+          />
+        ))
+      )}
+    </section>
+  );
+}
+
+/** other: one that the agent tells of; there is one gate, so that one policy grades at a time. */
+type PolicyProps = { view: NodeView; policy: PolicyClasses; other: PolicyClasses | undefined };
+
+function OfPolicy({ view, policy, other }: PolicyProps) {
+  const { policy_id, name, version, mode, spec } = policy;
+  const old = useAge(view, policy.at);
+  return (
+    <article className={styles.policy} aria-label={`Classes of ${name}`}>
+      <h3>
+        <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
+          {name}
+        </Link>{" "}
+        <span className="muted">v{version}</span> <span className="tag">{mode}</span>
+        <span className="muted">
+          of the last {spec.window_s} s; {spec.slots === 0 ? "a slot for each CPU" : `${spec.slots} slots`} at the gate
+          {spec.weights.length > 0 && `; steers ${spec.weights.join(", ")}`}
+        </span>
+        <span className="grow" />
+        {policy.at === null ? (
+          <span className={`tag ${other === undefined ? "" : "warn"}`}>
+            {other === undefined ? "nothing told yet" : `${other.name} grades here; one policy at a time does`}
+          </span>
+        ) : (
+          <span className={`tag ${old ? "warn" : ""}`} title="By the node's clock">
+            as of {clock(Date.parse(policy.at))}
+          </span>
+        )}
+      </h3>
+      <Scroll label={`Classes of ${name}`}>
+        <table className={`table ${styles.figures}`}>
+          <thead>
+            <tr>
+              <th>class</th>
+              <th className="n" title="P: the share of its requests that the class is promised">
+                P
+              </th>
+              <th title="S ÷ N beside P">attained</th>
+              <th className="n" title="S ÷ (N × P): 1 is what was promised; the lowest goes first">
+                F
+              </th>
+              <th className="n" title="Requests in the window">
+                N
+              </th>
+              <th className="n" title="Of them served, within the deadline where there is one">
+                S
+              </th>
+              <th>source</th>
+              <th className="n">waiting</th>
+              <th className="n">inside</th>
+              <th className="n">p50</th>
+              <th className="n">p95</th>
+              <th className="n">p99</th>
+              <th className="n" title="At the gate">
+                longest wait
+              </th>
+              <th className="n" title="Processes that match now">
+                processes
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {spec.classes.map((one, place) => (
+              <Row
+                key={one.name}
+                name={one.name}
+                target={one.target_percent}
+                deadlineMs={one.deadline_ms ?? null}
+                colour={colourOf(place, spec.classes.length)}
+                told={policy.told?.find((other) => other.name === one.name)}
+              />
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <Lines view={view} policy={policy} />
+    </article>
+  );
+}
+
+/** Whether what was told is older than it should be; a past range is always looked at later. */
+function useAge(view: NodeView, at: string | null): boolean {
+  useSteps(view.window, 0);
+  return at !== null && view.window.now() - Date.parse(at) > STALE_MS;
+}
+
+type RowProps = { name: string; target: number; deadlineMs: number | null; colour: string; told: Told | undefined };
+
+function Row({ name, target, deadlineMs, colour, told }: RowProps) {
+  const head = (
+    <>
+      <th scope="row">
+        <i className={styles.swatch} style={{ background: colour }} aria-hidden="true" /> {name}
+      </th>
+      <td className="n">
+        {target} %{deadlineMs !== null && <span className="muted"> in {deadlineMs} ms</span>}
+      </td>
+    </>
+  );
+  if (told === undefined || told.source === null) {
+    const why =
+      told === undefined
+        ? "The agent has not told of it."
+        : "No worker has asked at the gate, and nothing else tells of its requests.";
+    return (
+      <tr>
+        {head}
+        <td colSpan={11} className={`hatched ${styles.unknown}`}>
+          <span>{why}</span>
+        </td>
+        <td className="n">{told?.tasks ?? "–"}</td>
+      </tr>
+    );
+  }
+  const share = attained(told);
+  return (
+    <tr>
+      {head}
+      <td>
+        <span className={styles.bar} title={`${told.satisfied} of ${told.requests}, promised ${target} %`}>
+          {share !== null && <i style={{ width: `${share}%`, background: colour }} />}
+          <b style={{ left: `${target}%` }} />
+        </span>{" "}
+        <span className={styles.share}>{text(percent(share))}</span>
+      </td>
+      <td className={`n ${share !== null && told.f < 1 ? "warn" : ""}`}>
+        {share === null ? <span className="muted">no request</span> : text(ratio(told.f))}
+      </td>
+      <td className="n">{told.requests.toLocaleString("en")}</td>
+      <td className="n">{told.satisfied.toLocaleString("en")}</td>
+      <td title={SOURCES[told.source]?.about}>{SOURCES[told.source]?.label ?? told.source}</td>
+      <td className="n">{told.waiting}</td>
+      <td className="n">{told.inside}</td>
+      <td className="n">{text(micros(told.p50_us))}</td>
+      <td className="n">{text(micros(told.p95_us))}</td>
+      <td className="n">{text(micros(told.p99_us))}</td>
+      <td className="n">{text(micros(told.longest_wait_us))}</td>
+      <td className="n">{told.tasks}</td>
+    </tr>
+  );
+}
+
+const PERCENTILES: { value: Percentile; label: string }[] = [
+  { value: "p50_us", label: "p50" },
+  { value: "p95_us", label: "p95" },
+  { value: "p99_us", label: "p99" },
+];
+
+/** F and one percentile of the response times over the page's time, a line for each class. */
+function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
+  const { node, window, past, marks, cursor, zoom, hold } = view;
+  const [percentile, setPercentile] = useState<Percentile>("p95_us");
+  const step = useSteps(window, 1);
+  const history = useQuery(classesHistoryQuery(node.id, past, window));
+  const points = useMemo(
+    () => classPoints(history.data, policy.policy_id, past === null),
+    [history.data, policy.policy_id, past],
+  );
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  const axis = useMemo(
+    () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
+    [past, window, marks, cursor, zoom, hold, step],
+  );
+  const names = policy.spec.classes.map(({ name }) => name).join(" ");
+  const [f, response] = useMemo(
+    () => [linesOf(names.split(" "), "f"), linesOf(names.split(" "), percentile)],
+    [names, percentile],
+  );
+  const label = PERCENTILES.find(({ value }) => value === percentile)?.label;
+  const absent = history.isPending ? "Reading what the classes got." : "No class had a request in this time.";
+  return (
+    <>
+      {history.isError && (
+        <p className={`bad ${nodeStyles.note}`} role="alert">
+          {sentenceOf(history.error)}
+        </p>
+      )}
+      <div className={styles.choice}>
+        <span className="muted">Response times</span>
+        <Segments label="Percentile" value={percentile} options={PERCENTILES} onChange={setPercentile} />
+      </div>
+      <div className={`${nodeStyles.charts} ${styles.charts}`}>
+        <TimeChart
+          title={`F of ${policy.name}`}
+          lines={f}
+          points={points}
+          format={ratio}
+          axis={axis}
+          absent={absent}
+          level={1}
+        />
+        <TimeChart
+          title={`Response time ${label} of ${policy.name}`}
+          lines={response}
+          points={points}
+          format={micros}
+          axis={axis}
+          absent={absent}
+        />
+      </div>
+    </>
+  );
+}

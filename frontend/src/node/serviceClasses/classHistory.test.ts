@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { attained, classPoints, colourOf, type Told } from "./classHistory";
+
+const HISTORY = {
+  step_ms: 1000,
+  times_ms: [0, 1000, 2000, 3000, 4000],
+  policies: [
+    {
+      policy_id: 7,
+      name: "percentiles",
+      classes: [
+        { name: "gold", values: { f: [0.9, null, 1, null, null] } },
+        { name: "bronze", values: { f: [null, null, 0, null, null] } },
+      ],
+    },
+  ],
+};
+
+test("what is not told yet is no gap at the present, and one in the past", () => {
+  expect(classPoints(HISTORY, 7, true).map(({ t }) => t)).toEqual([0, 1000, 2000]);
+  expect(classPoints(HISTORY, 7, false)).toHaveLength(5);
+  expect(classPoints(HISTORY, 7, true)[2]).toEqual({ t: 2000, "f gold": 1, "f bronze": 0 });
+});
+
+test("of another policy, and before there is an answer, there are no points", () => {
+  expect([classPoints(HISTORY, 8, true), classPoints(undefined, 7, true)]).toEqual([[], []]);
+});
+
+test("a silence that lasts is a gap also at the present", () => {
+  const times_ms = Array.from({ length: 20 }, (_, index) => 1000 * index);
+  const policy = { ...HISTORY.policies[0], policy_id: 7, name: "p", classes: [] };
+  expect(classPoints({ ...HISTORY, times_ms, policies: [policy] }, 7, true)).toHaveLength(20);
+});
+
+test("nothing is attained without a request or where nothing tells, which is not 0 %", () => {
+  const told = { source: "gate", requests: 4, satisfied: 3 } as Told;
+  expect([attained(told), attained({ ...told, requests: 0 }), attained({ ...told, source: null })]).toEqual([
+    75,
+    null,
+    null,
+  ]);
+});
+
+test("the first and the last class have the ends of the scale", () => {
+  expect([colourOf(0, 3), colourOf(2, 3), colourOf(0, 1)]).toEqual([
+    "color-mix(in oklch, var(--softirq) 0%, var(--rx))",
+    "color-mix(in oklch, var(--softirq) 100%, var(--rx))",
+    "color-mix(in oklch, var(--softirq) 0%, var(--rx))",
+  ]);
+});

@@ -1,0 +1,54 @@
+import { useEffect, useMemo, useState } from "react";
+import type { Schemas } from "../../api/client";
+import type { Range } from "../../charts/TimeOverlay";
+import { live, useLive, useWantNode } from "../../live/socket";
+import type { HeatShare } from "../cpuShares";
+import { LiveWindow } from "./liveWindow";
+
+const TICK_MS = 1000;
+
+/**
+ * The node's live window and the range of history that belongs behind it. The range is a new one after every
+ * reconnect, so that what was missed is asked for.
+ */
+export function useLiveWindow(
+  node: Schemas["Node"],
+  cpus: number,
+  spanS: number,
+  share: HeatShare,
+): { window: LiveWindow; behind: Range } {
+  const intervalS = node.interval_s ?? 1;
+  const [skewMs] = useState(node.clock_skew_ms ?? 0);
+  const window = useMemo(() => new LiveWindow(cpus, spanS, intervalS, skewMs), [cpus, spanS, intervalS, skewMs]);
+  const connections = useConnections();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another connection or share needs its own history.
+  const behind = useMemo(() => {
+    const now = window.now();
+    return { from: Math.round(now - window.spanMs), to: Math.round(now) };
+  }, [window, share, connections]);
+
+  useEffect(() => window.show(share), [window, share]);
+  useWantNode(node.id);
+  useLive("rates", (frame) => {
+    if (frame.node_id === node.id) window.push(frame, node.inventory);
+  });
+  useEffect(() => {
+    const timer = setInterval(() => window.tick(), TICK_MS);
+    return () => clearInterval(timer);
+  }, [window]);
+  return { window, behind };
+}
+
+/** How often the live connection has come back. */
+function useConnections(): number {
+  const [connections, setConnections] = useState(0);
+  useEffect(() => {
+    let before = live.state().status;
+    return live.onState(() => {
+      const now = live.state().status;
+      if (now === "connected" && before === "retrying") setConnections((count) => count + 1);
+      before = now;
+    });
+  }, []);
+  return connections;
+}

@@ -1,0 +1,107 @@
+import { useQuery } from "@tanstack/react-query";
+import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
+import type { Point } from "../../charts/seriesRing";
+import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../../lib/format";
+import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
+import styles from "../node.module.css";
+import { type NodeView, useFrames } from "../nodeView";
+import { heatQuery } from "../queries";
+import { largestShare, meanOf, packetsPerInterrupt, valuesOf } from "./metricValues";
+
+type Peak = { cpu: number; percent: number } | null;
+
+/** Above this a CPU needs somebody's eye. */
+const HOT_PERCENT = 90;
+
+/** The busiest CPU of a past range. */
+function peakOf(block: HeatBlock | undefined): Peak {
+  let peak: Peak = null;
+  for (let cpu = 0; cpu < (block?.rows ?? 0); cpu++) {
+    const value = block?.max(cpu) ?? NO_DATA;
+    if (value !== NO_DATA && (peak === null || value / 2 > peak.percent)) peak = { cpu, percent: value / 2 };
+  }
+  return peak;
+}
+
+/** The interrupt and CPU with the highest rate of a frame, `IRQ 41 on CPU 2`; architecture rows do not count. */
+function busiestCell(frame: RatesFrame | undefined): string {
+  const irqs = frame?.irqs;
+  if (!irqs) return "";
+  let best = -1;
+  for (let index = 0; index < irqs.ids.length; index++) {
+    if ((irqs.ids[index] ?? 0) >= FIRST_LABEL) continue;
+    if (best === -1 || (irqs.counts[index] ?? 0) > (irqs.counts[best] ?? 0)) best = index;
+  }
+  return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
+}
+
+/** Seven figures that answer “is anything wrong”: of the last interval, or over the past range. */
+export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
+  useFrames(view.window);
+  const busyPast = useQuery(heatQuery(view.node.id, "busy", view.past));
+  const softirqPast = useQuery(heatQuery(view.node.id, "softirq", view.past));
+  const live = view.past === null;
+  const frame = live ? view.window.last : undefined;
+  const values = frame === undefined ? meanOf(live ? [] : pastPoints) : valuesOf(frame, view.inventory);
+  const busiest = live ? largestShare(frame?.share("busy") ?? null) : peakOf(busyPast.data);
+  const softirq = live ? largestShare(frame?.share("softirq") ?? null) : peakOf(softirqPast.data);
+  const perInterrupt = live ? packetsPerInterrupt(view.window.recent, view.inventory) : null;
+  const when = live ? "" : "mean of the range";
+  return (
+    <section className={`card ${styles.figures}`} aria-label="Figures">
+      <One label="Receive" figure={bitRate(values.rx_bytes_per_s)} note={text(packetRate(values.rx_packets_per_s))} />
+      <One label="Interrupts" figure={perSecond(values.interrupts_per_s)} note={live ? busiestCell(frame) : when} />
+      <One
+        label="Packets / interrupt"
+        figure={ratio(perInterrupt)}
+        note={!live ? "known live only" : perInterrupt === null ? "" : "received, of NICs"}
+      />
+      <One
+        label={live ? "Busiest CPU" : "Busiest CPU, highest"}
+        figure={percent(busiest?.percent)}
+        note={busiest === null ? "" : `CPU ${busiest.cpu}`}
+        bad={(busiest?.percent ?? 0) >= HOT_PERCENT}
+      />
+      <One
+        label={live ? "Softirq, hottest" : "Softirq, highest"}
+        figure={percent(softirq?.percent)}
+        note={softirq === null ? "" : `CPU ${softirq.cpu}`}
+        bad={(softirq?.percent ?? 0) >= HOT_PERCENT}
+      />
+      <One
+        label="RTT p99"
+        figure={micros(values.rtt_p99_us)}
+        note={
+          values.rtt_p99_us === null
+            ? frame === undefined
+              ? ""
+              : frame.tcp_retransmits === null
+                ? "TCP was not read"
+                : "no active TCP"
+            : `p50 ${text(micros(values.rtt_p50_us))}`
+        }
+      />
+      <One
+        label="Dropped"
+        figure={perSecond(values.dropped_per_s)}
+        note={`squeezed ${text(perSecond(values.squeezed_per_s))}`}
+        bad={(values.dropped_per_s ?? 0) > 0}
+      />
+    </section>
+  );
+}
+
+type OneProps = { label: string; figure: Figure; note: string; bad?: boolean };
+
+function One({ label, figure, note, bad }: OneProps) {
+  return (
+    <div className="kpi">
+      <small>{label}</small>
+      <b className={bad ? "bad" : undefined}>
+        {figure.value}
+        <u>{figure.unit}</u>
+      </b>
+      <em>{note}</em>
+    </div>
+  );
+}

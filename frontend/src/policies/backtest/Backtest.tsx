@@ -1,0 +1,185 @@
+import { Button, NativeSelect, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { nodesQuery } from "../../api/queries";
+import { NodeField } from "../../components/NodePicker";
+import { count, duration } from "../../lib/format";
+import { clock, dateTime, localInput } from "../../lib/time";
+import { ConclusionOf } from "../decisions/EvaluationResult";
+import type { Version } from "../PolicyPage";
+import styles from "../policies.module.css";
+import type { PolicySearch } from "../search";
+import type { Policy, PolicyBody } from "../types";
+
+type Props = {
+  policy: Policy;
+  versions: Version[];
+  /** What the form holds where it is not saved. */
+  edited: PolicyBody | null;
+  search: PolicySearch;
+  navigate: (change: Partial<PolicySearch>) => void;
+};
+
+const SPANS_S = [600, 1800, 3600];
+const EDITED = "edited";
+
+/** What a version would have done on a node in a time that is stored. */
+export function Replay({ policy, versions, edited, search, navigate }: Props) {
+  const nodes = useQuery(nodesQuery).data ?? [];
+  const [what, setWhat] = useState(edited === null ? "" : EDITED);
+  const [start, setStart] = useState(localInput(search.from ?? Date.now() - 3_600_000));
+  const [spanS, setSpanS] = useState(
+    search.from === undefined || search.to === undefined ? 3600 : Math.round((search.to - search.from) / 1000),
+  );
+  const version = search.version ?? policy.version;
+  const body = what === EDITED ? edited : null;
+  const { node, from, to } = search;
+  const name = nodes.find((one) => one.id === node)?.name;
+  const replay = useQuery({
+    queryKey: ["policy-replay", policy.id, body ?? version, node, from, to],
+    enabled: node !== undefined && from !== undefined && to !== undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+    queryFn: ({ signal }) =>
+      answer(
+        api.POST("/api/policies/{policy_id}/replay", {
+          params: { path: { policy_id: policy.id } },
+          body: {
+            ...(body === null ? { version } : { body }),
+            node_id: node ?? 0,
+            from_time: new Date(from ?? 0).toISOString(),
+            to_time: new Date(to ?? 0).toISOString(),
+          },
+          signal,
+        }),
+      ),
+  });
+  const at = Date.parse(start);
+  return (
+    <>
+      <form
+        className={`card ${styles.replay}`}
+        aria-label="Replay"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!Number.isNaN(at)) navigate({ from: at, to: Math.min(at + spanS * 1000, Date.now()) });
+        }}
+      >
+        <div>
+          <NodeField
+            label={name === undefined ? "Node" : `Node: ${name}`}
+            placeholder={name === undefined ? "by its name" : "another one"}
+            onPick={(id) => navigate({ node: id })}
+          />
+        </div>
+        <TextInput
+          type="datetime-local"
+          step="1"
+          label="From"
+          value={start}
+          error={Number.isNaN(at) ? "A date and a time." : at > Date.now() ? "A time that is over." : undefined}
+          onChange={(event) => setStart(event.currentTarget.value)}
+        />
+        <NativeSelect
+          label="For"
+          value={String(spanS)}
+          data={[...new Set([...SPANS_S, spanS])].map((seconds) => ({
+            value: String(seconds),
+            label: duration(seconds),
+          }))}
+          onChange={(event) => setSpanS(Number(event.currentTarget.value))}
+        />
+        <NativeSelect
+          label="Through"
+          value={body === null ? String(version) : EDITED}
+          data={[
+            ...(edited === null ? [] : [{ value: EDITED, label: "what is in the form, not saved" }]),
+            ...versions.map((one) => ({ value: String(one.version), label: `version ${one.version}` })),
+          ]}
+          onChange={(event) => {
+            const { value } = event.currentTarget;
+            setWhat(value);
+            if (value !== EDITED) navigate({ version: Number(value) });
+          }}
+        />
+        <Button
+          type="submit"
+          variant="filled"
+          disabled={node === undefined || !(at < Date.now())}
+          loading={replay.isFetching}
+        >
+          Replay
+        </Button>
+      </form>
+      {replay.isError && (
+        <p className="bad" role="alert">
+          {sentenceOf(replay.error)}
+        </p>
+      )}
+      {replay.data !== undefined && <Result answer={replay.data} name={name ?? `node ${node}`} />}
+      {node === undefined && (
+        <p className="muted">
+          Choose a node and a time of which samples are stored: the policy decides anew over what was seen then. Nothing
+          is changed.
+        </p>
+      )}
+    </>
+  );
+}
+
+const SHOWN = 100;
+
+function Result({
+  answer: { steps, moves, sentence, from_time, to_time },
+  name,
+}: {
+  answer: Schemas["ReplayAnswer"];
+  name: string;
+}) {
+  const [shown, setShown] = useState(SHOWN);
+  const [from, to] = [Date.parse(from_time), Date.parse(to_time)];
+  return (
+    <section className="card" aria-label="Result of the replay">
+      <h2>
+        {name}{" "}
+        <small>
+          {dateTime(from)} to {clock(to)}
+        </small>
+        <span className="grow" />
+        <b className={moves > 0 ? "change" : "muted"}>{count(moves, "move")}</b>
+      </h2>
+      <div className="body">
+        <p>{sentence}</p>
+        <div className={styles.strip} aria-hidden="true">
+          {steps.map((step) => (
+            <i
+              key={step.at}
+              data-moves={step.conclusion.actions.length > 0 || undefined}
+              style={{ left: `${(100 * (Date.parse(step.at) - from)) / Math.max(1, to - from)}%` }}
+              title={`${clock(Date.parse(step.at))} ${step.conclusion.sentence}`}
+            />
+          ))}
+        </div>
+        <p className="muted">
+          A stroke is a round that came to something else than the one before it; a violet one has moves.
+        </p>
+      </div>
+      <ol className={styles.steps}>
+        {steps.slice(0, shown).map((step) => (
+          <li key={step.at}>
+            <time className="mono" dateTime={step.at}>
+              {clock(Date.parse(step.at))}
+            </time>
+            <ConclusionOf conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
+          </li>
+        ))}
+      </ol>
+      {steps.length === 0 && <p className="body muted">Nothing is stored of this time that it could decide on.</p>}
+      {steps.length > shown && (
+        <div className="body">
+          <Button onClick={() => setShown(shown + SHOWN)}>Show {Math.min(SHOWN, steps.length - shown)} more</Button>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,129 @@
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useMemo } from "react";
+import { answer, api, type Schemas, sentenceOf } from "../../api/client";
+import { nodesQuery } from "../../api/queries";
+import { NodeField } from "../../components/NodePicker";
+import { SimulatedTagOf } from "../../components/NodeTags";
+import { duration } from "../../lib/format";
+import { ConclusionOf } from "../decisions/EvaluationResult";
+import styles from "../policies.module.css";
+import { ClassMatches } from "./ClassMatches";
+import { bodyOf, type Draft } from "./policyDraft";
+
+const TYPING_MS = 350;
+const AGAIN_MS = 10_000;
+const AT_FIRST = 3;
+const MOST = 50;
+
+/** The nodes of a preview: those of the URL, or a few live ones. */
+export function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: string | undefined): number[] {
+  if (chosen !== undefined) return [...new Set(chosen.split(",").map(Number))].slice(0, MOST);
+  const ready = (nodes ?? []).filter((node) => node.health === "live" && node.cpus !== null);
+  return ready.slice(0, AT_FIRST).map((node) => node.id);
+}
+
+type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: string | undefined) => void };
+
+/** What the policy as it is typed would conclude on chosen nodes now. */
+export function PreviewPane({ draft, chosen, onChoose }: Props) {
+  const nodes = useQuery(nodesQuery).data;
+  const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
+  const reading = useMemo(() => {
+    const name = draft.texts.name?.trim() || "a policy without a name yet";
+    return bodyOf({ ...draft, texts: { ...draft.texts, name } });
+  }, [draft]);
+  const asked = useMemo(() => JSON.stringify({ body: reading.body, node_ids: ids }), [reading, ids]);
+  const [settled] = useDebouncedValue(asked, TYPING_MS);
+  const preview = useQuery({
+    queryKey: ["policy-preview", settled],
+    enabled: reading.body !== null && ids.length > 0 && settled === asked,
+    placeholderData: keepPreviousData,
+    staleTime: 0,
+    gcTime: 0,
+    refetchInterval: AGAIN_MS,
+    queryFn: ({ signal }) => answer(api.POST("/api/policies/preview", { body: JSON.parse(settled), signal })),
+  });
+  const set = (next: number[]) => onChoose(next.length === 0 ? undefined : next.join(","));
+  const nameOf = (id: number) => nodes?.find((node) => node.id === id)?.name ?? `node ${id}`;
+  const old = settled !== asked || preview.isPlaceholderData;
+  return (
+    <section className={`card ${styles.pane}`} aria-label="Preview">
+      <h2>
+        Preview <small>what it would do now if it were enforced; nothing is changed</small>
+        <span className="grow" />
+        <small role="status">{reading.body !== null && old && ids.length > 0 ? "looking…" : ""}</small>
+      </h2>
+      <div className={`body ${styles.previewNodes}`}>
+        <NodeField
+          label="Nodes to try it on"
+          placeholder="add a node by its name"
+          except={new Set(ids)}
+          onPick={(id) => set([...ids, id])}
+        />
+        {ids.map((id) => (
+          <button key={id} type="button" className={styles.pill} onClick={() => set(ids.filter((one) => one !== id))}>
+            {nameOf(id)} <span aria-hidden="true">×</span>
+            <span className="visually-hidden">, leave out</span>
+          </button>
+        ))}
+      </div>
+      <div aria-live="polite" aria-busy={old} className={styles.previews}>
+        {reading.body === null ? (
+          <p className="muted">The preview goes on when everything in the form fits.</p>
+        ) : ids.length === 0 ? (
+          <p className="muted">No node is live. Name one to try the policy on what is known of it.</p>
+        ) : preview.isError ? (
+          <p className="bad" role="alert">
+            {sentenceOf(preview.error)}
+          </p>
+        ) : preview.data === undefined ? (
+          ids.map((id) => <div key={id} className={`${styles.waiting} hatched`} />)
+        ) : (
+          preview.data.map((one) => (
+            <OnNode key={one.node_id} of={one}>
+              {reading.body.spec.type === "service-class" && (
+                <ClassMatches
+                  nodeId={one.node_id}
+                  name={one.node_name}
+                  spec={reading.body.spec}
+                  scope={reading.body.scope}
+                />
+              )}
+            </OnNode>
+          ))
+        )}
+      </div>
+    </section>
+  );
+}
+
+const STALE_S = 30;
+
+function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: ReactNode }) {
+  const age = of.view_age_s;
+  return (
+    <article className={styles.onNode} aria-label={of.node_name}>
+      <h3>
+        <Link to="/nodes/$nodeId" params={{ nodeId: of.node_id }}>
+          {of.node_name}
+        </Link>{" "}
+        <SimulatedTagOf nodeId={of.node_id} />
+        {age !== null && age > STALE_S && (
+          <span className="tag warn" title="Nothing newer is known of this node">
+            as of {duration(age)} ago
+          </span>
+        )}
+      </h3>
+      {of.conclusion !== null && of.error === null ? (
+        <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
+      ) : (
+        <p className={styles.unknown}>
+          <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}
+        </p>
+      )}
+      {children}
+    </article>
+  );
+}

@@ -1,0 +1,81 @@
+import { describe, expect, test } from "vitest";
+import { KIND_NAMES } from "../kinds";
+import type { PolicyBody } from "../types";
+import { bodyOf, type Draft, draftOf, newDraft, pathName, withKind } from "./policyDraft";
+
+const named = (draft: Draft, texts: Record<string, string> = {}): Draft => ({
+  ...draft,
+  texts: { ...draft.texts, name: "calm", ...texts },
+});
+const BODY: PolicyBody = {
+  name: "calm",
+  rank: 7,
+  mode: "enforce",
+  spec: {
+    type: "network-process",
+    idle_s: 2.5,
+    min_bytes_per_s: 5e6,
+    max_load: 0.55,
+    rings: "l2",
+    smt: "first",
+    move_irq: true,
+    allow_isolated: false,
+  },
+  selector: { labels: { rack: "r0*" }, hostnames: ["db-*", "web-1"], netdevs: [], drivers: ["mlx5*"] },
+  scope: { netdevs: ["eth*"], drivers: [], tasks: ["nginx"], cgroups: [] },
+  damping: { moves_per_step: 3, dwell_s: 60, window_s: 300 },
+  on_controller: "yield",
+  on_drift: "take_over",
+  guardrails: [{ metric: "rtt_p99_us", max: 500 }],
+};
+
+test("a body that is shown and read again is the same body", () => {
+  expect(bodyOf(draftOf(BODY))).toEqual({ body: BODY, wrong: null });
+});
+
+test.each(KIND_NAMES)("a new %s policy needs only a name, and begins by recommending", (kind) => {
+  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "A policy needs a name." });
+  expect(bodyOf(named(newDraft(kind))).body).toMatchObject({ name: "calm", mode: "recommend", spec: { type: kind } });
+});
+
+test("a share is shown in per cent", () => {
+  expect(draftOf(BODY).texts["spec.max_load"]).toBe("55");
+});
+
+test("another kind keeps all but the specification", () => {
+  const other = bodyOf(withKind(draftOf(BODY), "irq-spread")).body;
+  expect(other).toEqual({ ...BODY, spec: expect.objectContaining({ type: "irq-spread", act_percent: 65 }) });
+});
+
+describe("what does not fit is told at its field", () => {
+  test.each([
+    ["spec.act_percent", "120", "A number from 0 to 100."],
+    ["spec.act_percent", "", "A number from 0 to 100."],
+    ["spec.gap_points", "much", "A number from 0 to 100."],
+    ["spec.exclude", "3-1", "The range 3-1 runs backwards; write 1-3."],
+    ["damping.moves_per_step", "1.5", "A whole number from 1 to 100."],
+    ["rank", "1000", "A whole number from 0 to 999."],
+    ["selector.labels", "rack", "“rack” has no value; write it as name=value."],
+    ["guardrails.busiest_cpu_percent", "200", "A number from 0 to 100."],
+  ])("%s as “%s”", (path, typed, sentence) => {
+    expect(bodyOf(named(newDraft("irq-spread"), { [path]: typed })).wrong).toEqual({ [path]: sentence });
+  });
+});
+
+test("an empty guardrail is none, and patterns may be apart by commas or spaces", () => {
+  const texts = { "guardrails.rtt_p99_us": " ", "scope.netdevs": "eth0, eth1  bond*" };
+  const { body } = bodyOf(named(newDraft("irq-spread"), texts));
+  expect([body?.guardrails, body?.scope.netdevs]).toEqual([[], ["eth0", "eth1", "bond*"]]);
+});
+
+test.each([
+  ["spec.act_percent", "Act from a load of, %"],
+  ["spec.max_load", "Most load of the interrupt's CPU, share"],
+  ["selector.labels.rack", "For: Label rack"],
+  ["scope.netdevs", "Only: Network devices"],
+  ["damping.dwell_s", "Rest after a move, s"],
+  ["mode", "Mode"],
+  ["spec.new_field", "spec.new_field"],
+])("the path %s of a difference is called %s", (path, name) => {
+  expect(pathName(path, KIND_NAMES)).toBe(name);
+});

@@ -1,0 +1,253 @@
+import { Button, NativeSelect, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { answer, api, sentenceOf } from "../../api/client";
+import { nodesQuery, queryClient, signedOut } from "../../api/queries";
+import { FormError } from "../../auth/Form";
+import { useMay } from "../../auth/me";
+import { wrongAt } from "../../components/fieldErrors";
+import { Moment } from "../../components/Moment";
+import { count, countdown, duration } from "../../lib/format";
+import { KINDS, METRICS } from "../kinds";
+import type { Version } from "../PolicyPage";
+import styles from "../policies.module.css";
+import { several } from "../policyState";
+import { isRolling, policiesQuery, rolloutQuery } from "../queries";
+import type { PolicySearch } from "../search";
+import type { Policy, Rollout } from "../types";
+import { stagesOf, waitLeft } from "./rolloutStages";
+
+type Props = {
+  policy: Policy;
+  versions: Version[];
+  search: PolicySearch;
+  navigate: (change: Partial<PolicySearch>) => void;
+};
+
+const refetch = () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
+
+/** A version's way to the nodes: start one, follow it, stop it. */
+export function Rollouts({ policy, versions, search, navigate }: Props) {
+  // A rollout that is done leaves the policy; its end still stands here.
+  const [seen, setSeen] = useState(policy.rollout?.id ?? null);
+  const id = policy.rollout?.id ?? seen;
+  if (id !== seen) setSeen(id);
+  const last = useQuery(rolloutQuery(id)).data;
+  const rollout = last ?? policy.rollout;
+  return (
+    <div className={styles.halves}>
+      {rollout !== null && rollout !== undefined ? (
+        <Progress rollout={rollout} />
+      ) : (
+        <section className="card">
+          <h2>Rollout</h2>
+          <p className="body muted">
+            None is under way.{" "}
+            {policy.enabled
+              ? `Version ${policy.version} is in force on ${count(policy.nodes, "node")}.`
+              : "The policy is off."}
+          </p>
+        </section>
+      )}
+      {!isRolling(rollout ?? null) && rollout?.state !== "stopped" && (
+        <Start policy={policy} versions={versions} search={search} navigate={navigate} onStart={setSeen} />
+      )}
+    </div>
+  );
+}
+
+const TICK_MS = 1000;
+
+function Progress({ rollout }: { rollout: Rollout }) {
+  const nodes = useQuery(nodesQuery).data ?? [];
+  const may = useMay("operator");
+  const names = new Map(nodes.map((node) => [node.id, node.name]));
+  const rolling = isRolling(rollout);
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (!rolling) return;
+    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
+    return () => clearInterval(timer);
+  }, [rolling]);
+  const stop = useMutation({
+    mutationFn: (undo: boolean) =>
+      answer(
+        api.POST("/api/rollouts/{rollout_id}/stop", { params: { path: { rollout_id: rollout.id } }, body: { undo } }),
+      ),
+    onError: signedOut,
+    onSuccess: refetch,
+  });
+  const stages = stagesOf(rollout);
+  const all = rollout.stages.flat().length;
+  const done = rollout.done_nodes.length;
+  return (
+    <section className="card" aria-label="Rollout">
+      <h2>
+        {rollout.from_version === null ? "" : `Version ${rollout.from_version} → `}version {rollout.to_version}
+        <small>
+          by {rollout.started_by}, <Moment at={rollout.started_at} />
+        </small>
+      </h2>
+      <div className="body">
+        <p role="status">
+          <span className={`dot ${rolling ? "warn" : rollout.state === "done" ? "ok" : "bad"}`} />
+          {rollout.sentence}
+        </p>
+        <div className={styles.meter}>
+          <progress max={all} value={done} aria-label="Nodes that have passed" />
+          <b>
+            {done} of {count(all, "node")} passed
+          </b>
+          <span className={`muted ${styles.left}`}>
+            {rolling && `stage ${rollout.stage + 1} of ${stages.length}, waits ${countdown(waitLeft(rollout, now))}`}
+          </span>
+        </div>
+        <ol className={styles.stages}>
+          {stages.map((stage) => (
+            <li key={stage.label} aria-current={stage.state === "under way" ? "step" : undefined}>
+              <b>{stage.label}</b>
+              <span className={stage.tone}>{stage.state}</span>
+              <span className="muted">{several(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
+            </li>
+          ))}
+        </ol>
+        {rollout.guardrails.length > 0 && (
+          <p className="muted">
+            Undone by itself when{" "}
+            {rollout.guardrails
+              .map(({ metric, max }) => `${METRICS[metric].label} exceeds ${max} ${METRICS[metric].unit}`)
+              .join(" or ")}{" "}
+            on one of its nodes.
+          </p>
+        )}
+        {(rolling || rollout.state === "stopped") && may && (
+          <div className={styles.buttons}>
+            {rolling && (
+              <Button
+                loading={stop.isPending && !stop.variables}
+                disabled={stop.isPending}
+                onClick={() => stop.mutate(false)}
+              >
+                Stop here
+              </Button>
+            )}
+            <Button
+              loading={stop.isPending && stop.variables}
+              disabled={stop.isPending}
+              onClick={() => stop.mutate(true)}
+            >
+              {rolling ? "Stop and undo" : "Undo"}
+            </Button>
+            <span className="muted">
+              {rolling
+                ? "Stopped, nodes keep the version they have now; undone,"
+                : "Nodes keep the version they have now, and no other rollout can begin, until it is undone; then"}{" "}
+              {rollout.from_version === null
+                ? "it leaves them and what it moved goes back."
+                : `they get version ${rollout.from_version} back.`}
+            </span>
+          </div>
+        )}
+        {stop.isError && (
+          <p className="bad" role="alert">
+            {sentenceOf(stop.error)}
+          </p>
+        )}
+      </div>
+    </section>
+  );
+}
+
+type StartProps = Props & { onStart: (rolloutId: number) => void };
+const WAITS = [10, 30, 60, 300, 900, 3600];
+
+function Start({ policy, versions, search, navigate, onStart }: StartProps) {
+  const may = useMay("operator");
+  const [form, setForm] = useState({ canary: "1", batch: "10", wait: "60" });
+  const version = search.version ?? versions[0]?.version ?? policy.version;
+  const body = versions.find((one) => one.version === version)?.body ?? policy.body;
+  const number = (text: string) => (/^\d+$/.test(text.trim()) ? Number(text) : Number.NaN);
+  const wrongNumber = (text: string) =>
+    number(text) >= 1 && number(text) <= 1000 ? undefined : "A whole number from 1 to 1,000.";
+  const start = useMutation({
+    mutationFn: () =>
+      answer(
+        api.POST("/api/policies/{policy_id}/rollouts", {
+          params: { path: { policy_id: policy.id } },
+          body: { version, canary: number(form.canary), batch: number(form.batch), wait_s: Number(form.wait) },
+        }),
+      ),
+    onError: signedOut,
+    onSuccess: (rollout) => {
+      onStart(rollout.id);
+      return refetch();
+    },
+  });
+  const fits = wrongNumber(form.canary) === undefined && wrongNumber(form.batch) === undefined;
+  const wrong = wrongAt(null, start.error);
+  return (
+    <section className="card">
+      <h2>
+        Roll out a version <small>{KINDS[body.spec.type].label}</small>
+      </h2>
+      <form
+        className={`body ${styles.fields}`}
+        aria-label="Rollout"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (fits) start.mutate();
+        }}
+      >
+        <NativeSelect
+          label="Version"
+          description={`Its mode is ${body.mode}.`}
+          value={String(version)}
+          error={wrong.version}
+          data={versions.map((one) => ({
+            value: String(one.version),
+            label: `${one.version}${one.version === policy.version && policy.enabled ? ", in force" : ""}${one.note && ` · ${one.note}`}`,
+          }))}
+          onChange={(event) => navigate({ version: Number(event.currentTarget.value) })}
+        />
+        <NativeSelect
+          label="Wait between stages"
+          description="A stage passes when no guardrail tripped for so long."
+          value={form.wait}
+          data={WAITS.map((seconds) => ({ value: String(seconds), label: duration(seconds) }))}
+          onChange={(event) => setForm({ ...form, wait: event.currentTarget.value })}
+        />
+        <TextInput
+          label="Canary, nodes"
+          description="So many nodes get it first."
+          inputMode="numeric"
+          value={form.canary}
+          error={wrongNumber(form.canary) ?? wrong.canary}
+          onChange={(event) => setForm({ ...form, canary: event.currentTarget.value })}
+        />
+        <TextInput
+          label="Batch, nodes"
+          description="So many nodes at a time get it afterwards."
+          inputMode="numeric"
+          value={form.batch}
+          error={wrongNumber(form.batch) ?? wrong.batch}
+          onChange={(event) => setForm({ ...form, batch: event.currentTarget.value })}
+        />
+        <div className={styles.save}>
+          <Button type="submit" variant="filled" disabled={!may || !fits} loading={start.isPending}>
+            Start the rollout
+          </Button>
+          <span className="muted">
+            {!may
+              ? "Starting a rollout needs the operator role."
+              : `Version ${version} goes to the connected of ${count(policy.nodes, "node")}, ${form.canary} first${
+                  body.guardrails.length > 0
+                    ? "; a guardrail that trips undoes it everywhere."
+                    : ". This version has no guardrails: nothing but a person stops it."
+                }`}
+          </span>
+          <FormError error={start.error} fields={["version", "canary", "batch"]} />
+        </div>
+      </form>
+    </section>
+  );
+}

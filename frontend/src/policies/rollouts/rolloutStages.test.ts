@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { stagesOf, waitLeft } from "./rolloutStages";
+
+const stages = [[1], [2, 3], [4]];
+
+test.each([
+  ["canary", 0, [], ["under way", "waits", "waits"]],
+  ["batches", 1, [1], ["passed", "under way", "waits"]],
+  ["done", 2, [1, 2, 3, 4], ["passed", "passed", "passed"]],
+  ["stopped", 1, [1], ["passed", "has it", "not reached"]],
+  ["undone", 1, [1], ["taken back", "taken back", "not reached"]],
+] as const)("the stages of a rollout that is %s", (state, stage, done_nodes, words) => {
+  expect(stagesOf({ state, stage, stages, done_nodes: [...done_nodes] }).map((one) => one.state)).toEqual(words);
+});
+
+test("the wait counts down to nothing, and a clock that is behind does not lengthen it", () => {
+  const rollout = { stage_at: "2026-11-21T08:00:00Z", wait_s: 60 };
+  const at = Date.parse(rollout.stage_at);
+  expect([at - 5_000, at, at + 20_000, at + 90_000].map((now) => waitLeft(rollout, now))).toEqual([60, 60, 40, 0]);
+});

@@ -1,0 +1,35 @@
+import type { Rollout } from "../types";
+
+export type Stage = {
+  label: string;
+  nodes: number[];
+  state: "passed" | "under way" | "has it" | "waits" | "not reached" | "taken back";
+  tone: string;
+};
+
+/** Every stage of a rollout with where it stands. */
+export function stagesOf({
+  state,
+  stage,
+  stages,
+  done_nodes,
+}: Pick<Rollout, "state" | "stage" | "stages" | "done_nodes">): Stage[] {
+  const done = new Set(done_nodes);
+  const rolling = state === "canary" || state === "batches";
+  return stages.map((nodes, index): Stage => {
+    const label = index === 0 ? "canary" : `batch ${index}`;
+    const passed = nodes.every((node) => done.has(node));
+    if (state === "undone")
+      return index <= stage
+        ? { label, nodes, state: "taken back", tone: "warn" }
+        : { label, nodes, state: "not reached", tone: "muted" };
+    if (passed) return { label, nodes, state: "passed", tone: "ok" };
+    if (index > stage) return { label, nodes, state: rolling ? "waits" : "not reached", tone: "muted" };
+    return { label, nodes, state: rolling ? "under way" : "has it", tone: "change" };
+  });
+}
+
+/** Seconds until the stage under way may pass. */
+export function waitLeft({ stage_at, wait_s }: Pick<Rollout, "stage_at" | "wait_s">, nowMs: number): number {
+  return Math.min(wait_s, Math.max(0, wait_s - (nowMs - Date.parse(stage_at)) / 1000));
+}

@@ -1,0 +1,88 @@
+import { significant } from "../../lib/format";
+import { classText } from "../editor/classDraft";
+import { pathName } from "../editor/policyDraft";
+import { KIND_NAMES, METRICS } from "../kinds";
+import type { Kind, PolicyBody, ServiceClass } from "../types";
+
+export type Difference = { path: string; was: string | null; becomes: string | null };
+/** A line of a comparison. kind: what happened to the field. */
+export type DiffLine = {
+  path: string;
+  name: string;
+  was: string | null;
+  becomes: string | null;
+  kind: "added" | "removed" | "changed";
+};
+
+/** What of a version differs, in the form's words and the form's order. */
+export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES): DiffLine[] {
+  return differences
+    .flatMap((difference) => (difference.path === "spec.classes" ? classLines(difference) : [difference]))
+    .map(({ path, was, becomes }) => ({ path, was: valueText(path, was), becomes: valueText(path, becomes) }))
+    .filter(({ was, becomes }) => was !== becomes)
+    .map((difference) => ({
+      ...difference,
+      name: pathName(difference.path, kinds),
+      kind:
+        difference.was === null
+          ? ("added" as const)
+          : difference.becomes === null
+            ? ("removed" as const)
+            : ("changed" as const),
+    }))
+    .sort((a, b) => place(a.path) - place(b.path) || fieldOf(a.path).localeCompare(fieldOf(b.path), "en"));
+}
+
+/** The classes of two versions one by one, by their names. */
+function classLines({ path, was, becomes }: Difference): Difference[] {
+  const [before, after] = [was, becomes].map((json) => {
+    const list: ServiceClass[] = json === null ? [] : JSON.parse(json);
+    return new Map(list.map((one, index) => [one.name, classText(one, index)]));
+  }) as [Map<string, string>, Map<string, string>];
+  return [...new Set([...after.keys(), ...before.keys()])].map((name) => ({
+    path: `${path}[${name}]`,
+    was: before.get(name) ?? null,
+    becomes: after.get(name) ?? null,
+  }));
+}
+
+/** A field's value as the form has it: lists and guardrails in words, what is empty as null. */
+export function valueText(path: string, value: string | null): string | null {
+  if (value === null || value === "" || value === "[]" || value === "{}") return null;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(value);
+  } catch {
+    return value; // a text stands as it is
+  }
+  if (typeof parsed === "number") return significantOrWhole(parsed);
+  if (typeof parsed === "boolean") return parsed ? "yes" : "no";
+  if (!Array.isArray(parsed)) return value;
+  if (path !== "guardrails") return parsed.join(" ");
+  return (parsed as PolicyBody["guardrails"])
+    .map(({ metric, max }) => `${METRICS[metric].label} over ${significantOrWhole(max)} ${METRICS[metric].unit}`)
+    .join(", ");
+}
+
+const significantOrWhole = (value: number) => (Number.isInteger(value) ? String(value) : significant(value));
+
+const PARTS = [
+  "name",
+  "rank",
+  "mode",
+  "spec",
+  "selector",
+  "scope",
+  "damping",
+  "on_controller",
+  "on_drift",
+  "guardrails",
+];
+
+/** Without the item of a list, which stays in the list's order. */
+const fieldOf = (path: string) => path.split("[")[0] ?? path;
+
+function place(path: string): number {
+  const at = PARTS.indexOf(path.split(/[.[]/)[0] ?? "");
+  return at === -1 ? PARTS.length : at;
+}
