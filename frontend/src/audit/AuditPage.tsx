@@ -2,7 +2,7 @@ import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answer, api, sentenceOf } from "../api/client";
+import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { Moment } from "../components/Moment";
 import { SimulatedTagOf } from "../components/NodeTags";
@@ -101,51 +101,7 @@ export function AuditPage() {
         )}
         {audit.data?.entries.length === 0 && <p className="body muted">Nothing was recorded for this.</p>}
         {audit.data !== undefined && audit.data.entries.length > 0 && (
-          <Scroll label="Entries">
-            <table className="table">
-              <thead>
-                <tr>
-                  <th>when</th>
-                  <th>who</th>
-                  <th>what</th>
-                  <th>on what</th>
-                  <th>node</th>
-                  <th>result</th>
-                  <th>details</th>
-                  <th>
-                    <span className="visually-hidden">report</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {audit.data.entries.map((entry) => (
-                  <tr key={entry.id}>
-                    <td>
-                      <Moment at={entry.at} />
-                    </td>
-                    <td>{entry.actor}</td>
-                    <td>{entry.action}</td>
-                    <td className={`wrap mono ${styles.target}`} title={entry.target}>
-                      <span>{entry.target}</span>
-                    </td>
-                    <td>
-                      {entry.node_id !== null && (
-                        <>
-                          {names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`}{" "}
-                          <SimulatedTagOf nodeId={entry.node_id} />
-                        </>
-                      )}
-                    </td>
-                    <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
-                    <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
-                    <td>
-                      <ReportLink change={changeBegun(entry)} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <EntryTable entries={audit.data.entries} names={names} />
         )}
         <div className={styles.pager}>
           <Button disabled={older === undefined} onClick={() => void navigate({ search: { node, actor } })}>
@@ -160,5 +116,58 @@ export function AuditPage() {
         </div>
       </section>
     </>
+  );
+}
+
+type TableProps = { entries: Schemas["AuditEntry"][]; names: Map<number, string> };
+
+/** names: of the nodes by id; a deleted node has none. */
+function EntryTable({ entries, names }: TableProps) {
+  return (
+    <Scroll label="Entries">
+      <table className="table">
+        <thead>
+          <tr>
+            <th>when</th>
+            <th>who</th>
+            <th>what</th>
+            <th>on what</th>
+            <th>node</th>
+            <th>result</th>
+            <th>details</th>
+            <th>
+              <span className="visually-hidden">report</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {entries.map((entry) => (
+            <tr key={entry.id}>
+              <td>
+                <Moment at={entry.at} />
+              </td>
+              <td>{entry.actor}</td>
+              <td>{entry.action}</td>
+              <td className={`wrap mono ${styles.target}`} title={entry.target}>
+                <span>{entry.target}</span>
+              </td>
+              <td>
+                {entry.node_id !== null && (
+                  <>
+                    {names.get(entry.node_id) ?? `node ${entry.node_id}, deleted`}{" "}
+                    <SimulatedTagOf nodeId={entry.node_id} />
+                  </>
+                )}
+              </td>
+              <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
+              <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
+              <td>
+                <ReportLink change={changeBegun(entry)} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
   );
 }

@@ -4,7 +4,8 @@ import { useRouter, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answer, api, setCsrfToken } from "../api/client";
 import { meQuery, queryClient } from "../api/queries";
-import { AuthFrame, FormError, fieldError } from "./Form";
+import { FormError, fieldError } from "../components/FormError";
+import { AuthFrame } from "./Form";
 
 const FIELDS = ["username", "password"];
 

@@ -4,7 +4,8 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answer, api, sentenceOf, setCsrfToken } from "../api/client";
 import { meQuery, queryClient } from "../api/queries";
-import { AuthFrame, FormError, fieldError, USERNAME } from "./Form";
+import { FormError, fieldError } from "../components/FormError";
+import { AuthFrame, USERNAME } from "./Form";
 
 const FIELDS = ["username", "password"];
 

@@ -10,7 +10,7 @@ export function useMe(): Schemas["Me"] | undefined {
 }
 
 /** Whether the person may do what needs this role. */
-export function useMay(role: Schemas["Role"]): boolean {
+export function useHasRole(role: Schemas["Role"]): boolean {
   const me = useMe();
   return me !== undefined && RANK[me.role] >= RANK[role];
 }

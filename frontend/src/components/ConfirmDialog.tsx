@@ -4,7 +4,7 @@ import { sentenceOf } from "../api/client";
 import styles from "../settings/settings.module.css";
 
 /** Asks before something that cannot be taken back; typed: the word that must be typed first. */
-export function Confirm({
+export function ConfirmDialog({
   title,
   action,
   typed,

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import styles from "../settings/settings.module.css";
 
 /** A text to copy. */
-export function Copy({ text, label }: { text: string; label: string }) {
+export function CopyField({ text, label }: { text: string; label: string }) {
   const clipboard = useClipboard();
   return (
     <div className={styles.copy}>

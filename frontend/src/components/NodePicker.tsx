@@ -8,7 +8,7 @@ const MOST = 50;
 type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
 
 /** Finds a node by its name: type, and take one of those that fit, or press Enter for the first. */
-export function NodeField({ label, placeholder, except, onPick }: Props) {
+export function NodePicker({ label, placeholder, except, onPick }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const [typed, setTyped] = useState("");
   const [missing, setMissing] = useState(false);

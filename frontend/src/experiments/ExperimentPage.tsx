@@ -5,20 +5,22 @@ import { useMemo, useState } from "react";
 import { ApiProblem, sentenceOf } from "../api/client";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
+import { armIndex, armName, comparisonsOf, metricOf } from "./arms";
 import styles from "./experiments.module.css";
-import { armIndex, armName, comparisonsOf, KINDS, metricOf } from "./format";
 import { Progress } from "./Progress";
 import { experimentQuery, isOver, templatesQuery } from "./queries";
+import { AuthorsTable } from "./results/AuthorsTable";
 import { ComparisonTable, type Row } from "./results/ComparisonTable";
-import { CpuHeat } from "./results/CpuHeatmap";
+import { CpuHeatmap } from "./results/CpuHeatmap";
 import { SHARES } from "./results/cpuMeans";
-import { Ruler } from "./results/EffectRuler";
+import { EffectRuler } from "./results/EffectRuler";
 import { Discarded, SettingsNow, SpecFacts } from "./results/ExperimentFacts";
-import { Exports } from "./results/ReportExports";
+import { ReportExports } from "./results/ReportExports";
 import { RunsChart } from "./results/RunsChart";
-import { Authors, Sweep } from "./results/SweepChart";
+import { SweepChart } from "./results/SweepChart";
 import type { ExperimentSearch } from "./search";
-import type { Experiment } from "./types";
+import { KINDS } from "./states";
+import type { Comparison, Experiment, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/$experimentId");
 
@@ -26,7 +28,7 @@ const route = getRouteApi("/shell/experiments/$experimentId");
 export function ExperimentPage() {
   const { experimentId } = route.useParams();
   const experiment = useQuery(experimentQuery(experimentId));
-  if (experiment.data !== undefined) return <Known experiment={experiment.data} />;
+  if (experiment.data !== undefined) return <LoadedExperiment experiment={experiment.data} />;
   if (experiment.error === null)
     return (
       <p className="muted" role="status">
@@ -45,19 +47,17 @@ export function ExperimentPage() {
   );
 }
 
-function Known({ experiment }: { experiment: Experiment }) {
+function LoadedExperiment({ experiment }: { experiment: Experiment }) {
   const search = route.useSearch();
   const go = route.useNavigate();
   const navigate = (change: Partial<ExperimentSearch>) =>
     void go({ search: (before) => ({ ...before, ...change }), replace: true, resetScroll: false });
-  const [asTable, setAsTable] = useState(false);
   const { spec, analysis } = experiment;
   const templates = useQuery({ ...templatesQuery(experiment.node_id), enabled: spec.template !== "" }).data;
   const template = templates?.find(({ slug }) => slug === spec.template);
   const metric = search.metric !== undefined && analysis.metrics.includes(search.metric) ? search.metric : spec.primary;
   const comparisons = useMemo(() => comparisonsOf(experiment), [experiment]);
   const byMetric = (name: string) => comparisons.filter((one) => one.metric === name);
-  const compared = byMetric(spec.primary);
   const arm = search.arm ?? 1;
   const ofArm = comparisons.filter((one) => spec.kind !== "sweep" || armIndex(experiment, one.arm) === arm);
   const figures: Row[] = ofArm.map((comparison) => ({
@@ -70,48 +70,13 @@ function Known({ experiment }: { experiment: Experiment }) {
     name: armName(experiment, comparison.arm),
     comparison,
   }));
-  const primary = metricOf(experiment, spec.primary);
   const pickMetric = (name: string) => navigate({ metric: name === spec.primary ? undefined : name });
   return (
     <>
-      <PageTop title={`${experiment.name} · Experiments`}>
-        <nav aria-label="Breadcrumb">
-          <Link to="/experiments">Experiments</Link> <span className="muted">/</span>
-        </nav>
-        <h1>{experiment.name}</h1>
-        <span className="tag">{KINDS[spec.kind].label}</span>
-        <span>
-          <Link to="/nodes/$nodeId" params={{ nodeId: experiment.node_id }}>
-            {experiment.node_name}
-          </Link>{" "}
-          <SimulatedTagOf nodeId={experiment.node_id} />
-        </span>
-        <span className="muted">by {experiment.created_by}</span>
-      </PageTop>
+      <ExperimentTop experiment={experiment} />
       <div className={styles.stack}>
         <Progress experiment={experiment} />
-        <section className="card" aria-label="What was found">
-          <h2>
-            {isOver(experiment) ? "What was found" : "What the runs say so far"}{" "}
-            <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
-          </h2>
-          <div className="body">
-            <p className={styles.sentence}>{experiment.conclusion[0]}</p>
-            {compared.length > 0 && (
-              <Ruler
-                rows={compared.map((comparison) => ({
-                  name: spec.kind === "aa" ? "against itself" : armName(experiment, comparison.arm),
-                  comparison,
-                }))}
-                noise={spec.kind === "aa" ? null : (analysis.noise[spec.primary]?.effect ?? null)}
-                better={primary.better}
-              />
-            )}
-            {experiment.conclusion.slice(1).map((sentence) => (
-              <p key={sentence}>{sentence}</p>
-            ))}
-          </div>
-        </section>
+        <Findings experiment={experiment} comparisons={byMetric(spec.primary)} />
         <div className={styles.row}>
           <NativeSelect
             label="Figure looked at below"
@@ -129,22 +94,11 @@ function Known({ experiment }: { experiment: Experiment }) {
               {metricOf(experiment, metric).label} over {spec.factors.map(({ name }) => name).join(" and ")}
             </h2>
             <div className="body">
-              <Sweep experiment={experiment} metric={metric} template={template} />
+              <SweepChart experiment={experiment} metric={metric} template={template} />
             </div>
           </section>
         )}
-        <section className="card" aria-label="Runs in order">
-          <h2>
-            Runs in order <small>{metricOf(experiment, metric).label}</small>
-            <span className="grow" />
-            <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
-              view as {asTable ? "picture" : "table"}
-            </button>
-          </h2>
-          <div className="body">
-            <RunsChart experiment={experiment} metric={metric} asTable={asTable} />
-          </div>
-        </section>
+        <RunsInOrder experiment={experiment} metric={metric} />
         {spec.kind === "sweep" && levels.length > 0 && (
           <section className="card" aria-label="Every level">
             <h2>
@@ -180,34 +134,110 @@ function Known({ experiment }: { experiment: Experiment }) {
             />
           </section>
         )}
-        {spec.kind !== "sweep" && template !== undefined && template.authors.length > 0 && (
-          <section className="card" aria-label="The authors' figures">
-            <h2>
-              The authors' figures <small>{template.paper}</small>
-            </h2>
-            <Authors rows={template.authors} experiment={experiment} paper={template.paper} />
-          </section>
-        )}
-        {template !== undefined && template.differs.length > 0 && (
-          <section className="card" aria-label="How this machine differs">
-            <h2>How this machine differs from the authors'</h2>
-            <ul className={styles.differs}>
-              {template.differs.map((sentence) => (
-                <li key={sentence}>{sentence}</li>
-              ))}
-            </ul>
-          </section>
-        )}
-        <CpuHeat
+        {template !== undefined && <TemplateNotes experiment={experiment} template={template} />}
+        <CpuHeatmap
           experiment={experiment}
           share={SHARES.find((share) => share === search.share) ?? "busy"}
           onShare={(share) => navigate({ share: share === "busy" ? undefined : share })}
         />
         <Discarded experiment={experiment} />
-        <Exports experiment={experiment} />
+        <ReportExports experiment={experiment} />
         <SettingsNow settings={experiment.settings} />
         <SpecFacts experiment={experiment} />
       </div>
+    </>
+  );
+}
+
+function ExperimentTop({ experiment }: { experiment: Experiment }) {
+  return (
+    <PageTop title={`${experiment.name} · Experiments`}>
+      <nav aria-label="Breadcrumb">
+        <Link to="/experiments">Experiments</Link> <span className="muted">/</span>
+      </nav>
+      <h1>{experiment.name}</h1>
+      <span className="tag">{KINDS[experiment.spec.kind].label}</span>
+      <span>
+        <Link to="/nodes/$nodeId" params={{ nodeId: experiment.node_id }}>
+          {experiment.node_name}
+        </Link>{" "}
+        <SimulatedTagOf nodeId={experiment.node_id} />
+      </span>
+      <span className="muted">by {experiment.created_by}</span>
+    </PageTop>
+  );
+}
+
+/** The result in sentences, and the primary metric's effects on a ruler. */
+function Findings({ experiment, comparisons }: { experiment: Experiment; comparisons: Comparison[] }) {
+  const { spec, analysis } = experiment;
+  const primary = metricOf(experiment, spec.primary);
+  return (
+    <section className="card" aria-label="What was found">
+      <h2>
+        {isOver(experiment) ? "What was found" : "What the runs say so far"}{" "}
+        <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
+      </h2>
+      <div className="body">
+        <p className={styles.sentence}>{experiment.conclusion[0]}</p>
+        {comparisons.length > 0 && (
+          <EffectRuler
+            rows={comparisons.map((comparison) => ({
+              name: spec.kind === "aa" ? "against itself" : armName(experiment, comparison.arm),
+              comparison,
+            }))}
+            noise={spec.kind === "aa" ? null : (analysis.noise[spec.primary]?.effect ?? null)}
+            better={primary.better}
+          />
+        )}
+        {experiment.conclusion.slice(1).map((sentence) => (
+          <p key={sentence}>{sentence}</p>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function RunsInOrder({ experiment, metric }: { experiment: Experiment; metric: string }) {
+  const [asTable, setAsTable] = useState(false);
+  return (
+    <section className="card" aria-label="Runs in order">
+      <h2>
+        Runs in order <small>{metricOf(experiment, metric).label}</small>
+        <span className="grow" />
+        <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
+          view as {asTable ? "picture" : "table"}
+        </button>
+      </h2>
+      <div className="body">
+        <RunsChart experiment={experiment} metric={metric} asTable={asTable} />
+      </div>
+    </section>
+  );
+}
+
+/** The paper's figures beside the measured ones, and how this machine differs from the authors'. */
+function TemplateNotes({ experiment, template }: { experiment: Experiment; template: Template }) {
+  return (
+    <>
+      {experiment.spec.kind !== "sweep" && template.authors.length > 0 && (
+        <section className="card" aria-label="The authors' figures">
+          <h2>
+            The authors' figures <small>{template.paper}</small>
+          </h2>
+          <AuthorsTable rows={template.authors} experiment={experiment} paper={template.paper} />
+        </section>
+      )}
+      {template.differs.length > 0 && (
+        <section className="card" aria-label="How this machine differs">
+          <h2>How this machine differs from the authors'</h2>
+          <ul className={styles.differs}>
+            {template.differs.map((sentence) => (
+              <li key={sentence}>{sentence}</li>
+            ))}
+          </ul>
+        </section>
+      )}
     </>
   );
 }

@@ -9,9 +9,9 @@ import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
 import { duration } from "../lib/format";
 import styles from "./experiments.module.css";
-import { KINDS, STATE_TONES, standing } from "./format";
 import { experimentsQuery } from "./queries";
 import { STATES } from "./search";
+import { experimentState, KINDS, STATE_TONES } from "./states";
 import type { State, Summary } from "./types";
 
 const route = getRouteApi("/shell/experiments");
@@ -144,7 +144,7 @@ function List({ experiments }: { experiments: Summary[] }) {
               </td>
               <td>
                 <span className={`dot ${STATE_TONES[one.state]}`} aria-hidden="true" />
-                {standing(one)}
+                {experimentState(one)}
               </td>
               <td>
                 <Link to="/nodes/$nodeId" params={{ nodeId: one.node_id }}>

@@ -4,19 +4,19 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { answer, api, sentenceOf } from "../api/client";
 import { nodeQuery, nodesQuery, signedOut } from "../api/queries";
-import { FormError } from "../auth/Form";
-import { useMay } from "../auth/me";
-import { wrongAt } from "../components/fieldErrors";
-import { NodeField } from "../components/NodePicker";
+import { useHasRole } from "../auth/me";
+import { FormError } from "../components/FormError";
+import { fieldErrors } from "../components/fieldErrors";
+import { NodePicker } from "../components/NodePicker";
 import { HealthDot, SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import layoutStyles from "../policies/policies.module.css";
 import styles from "./experiments.module.css";
-import { PreviewPane, usePreviewOf } from "./form/PreviewPane";
+import { PreviewPane, useSpecPreview } from "./form/PreviewPane";
 import { SpecForm } from "./form/SpecForm";
 import { type Draft, draftOf, firstOf, newDraft, specOf } from "./form/specDraft";
-import { Templates } from "./form/TemplateList";
-import { experimentQuery, takeExperiment, templatesQuery } from "./queries";
+import { TemplateList } from "./form/TemplateList";
+import { applyExperimentUpdate, experimentQuery, templatesQuery } from "./queries";
 import type { SpecIn, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/new");
@@ -43,7 +43,7 @@ export function NewExperimentPage() {
         <h1>New experiment</h1>
       </PageTop>
       <section className={`card ${styles.node}`} aria-label="Node">
-        <NodeField
+        <NodePicker
           label={node === undefined ? "Node" : "Another node"}
           placeholder="by its name"
           onPick={(id) => void navigate({ search: { ...search, node: id } })}
@@ -70,7 +70,7 @@ export function NewExperimentPage() {
               {sentenceOf(templates.error)}
             </p>
           )}
-          <Templates
+          <TemplateList
             templates={templates.data}
             chosen={search.template}
             folded={begun}
@@ -97,21 +97,21 @@ type ComposerProps = { nodeId: number; template: Template | undefined; initial: 
 
 function Composer({ nodeId, template, initial }: ComposerProps) {
   const navigate = route.useNavigate();
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const node = useQuery(nodeQuery(nodeId)).data;
   const [draft, setDraft] = useState(initial);
   const [tried, setTried] = useState(false);
   const reading = useMemo(() => specOf(draft, nodeId), [draft, nodeId]);
-  const preview = usePreviewOf(reading.spec);
+  const preview = useSpecPreview(reading.spec);
   const start = useMutation({
     mutationFn: (spec: SpecIn) => answer(api.POST("/api/experiments", { body: { spec } })),
     onError: signedOut,
     onSuccess: async (experiment) => {
-      takeExperiment(experiment);
+      applyExperimentUpdate(experiment);
       await navigate({ to: "/experiments/$experimentId", params: { experimentId: experiment.id } });
     },
   });
-  const wrong = wrongAt(reading.wrong, start.error ?? preview.error);
+  const wrong = fieldErrors(reading.wrong, start.error ?? preview.error);
   const why = !may
     ? "Starting an experiment needs the operator role."
     : reading.spec === null

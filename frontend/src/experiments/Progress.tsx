@@ -4,21 +4,21 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { answer, api } from "../api/client";
 import { signedOut } from "../api/queries";
-import { useMay } from "../auth/me";
-import { Confirm } from "../components/ConfirmDialog";
+import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
 import { Moment } from "../components/Moment";
 import { duration } from "../lib/format";
 import { useRemaining } from "../shell/ChangeBanner";
 import styles from "./experiments.module.css";
-import { STATE_TONES, standing } from "./format";
-import { isOver, takeExperiment } from "./queries";
+import { applyExperimentUpdate, isOver } from "./queries";
+import { experimentState, STATE_TONES } from "./states";
 import type { Experiment } from "./types";
 
 /** Where an experiment stands, how long it will take, and the way to end it. */
 export function Progress({ experiment }: { experiment: Experiment }) {
   const { state, runs_done, runs_planned, runs_discarded } = experiment;
   const remaining = useRemaining(experiment);
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const [asking, setAsking] = useState(false);
   const cancel = useMutation({
     mutationFn: () =>
@@ -27,7 +27,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
       ),
     onError: signedOut,
     onSuccess: (after) => {
-      takeExperiment(after);
+      applyExperimentUpdate(after);
       setAsking(false);
     },
   });
@@ -36,7 +36,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
     <section className={`card ${styles.progress}`} aria-label="State">
       <span className={styles.state}>
         <span className={`dot ${STATE_TONES[state]}`} aria-hidden="true" />
-        <b>{standing(experiment)}</b>
+        <b>{experimentState(experiment)}</b>
       </span>
       <progress aria-label="Runs done" max={Math.max(1, runs_planned)} value={runs_done} />
       <span className={styles.runs}>
@@ -74,7 +74,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
         </Button>
       )}
       {asking && !over && (
-        <Confirm
+        <ConfirmDialog
           title="Cancel this experiment?"
           action="Cancel the experiment"
           pending={cancel.isPending}
@@ -87,7 +87,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
               ? "It leaves the queue. Nothing was changed on the node."
               : "The run under way ends at once and the node's settings go back. The runs that are done are kept, but they may be too few to say anything."}
           </p>
-        </Confirm>
+        </ConfirmDialog>
       )}
     </section>
   );

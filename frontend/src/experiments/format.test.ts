@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
-import { effectText, effectWithInterval, figureText, pText, standing, verdictWords } from "./format";
+import { effectText, effectWithInterval, figureText, pText } from "./format";
 import { scaleOver } from "./results/axisScale";
-import { plain } from "./results/ExperimentFacts";
+import { specValueText } from "./results/ExperimentFacts";
+import { verdictWords } from "./results/verdictText";
+import { experimentState } from "./states";
 
 test.each([
   [9_410_000_000, "bit/s", "9.41 Gbit/s"],
@@ -43,7 +45,7 @@ test.each([
   ["running", 0, "running"],
   ["stopped", null, "stopped by a guardrail"],
 ] as const)("%s at place %s: %s", (state, place, words) => {
-  expect(standing({ state, place })).toBe(words);
+  expect(experimentState({ state, place })).toBe(words);
 });
 
 test("small p-values are not written as 0", () => {
@@ -58,8 +60,8 @@ test("a scale has round ticks, also over a single value", () => {
 });
 
 test("facts of a machine are words, not JSON", () => {
-  expect(plain([{ name: "ens5", queues: 8, speed_bits_per_s: 25e9, numa_node: null }])).toBe(
+  expect(specValueText([{ name: "ens5", queues: 8, speed_bits_per_s: 25e9, numa_node: null }])).toBe(
     "ens5 (queues 8, 25.0 Gb/s)",
   );
-  expect([plain(""), plain([]), plain(true)]).toEqual(["none", "none", "yes"]);
+  expect([specValueText(""), specValueText([]), specValueText(true)]).toEqual(["none", "none", "yes"]);
 });

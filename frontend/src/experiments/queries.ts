@@ -45,7 +45,7 @@ export const templatesQuery = (nodeId: number | undefined) =>
   });
 
 /** Takes over an experiment as the backend tells it now; what is told only in full is fetched when a run has ended. */
-export function takeExperiment(summary: Summary): void {
+export function applyExperimentUpdate(summary: Summary): void {
   const full = experimentQuery(summary.id).queryKey;
   const known = queryClient.getQueryData(full);
   if (known !== undefined) {

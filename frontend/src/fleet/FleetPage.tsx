@@ -7,7 +7,7 @@ import { nodesQuery, openChangesQuery } from "../api/queries";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
 import { count } from "../lib/format";
-import { useWantFleet } from "../live/socket";
+import { useFleetSubscription } from "../live/socket";
 import { EnrolNode } from "../settings/EnrolNode";
 import { COLOURINGS } from "./colourings";
 import { Figures } from "./Figures";
@@ -130,7 +130,7 @@ function useSame<T>(items: T[]): T[] {
 
 /** All nodes: a filter that is also the address, the map or the table, and what deserves a look. */
 export function FleetPage() {
-  useWantFleet();
+  useFleetSubscription();
   const nodes = useQuery(nodesQuery);
   const cpus = nodes.data?.reduce((sum, node) => sum + (node.cpus ?? 0), 0) ?? 0;
   return (

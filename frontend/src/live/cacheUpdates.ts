@@ -1,9 +1,9 @@
 import { useEffect } from "react";
 import type { Schemas } from "../api/client";
 import { meQuery, nodeQuery, nodesQuery, queryClient } from "../api/queries";
-import { takeExperiment } from "../experiments/queries";
-import { refetchPolicies, takeClasses } from "../policies/queries";
-import { takeChange } from "./changes";
+import { applyExperimentUpdate } from "../experiments/queries";
+import { applyClassReport, refetchPolicies } from "../policies/queries";
+import { applyChangeUpdate } from "./changes";
 import { live, useLive } from "./socket";
 
 const BATCH_MS = 200;
@@ -11,7 +11,7 @@ const BATCH_MS = 200;
 const waiting = new Map<number, Schemas["NodeSummary"]>();
 
 /** Takes many nodes over at once: when a fleet connects, each of its nodes has something to tell. */
-function takeNodes(): void {
+function applyNodeUpdates(): void {
   const news = new Map(waiting);
   waiting.clear();
   queryClient.setQueryData(nodesQuery.queryKey, (nodes) => {
@@ -29,7 +29,7 @@ function takeNodes(): void {
 /** Keeps fetched data as new as what the live connection tells; mounted once, in the shell. */
 export function useLiveCache(): void {
   useLive("node", (node) => {
-    if (waiting.size === 0) setTimeout(takeNodes, BATCH_MS);
+    if (waiting.size === 0) setTimeout(applyNodeUpdates, BATCH_MS);
     waiting.set(node.id, node);
   });
   useLive("inventory", (nodeId) => {
@@ -37,9 +37,9 @@ export function useLiveCache(): void {
     void queryClient.invalidateQueries({ queryKey: ["coalescing", nodeId] });
   });
   useLive("policies", refetchPolicies);
-  useLive("classes", takeClasses);
-  useLive("change", takeChange);
-  useLive("experiment", takeExperiment);
+  useLive("classes", applyClassReport);
+  useLive("change", applyChangeUpdate);
+  useLive("experiment", applyExperimentUpdate);
   useEffect(() => {
     live.start();
     let missed = false;

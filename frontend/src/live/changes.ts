@@ -27,7 +27,7 @@ const isOlder = (change: Change, than: Change | undefined): boolean =>
   than?.id === change.id && than.steps.length > change.steps.length;
 
 /** Takes over a change as the backend tells it now, from a live event or as the answer to a request. */
-export function takeChange(change: Change): void {
+export function applyChangeUpdate(change: Change): void {
   const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
   if ([...open, ...ended].some((other) => isOlder(change, other))) return;
   queryClient.setQueryData(openChangesQuery.queryKey, (page) => {
@@ -44,7 +44,7 @@ export function takeChange(change: Change): void {
 /** Finds out how a change ended whose end was missed while the connection was away. */
 export async function takeMissedEnd(id: string): Promise<void> {
   if (ended.some((change) => change.id === id)) return;
-  takeChange(await answer(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
+  applyChangeUpdate(await answer(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
 }
 
 /** Changes that ended a moment ago. */

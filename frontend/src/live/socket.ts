@@ -10,14 +10,14 @@ export type LiveEvents = {
   inventory: number;
   /** What a node concluded from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
   policies: number | null;
-  classes: ClassesTold;
+  classes: ClassesEvent;
   experiment: Schemas["ExperimentSummary"];
   rates: RatesFrame;
   fleet: FleetFrame;
 };
 
 /** What a node's agent has just told of a policy's service classes. time_ms: of the node's clock. */
-export type ClassesTold = {
+export type ClassesEvent = {
   node_id: number;
   policy_id: number;
   time_ms: number;
@@ -33,7 +33,7 @@ type TextFrame =
   | { type: "node"; node: Schemas["NodeSummary"] }
   | { type: "inventory"; node_id: number }
   | { type: "policies"; node_id: number | null }
-  | ({ type: "classes" } & ClassesTold)
+  | ({ type: "classes" } & ClassesEvent)
   | { type: "experiment"; experiment: Schemas["ExperimentSummary"] };
 
 const FIRST_RETRY_MS = 500;
@@ -163,12 +163,12 @@ export function useLive<T extends keyof LiveEvents>(type: T, handler: Handler<T>
 }
 
 /** Asks for one node's rates while the component is mounted; null asks for none. */
-export function useWantNode(nodeId: number | null): void {
+export function useNodeSubscription(nodeId: number | null): void {
   useEffect(() => (nodeId === null ? undefined : live.wantNode(nodeId)), [nodeId]);
 }
 
 /** Asks for the fleet's figures while the component is mounted. */
-export function useWantFleet(): void {
+export function useFleetSubscription(): void {
   useEffect(() => live.wantFleet(), []);
 }
 

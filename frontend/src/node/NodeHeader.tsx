@@ -2,9 +2,8 @@ import { Link } from "@tanstack/react-router";
 import type { Schemas } from "../api/client";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
-import { bytes, count, duration, linkSpeed, text } from "../lib/format";
+import { count, duration, linkSpeed, text } from "../lib/format";
 import { ago } from "../lib/time";
-import { type NodeView, useFrames } from "./nodeView";
 
 type Node = Schemas["Node"];
 
@@ -24,7 +23,7 @@ export function driversOf(inventory: Node["inventory"]): string[] {
 }
 
 /** What the node is, in the top bar. */
-export function Facts({ node }: { node: Node }) {
+export function NodeHeader({ node }: { node: Node }) {
   const { rack } = node.labels;
   const offline = node.topology?.cpus.filter((cpu) => !cpu.online).length ?? 0;
   const skew = node.clock_skew_ms;
@@ -87,18 +86,5 @@ export function Facts({ node }: { node: Node }) {
         </span>
       )}
     </PageTop>
-  );
-}
-
-/** What the watching itself costs the node. */
-export function AgentCost({ view }: { view: NodeView }) {
-  useFrames(view.window);
-  const frame = view.window.last;
-  if (view.past !== null || frame === undefined || frame.agent_cpu_s === null) return null;
-  return (
-    <p className="muted">
-      The agent ({view.node.agent_version}) used {((100 * frame.agent_cpu_s) / frame.duration_s).toFixed(1)} % of one
-      CPU in the last interval and holds {text(bytes(frame.agent_rss_bytes))}.
-    </p>
   );
 }

@@ -5,30 +5,29 @@ import { ApiProblem, type Schemas, sentenceOf } from "../api/client";
 import { nodeQuery } from "../api/queries";
 import { Cursor } from "../charts/cursor";
 import { pointsOf } from "../charts/seriesRing";
-import type { Mark, Range } from "../charts/TimeOverlay";
-import { settingName } from "../lib/settingKeys";
+import type { Range } from "../charts/TimeOverlay";
 import { dateTime } from "../lib/time";
 import { decisionsQuery } from "../policies/queries";
 import type { Decision } from "../policies/types";
+import { AgentCost } from "./AgentCost";
 import { TradeOff } from "./coalescing/TradeOff";
 import { Cores } from "./cores/Cores";
-import type { Topology } from "./cores/coreRows";
-import { Matrix } from "./interrupts/InterruptMatrix";
-import type { Change } from "./interrupts/matrixRows";
-import { AgentCost, Facts } from "./NodeHeader";
+import { InterruptMatrix } from "./interrupts/InterruptMatrix";
+import { NodeHeader } from "./NodeHeader";
 import styles from "./node.module.css";
 import type { NodeView } from "./nodeView";
 import { Panel } from "./panel/Panel";
-import { decisionMarks } from "./policies/decisions";
 import { NodePolicies } from "./policies/NodePolicies";
 import { changesQuery, heatQuery, seriesQuery } from "./queries";
 import type { NodeSearch } from "./search";
 import { ServiceClasses } from "./serviceClasses/ServiceClasses";
 import { NetworkTasks } from "./tasks/NetworkTasks";
 import { TimeBar } from "./time/TimeBar";
+import { changeMarks, decisionMarks } from "./time/timeMarks";
 import { useLiveWindow } from "./time/useLiveWindow";
-import { Charts } from "./timeseries/MetricCharts";
-import { Figures } from "./timeseries/SummaryFigures";
+import { MetricCharts } from "./timeseries/MetricCharts";
+import { SummaryFigures } from "./timeseries/SummaryFigures";
+import type { Change, Topology } from "./types";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
 
@@ -52,7 +51,7 @@ export function NodePage() {
   if (node.data.topology === null)
     return (
       <>
-        <Facts node={node.data} />
+        <NodeHeader node={node.data} />
         <section className="card">
           <h2>No data yet</h2>
           <div className="body">
@@ -64,7 +63,7 @@ export function NodePage() {
         </section>
       </>
     );
-  return <Known key={nodeId} node={node.data} topology={node.data.topology} />;
+  return <LoadedNode key={nodeId} node={node.data} topology={node.data.topology} />;
 }
 
 /** The page's shape while the node is fetched, so that nothing jumps. */
@@ -78,31 +77,6 @@ function Skeleton() {
       <div className={styles.skeleton} style={{ height: 200 }} />
     </div>
   );
-}
-
-const SYMBOL: Record<Change["state"], string> = {
-  applying: "▲",
-  unconfirmed: "▲",
-  confirmed: "✓",
-  rolled_back: "↶",
-  failed: "✕",
-};
-
-/** Where changes stand on the time axis, in the node's clock: when they were applied and when they were undone. */
-export function marksOf(changes: Change[], skewMs: number): Mark[] {
-  return changes.flatMap((change) => {
-    const moves = change.plan.actions.map((action) => {
-      return { name: settingName(action.key), was: action.was, becomes: action.becomes };
-    });
-    const mark = (at: string | null, kind: string, label: string): Mark[] =>
-      at === null ? [] : [{ key: `${change.id} ${kind}`, timeMs: Date.parse(at) + skewMs, label }];
-    const forth = moves.map(({ name, becomes }) => `${name} → ${becomes}`).join(", ");
-    const back = moves.map(({ name, was }) => `${name} ↶ ${was}`).join(", ");
-    return [
-      ...mark(change.applied_at, "applied", `${SYMBOL[change.state]} ${forth}`),
-      ...(change.state === "rolled_back" ? mark(change.ended_at, "undone", back) : []),
-    ];
-  });
 }
 
 function useNavigation() {
@@ -119,7 +93,7 @@ function useNavigation() {
 const NO_CHANGES: Change[] = [];
 const NO_DECISIONS: Decision[] = [];
 
-function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }) {
+function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topology }) {
   const search = route.useSearch();
   const navigate = useNavigation();
   const [cursor] = useState(() => new Cursor());
@@ -142,7 +116,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
   }, [past, series.data, series.isPlaceholderData, window]);
 
   const skewMs = node.clock_skew_ms ?? 0;
-  const marks = useMemo(() => marksOf(inSight, skewMs), [inSight, skewMs]);
+  const marks = useMemo(() => changeMarks(inSight, skewMs), [inSight, skewMs]);
   const decided = useMemo(() => decisionMarks(decisions, skewMs), [decisions, skewMs]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
   const hold = useCallback((held: boolean) => window.hold(held), [window]);
@@ -168,7 +142,7 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
   const failed = heat.error ?? series.error;
   return (
     <>
-      <Facts node={node} />
+      <NodeHeader node={node} />
       <TimeBar view={view} onPause={pause} />
       <Silence node={node} past={past} />
       {node.mode === "observe" && (
@@ -181,16 +155,16 @@ function Known({ node, topology }: { node: Schemas["Node"]; topology: Topology }
           <b>History could not be read.</b> {sentenceOf(failed)}
         </p>
       )}
-      <Figures view={view} pastPoints={pastPoints} />
+      <SummaryFigures view={view} pastPoints={pastPoints} />
       <div className={search.sel === undefined ? styles.one : styles.two}>
         <div className={styles.stack} aria-busy={heat.isPending || series.isPending}>
           <Cores view={view} />
           <NetworkTasks view={view} />
           <NodePolicies view={view} />
-          <Matrix view={view} />
+          <InterruptMatrix view={view} />
           <TradeOff view={view} />
           <ServiceClasses view={view} />
-          <Charts view={view} pastPoints={pastPoints} />
+          <MetricCharts view={view} pastPoints={pastPoints} />
           <AgentCost view={view} />
         </div>
         {search.sel !== undefined && <Panel view={view} sel={search.sel} />}

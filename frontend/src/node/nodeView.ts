@@ -3,10 +3,9 @@ import type { Schemas } from "../api/client";
 import type { Cursor } from "../charts/cursor";
 import type { HeatBlock } from "../charts/heatBlock";
 import type { Mark, Range } from "../charts/TimeOverlay";
-import type { Topology } from "./cores/coreRows";
-import type { Change, Inventory } from "./interrupts/matrixRows";
 import type { NodeSearch } from "./search";
 import type { LiveWindow } from "./time/liveWindow";
+import type { Change, Inventory, Topology } from "./types";
 
 /** What the parts of the node page share. past: the range looked at; null while following the present. */
 export type NodeView = {

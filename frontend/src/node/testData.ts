@@ -2,8 +2,7 @@
 
 import { formatCpuList } from "../lib/cpulist";
 import type { RatesFrame } from "../live/frames";
-import type { Topology } from "./cores/coreRows";
-import type { Change, Inventory, Irq } from "./interrupts/matrixRows";
+import type { Change, Inventory, Irq, Topology } from "./types";
 
 type Shape = { packages: number; nodesEach: number; cachesEach: number; coresEach: number; threads: number };
 

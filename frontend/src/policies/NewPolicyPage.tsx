@@ -4,11 +4,11 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { answer, api } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
-import { FormError } from "../auth/Form";
-import { useMay } from "../auth/me";
-import { wrongAt } from "../components/fieldErrors";
+import { useHasRole } from "../auth/me";
+import { FormError } from "../components/FormError";
+import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
-import { Editor } from "./editor/PolicyForm";
+import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { bodyOf, newDraft } from "./editor/policyDraft";
 import { KIND_NAMES } from "./kinds";
@@ -22,7 +22,7 @@ const route = getRouteApi("/shell/policies/new");
 export function NewPolicyPage() {
   const { kind, nodes } = route.useSearch();
   const navigate = route.useNavigate();
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const [draft, setDraft] = useState(() => newDraft(KIND_NAMES.find((name) => name === kind) ?? "irq-spread"));
   const [tried, setTried] = useState(false);
   const reading = bodyOf(draft);
@@ -34,7 +34,7 @@ export function NewPolicyPage() {
       await navigate({ to: "/policies/$policyId", params: { policyId: policy.id }, search: { nodes } });
     },
   });
-  const wrong = wrongAt(reading.wrong, create.error);
+  const wrong = fieldErrors(reading.wrong, create.error);
   const { name, ...others } = wrong;
   return (
     <>
@@ -54,7 +54,7 @@ export function NewPolicyPage() {
             if (reading.body !== null) create.mutate(reading.body);
           }}
         >
-          <Editor
+          <PolicyForm
             draft={draft}
             wrong={name !== undefined && (tried || draft.texts.name !== undefined) ? wrong : others}
             onChange={setDraft}

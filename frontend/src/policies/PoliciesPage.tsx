@@ -1,20 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { sentenceOf } from "../api/client";
-import { useMay } from "../auth/me";
+import { useHasRole } from "../auth/me";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
 import { KIND_NAMES, KINDS, MODES } from "./kinds";
 import styles from "./policies.module.css";
-import { standing } from "./policyState";
+import { policyState } from "./policyState";
 import { isRolling, policiesQuery } from "./queries";
 import type { Policy } from "./types";
 
 /** All policies in the order in which they are heard, and how far each has come. */
 export function PoliciesPage() {
   const policies = useQuery(policiesQuery);
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   return (
     <>
       <PageTop title="Policies">
@@ -97,7 +97,7 @@ function List({ policies }: { policies: Policy[] }) {
                 <td className="n">{policy.nodes.toLocaleString("en")}</td>
                 <td>
                   <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
-                  {standing(policy)}
+                  {policyState(policy)}
                 </td>
                 <td>
                   <Moment at={policy.created_at} /> <span className="muted">by {policy.created_by}</span>

@@ -4,23 +4,23 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { ApiProblem, answer, api, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
-import { FormError } from "../auth/Form";
-import { useMay } from "../auth/me";
-import { Confirm } from "../components/ConfirmDialog";
-import { wrongAt } from "../components/fieldErrors";
+import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
+import { FormError } from "../components/FormError";
+import { fieldErrors } from "../components/fieldErrors";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
-import { Replay } from "./backtest/Backtest";
-import { Editor } from "./editor/PolicyForm";
+import { Backtest } from "./backtest/Backtest";
+import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { bodyOf, type Draft, draftOf } from "./editor/policyDraft";
 import { KINDS, MODES } from "./kinds";
 import styles from "./policies.module.css";
-import { disabling, enabling, standing } from "./policyState";
+import { describeDisabling, describeEnabling, policyState } from "./policyState";
 import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
 import { Rollouts } from "./rollouts/Rollouts";
 import type { PolicySearch, Tab } from "./search";
-import type { Policy, PolicyBody } from "./types";
+import type { Policy, PolicyBody, PolicyVersion } from "./types";
 import { Versions } from "./versions/Versions";
 
 const route = getRouteApi("/shell/policies/$policyId");
@@ -39,7 +39,7 @@ export function PolicyPage() {
   const versions = useQuery(versionsQuery(policyId));
   const error = policy.error ?? versions.error;
   if (policy.data !== undefined && versions.data !== undefined)
-    return <Known key={policyId} policy={policy.data} versions={versions.data} />;
+    return <LoadedPolicy key={policyId} policy={policy.data} versions={versions.data} />;
   if (error === null)
     return (
       <p className="muted" role="status">
@@ -58,9 +58,7 @@ export function PolicyPage() {
   );
 }
 
-export type Version = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };
-
-function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
+function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVersion[] }) {
   const search = route.useSearch();
   const go = route.useNavigate();
   const navigate = (change: Partial<PolicySearch>) =>
@@ -90,7 +88,7 @@ function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
           v{policy.version} of {policy.versions}
         </span>
       </PageTop>
-      <Standing policy={policy} />
+      <PolicyState policy={policy} />
       <div className={styles.tabs}>
         <Segments
           label="Part of the policy"
@@ -130,7 +128,7 @@ function Known({ policy, versions }: { policy: Policy; versions: Version[] }) {
       {tab === "versions" && <Versions policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "rollout" && <Rollouts policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "replay" && (
-        <Replay
+        <Backtest
           policy={policy}
           versions={versions}
           edited={changed ? reading.body : null}
@@ -153,7 +151,7 @@ type SaveProps = {
 };
 
 function Save({ policy, next, draft, reading, changed, onChange, onSaved }: SaveProps) {
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const [note, setNote] = useState("");
   const save = useMutation({
     mutationFn: (body: PolicyBody) =>
@@ -170,7 +168,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
       onSaved();
     },
   });
-  const wrong = wrongAt(reading.wrong, save.error);
+  const wrong = fieldErrors(reading.wrong, save.error);
   return (
     <form
       className={styles.form}
@@ -180,7 +178,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
         if (reading.body !== null && changed) save.mutate(reading.body);
       }}
     >
-      <Editor
+      <PolicyForm
         kindIsFixed
         draft={draft}
         wrong={wrong}
@@ -221,8 +219,8 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
 }
 
 /** Whether it is in force, and what turning it on or off will do. */
-function Standing({ policy }: { policy: Policy }) {
-  const may = useMay("operator");
+function PolicyState({ policy }: { policy: Policy }) {
+  const may = useHasRole("operator");
   const [leaving, setLeaving] = useState(false);
   const go = route.useNavigate();
   const params = { path: { policy_id: policy.id } };
@@ -247,9 +245,9 @@ function Standing({ policy }: { policy: Policy }) {
     <section className={`card ${styles.standing}`} aria-label="State">
       <b>
         <span className={`dot ${isRolling(policy.rollout) ? "warn" : policy.enabled ? "ok" : ""}`} />
-        {standing(policy)}
+        {policyState(policy)}
       </b>
-      <span className={styles.what}>{policy.enabled ? disabling(policy) : enabling(policy)}</span>
+      <span className={styles.what}>{policy.enabled ? describeDisabling(policy) : describeEnabling(policy)}</span>
       {may && (
         <>
           <Button
@@ -268,7 +266,7 @@ function Standing({ policy }: { policy: Policy }) {
         </span>
       )}
       {leaving && (
-        <Confirm
+        <ConfirmDialog
           title={`Delete ${policy.name}`}
           action="Delete"
           typed={policy.name}
@@ -279,9 +277,9 @@ function Standing({ policy }: { policy: Policy }) {
         >
           <p>
             The policy and its versions leave the list for good; what it decided stays on the nodes' pages.{" "}
-            {policy.enabled && disabling(policy).replace("Disabling", "Deleting")}
+            {policy.enabled && describeDisabling(policy).replace("Disabling", "Deleting")}
           </p>
-        </Confirm>
+        </ConfirmDialog>
       )}
     </section>
   );

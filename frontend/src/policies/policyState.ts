@@ -13,14 +13,14 @@ const ROLLOUT: Record<Rollout["state"], string> = {
 };
 
 /** Where a policy stands, for a list: `in force`, `off`, `rolling out v4: 12 of 40 nodes passed`. */
-export function standing({ enabled, rollout }: Pick<Policy, "enabled" | "rollout">): string {
+export function policyState({ enabled, rollout }: Pick<Policy, "enabled" | "rollout">): string {
   if (rollout === null) return enabled ? "in force" : "off";
   const all = rollout.stages.flat().length;
   return `${ROLLOUT[rollout.state]} v${rollout.to_version}: ${rollout.done_nodes.length} of ${count(all, "node")} passed`;
 }
 
 /** What turning a policy on will do. */
-export function enabling({ version, nodes, body }: Pick<Policy, "version" | "nodes" | "body">): string {
+export function describeEnabling({ version, nodes, body }: Pick<Policy, "version" | "nodes" | "body">): string {
   const on = `Enabling puts version ${version} in force on ${count(nodes, "node")} at once: `;
   if (body.mode === "observe") return `${on}their pages show what it thinks, and nothing is changed.`;
   if (body.mode === "recommend") return `${on}it proposes moves on their pages, and a person applies them.`;
@@ -28,7 +28,7 @@ export function enabling({ version, nodes, body }: Pick<Policy, "version" | "nod
 }
 
 /** What turning a policy off will do. */
-export function disabling({ nodes, body, rollout }: Pick<Policy, "nodes" | "body" | "rollout">): string {
+export function describeDisabling({ nodes, body, rollout }: Pick<Policy, "nodes" | "body" | "rollout">): string {
   const end = rollout === null ? "" : " Its rollout ends.";
   const off = `Disabling ends it on ${count(nodes, "node")}`;
   if (body.mode !== "enforce") return `${off}; nothing is changed there.${end}`;
@@ -36,7 +36,7 @@ export function disabling({ nodes, body, rollout }: Pick<Policy, "nodes" | "body
 }
 
 /** Names of nodes in one line, a few of many: `db-1, db-2 and 40 more`. */
-export function several(names: string[], most = 6): string {
+export function listNames(names: string[], most = 6): string {
   const rest = names.length - most;
   return rest > 0 ? `${names.slice(0, most).join(", ")} and ${rest} more` : names.join(", ");
 }

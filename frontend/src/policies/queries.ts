@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, api } from "../api/client";
 import { queryClient } from "../api/queries";
-import type { ClassesTold } from "../live/socket";
+import type { ClassesEvent } from "../live/socket";
 import type { Decision, Policy } from "./types";
 
 export const policiesQuery = queryOptions({
@@ -116,7 +116,7 @@ export const classesQuery = (nodeId: number) =>
   });
 
 /** Takes over what was told of a policy's classes, if it is known to be in force. */
-export function takeClasses({ node_id, policy_id, time_ms, told }: ClassesTold): void {
+export function applyClassReport({ node_id, policy_id, time_ms, told }: ClassesEvent): void {
   queryClient.setQueryData(classesQuery(node_id).queryKey, (known) => {
     if (known === undefined) return known;
     const at = new Date(time_ms).toISOString();

@@ -12,3 +12,5 @@ export type Decision = Schemas["Decision"];
 export type Conclusion = Decision["conclusion"];
 export type Metric = Schemas["GuardrailIn"]["metric"];
 export type NetTask = Schemas["NodeFlows"]["tasks"][number];
+
+export type PolicyVersion = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { answer, api, type Schemas } from "../api/client";
 import { nodeQuery, nodesQuery, queryClient, signedOut } from "../api/queries";
-import { FormError } from "../auth/Form";
+import { FormError } from "../components/FormError";
 import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];

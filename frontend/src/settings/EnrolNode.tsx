@@ -2,14 +2,14 @@ import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { answer, api, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
-import { useMay } from "../auth/me";
-import { Copy, Secret } from "../components/CopyField";
+import { useHasRole } from "../auth/me";
+import { CopyField, Secret } from "../components/CopyField";
 import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
 /** Makes a one-time token for a new agent and shows the command that uses it. */
 export function EnrolNode() {
-  const may = useMay("admin");
+  const may = useHasRole("admin");
   const enrol = useMutation({
     mutationFn: (simulated: boolean) =>
       answer(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
@@ -39,7 +39,7 @@ export function EnrolNode() {
               ? "Run this wherever the simulated nodes shall run:"
               : "Run this on the machine to add, as root:"}
           </p>
-          <Copy text={enrol.data.command} label="command" />
+          <CopyField text={enrol.data.command} label="command" />
           <p className="muted">
             The token works once, until <Moment at={enrol.data.expires_at} />, and is not shown again. The node keeps
             its own key afterwards.

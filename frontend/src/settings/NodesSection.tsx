@@ -4,8 +4,8 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery, queryClient, signedOut } from "../api/queries";
-import { useMay } from "../auth/me";
-import { Confirm } from "../components/ConfirmDialog";
+import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
 import { Moment } from "../components/Moment";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
@@ -46,23 +46,23 @@ function Ask({ node, what, onClose }: { node: NodeSummary; what: "revoke" | "del
   });
   const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
   return what === "revoke" ? (
-    <Confirm title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
+    <ConfirmDialog title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
       <p>Its agent is disconnected and cannot come back until it is enrolled again. The node's history stays.</p>
-    </Confirm>
+    </ConfirmDialog>
   ) : (
-    <Confirm title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
+    <ConfirmDialog title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
       <p>
         The node, its key and its whole history are removed from Coresteer. Nothing is changed on the machine itself.
       </p>
-    </Confirm>
+    </ConfirmDialog>
   );
 }
 
 /** All nodes with their agents: how they are, and their keys. */
 export function NodesSection() {
   const nodes = useQuery(nodesQuery);
-  const may = useMay("admin");
-  const mayLabel = useMay("operator");
+  const may = useHasRole("admin");
+  const mayLabel = useHasRole("operator");
   const [wish, setWish] = useState<Wish | null>(null);
   const [shown, setShown] = useState(PAGE);
   const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];

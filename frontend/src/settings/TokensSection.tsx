@@ -3,10 +3,10 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
-import { FormError, fieldError } from "../auth/Form";
-import { useMay } from "../auth/me";
-import { Confirm } from "../components/ConfirmDialog";
-import { Copy, Secret } from "../components/CopyField";
+import { useHasRole } from "../auth/me";
+import { ConfirmDialog } from "../components/ConfirmDialog";
+import { CopyField, Secret } from "../components/CopyField";
+import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
@@ -71,7 +71,7 @@ function NewToken() {
       {create.isSuccess && (
         <Secret>
           <p>The token “{create.data.name}”. Copy it now: it is not shown again.</p>
-          <Copy text={create.data.token} label="token" />
+          <CopyField text={create.data.token} label="token" />
           <p className="muted">
             Scripts send it as <code>Authorization: Bearer …</code>
           </p>
@@ -91,7 +91,7 @@ function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () =>
     },
   });
   return (
-    <Confirm
+    <ConfirmDialog
       title={`Delete the token “${token.name}”`}
       action="Delete"
       pending={remove.isPending}
@@ -100,13 +100,13 @@ function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () =>
       onClose={onClose}
     >
       <p>Scripts that use it are refused from now on.</p>
-    </Confirm>
+    </ConfirmDialog>
   );
 }
 
 /** Tokens with which scripts use the API. */
 export function TokensSection() {
-  const may = useMay("admin");
+  const may = useHasRole("admin");
   const tokens = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/tokens")), enabled: may });
   const [leaving, setLeaving] = useState<Schemas["ApiToken"] | null>(null);
   return (

@@ -3,8 +3,9 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { queryClient, signedOut } from "../api/queries";
-import { FormError, fieldError, USERNAME } from "../auth/Form";
-import { useMay, useMe } from "../auth/me";
+import { USERNAME } from "../auth/Form";
+import { useHasRole, useMe } from "../auth/me";
+import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
@@ -112,7 +113,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
 
 /** People who may sign in, and what they may do. */
 export function UsersSection() {
-  const may = useMay("admin");
+  const may = useHasRole("admin");
   const me = useMe();
   const users = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/users")), enabled: may });
   return (

@@ -4,10 +4,10 @@ import { Link } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
-import { useMay } from "../auth/me";
+import { useHasRole } from "../auth/me";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { countdown } from "../lib/format";
-import { takeChange } from "../live/changes";
+import { applyChangeUpdate } from "../live/changes";
 import { MeasuredSoFar } from "./MeasuredSoFar";
 import styles from "./shell.module.css";
 
@@ -83,10 +83,10 @@ function Standing({ change, remaining }: { change: Change; remaining: number | n
 /** A change that waits to be kept: what it is, when it returns, what it did so far, and what to do with it. */
 export function ChangeBanner({ change }: { change: Change }) {
   const remaining = useRemaining(change);
-  const mayDecide = useMay("operator");
+  const mayDecide = useHasRole("operator");
   const decision = useMutation({
     mutationFn: (wanted: Decision) => decide(wanted, change.id),
-    onSuccess: takeChange,
+    onSuccess: applyChangeUpdate,
     onError: signedOut,
   });
   const waits = change.state === "unconfirmed";

@@ -5,7 +5,7 @@ import { act, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Schemas } from "../api/client";
 import { meQuery, nodesQuery, openChangesQuery, queryClient } from "../api/queries";
-import { takeChange } from "../live/changes";
+import { applyChangeUpdate } from "../live/changes";
 import { ChangeBanners } from "./ChangeBanners";
 
 type Change = Schemas["Change"];
@@ -147,7 +147,7 @@ test("more time counts from the answer", async () => {
 
 test("a change that returned by itself says so for a few seconds", async () => {
   await show("operator", change());
-  act(() => takeChange(change({ state: "rolled_back", ended_by: "timeout", remaining_s: null })));
+  act(() => applyChangeUpdate(change({ state: "rolled_back", ended_by: "timeout", remaining_s: null })));
   await pass(0);
   expect(screen.getByText("Nobody kept it in time, so it returned by itself.")).toBeTruthy();
   expect(screen.queryByRole("button", { name: "Keep" })).toBeNull();
@@ -170,8 +170,8 @@ test("an answer that comes after the live event of a later step does not take th
   const applying = { at, state: "applying" as const, sentence: "Sent to the agent." };
   const applied = { at, state: "unconfirmed" as const, sentence: "Applied and read back." };
   await show("operator");
-  act(() => takeChange(change({ steps: [applying, applied] })));
-  act(() => takeChange(change({ state: "applying", steps: [applying] })));
+  act(() => applyChangeUpdate(change({ steps: [applying, applied] })));
+  act(() => applyChangeUpdate(change({ state: "applying", steps: [applying] })));
   await pass(0);
   expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(1);
 });

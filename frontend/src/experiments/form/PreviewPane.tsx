@@ -10,10 +10,10 @@ import type { Preview, SpecIn } from "../types";
 const TYPING_MS = 350;
 
 /** old: what is shown is of what was typed before. */
-export type PreviewOf = { data: Preview | undefined; error: Error | null; old: boolean };
+export type SpecPreview = { data: Preview | undefined; error: Error | null; old: boolean };
 
 /** What an experiment would do, asked a moment after the last key. */
-export function usePreviewOf(spec: SpecIn | null): PreviewOf {
+export function useSpecPreview(spec: SpecIn | null): SpecPreview {
   const asked = useMemo(() => JSON.stringify(spec), [spec]);
   const [settled] = useDebouncedValue(asked, TYPING_MS);
   const preview = useQuery({
@@ -28,7 +28,7 @@ export function usePreviewOf(spec: SpecIn | null): PreviewOf {
   return { data: preview.data, error: preview.error, old: settled !== asked || preview.isPlaceholderData };
 }
 
-type Props = { preview: PreviewOf; differs: string[]; fits: boolean };
+type Props = { preview: SpecPreview; differs: string[]; fits: boolean };
 
 /** One sentence, how many runs, how long, what each arm does to the node, and what is worth knowing first. */
 export function PreviewPane({ preview: { data, error, old }, differs, fits }: Props) {

@@ -1,17 +1,19 @@
-import { Checkbox, Input, NativeSelect, TextInput } from "@mantine/core";
+import { Input, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useMemo } from "react";
+import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
 import { METRIC_NAMES, METRICS } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
-import { KINDS } from "../format";
+import { KINDS } from "../states";
 import type { Kind } from "../types";
 import { FactorEditor } from "./FactorEditor";
+import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
 import { type Draft, NUMBERS, newFactor, withKind, withWorkload } from "./specDraft";
-import { FIGURES, type Field, hasPeer, WORKLOAD_TYPES, WORKLOADS } from "./workloads";
+import { WorkloadField } from "./WorkloadField";
+import { FIGURES, hasPeer, WORKLOAD_TYPES, WORKLOADS } from "./workloads";
 
 type Props = {
   draft: Draft;
@@ -35,10 +37,9 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
   const workload = WORKLOADS[draft.type];
   /** A message at a field: what is merely not typed yet is not held against anybody before they try. */
   const at = (path: string, text: string) => (text === "" && !showMissing ? undefined : wrong[path]);
-  const figures = [...new Set([...workload.primary, draft.primary])].filter((name) => name !== "");
   return (
     <>
-      <Part title="What is compared">
+      <FormPart title="What is compared">
         <TextInput
           label="Name"
           description="What people call it, here and in reports."
@@ -61,8 +62,8 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
             onChange={(kind) => onChange(withKind(draft, kind))}
           />
         </Input.Wrapper>
-      </Part>
-      <Part title="Load" note={workload.about}>
+      </FormPart>
+      <FormPart title="Load" note={workload.about}>
         <NativeSelect
           label="Workload"
           value={draft.type}
@@ -89,7 +90,7 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
             onChange={(value) => onChange({ ...draft, workload: { ...draft.workload, [name]: value } })}
           />
         ))}
-      </Part>
+      </FormPart>
       {draft.factors.map((factor, place) => (
         <FactorEditor
           key={factor.id}
@@ -121,119 +122,92 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
           : every combination of both is measured.
         </p>
       )}
-      <Part title="What decides">
-        {draft.type === "command" ? (
-          <TextInput
-            label="Figure"
-            description="command.NAME is what the command told of itself by this name."
-            value={draft.primary}
-            error={at("primary", draft.primary)}
-            onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
-          />
-        ) : (
-          <NativeSelect
-            label="Figure"
-            description="Named before anything is measured; every other figure is told too."
-            value={draft.primary}
-            data={figures.map((value) => ({ value, label: FIGURES[value] ?? value }))}
-            onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
-          />
-        )}
-      </Part>
-      <Part title="How long and how often">
-        {Object.entries(NUMBERS).map(([name, { label, unit, help }]) => {
-          const value = draft.texts[name as keyof typeof NUMBERS];
-          return (
-            <TextInput
-              key={name}
-              label={unit === "" ? label : `${label}, ${unit}`}
-              description={help}
-              inputMode="decimal"
-              value={value}
-              error={wrong[name]}
-              onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, [name]: event.currentTarget.value } })}
-            />
-          );
-        })}
-        <TextInput
-          label="Seed"
-          description="Of the order of the runs; empty draws one."
-          placeholder="drawn"
-          inputMode="numeric"
-          value={draft.texts.seed}
-          error={wrong.seed}
-          onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, seed: event.currentTarget.value } })}
-        />
-      </Part>
-      <Part title="Guardrails" note="the experiment stops and everything is put back when one of them trips">
-        {METRIC_NAMES.map((metric) => (
-          <TextInput
-            key={metric}
-            label={`${METRICS[metric].label} over, ${METRICS[metric].unit}`}
-            placeholder="no limit"
-            inputMode="decimal"
-            value={draft.guardrails[metric] ?? ""}
-            error={wrong[`guardrails.${metric}`]}
-            onChange={(event) =>
-              onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: event.currentTarget.value } })
-            }
-          />
-        ))}
-      </Part>
+      <PrimaryMetric draft={draft} at={at} onChange={onChange} />
+      <Schedule draft={draft} wrong={wrong} onChange={onChange} />
+      <Guardrails draft={draft} wrong={wrong} onChange={onChange} />
     </>
   );
 }
 
-export function Part({ title, note, children }: { title: string; note?: string; children: ReactNode }) {
+type PrimaryProps = Pick<Props, "draft" | "onChange"> & { at: (path: string, text: string) => string | undefined };
+
+/** The metric that decides the experiment, named before anything is measured. */
+function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
+  const names = [...WORKLOADS[draft.type].primary, draft.primary];
+  const figures = [...new Set(names)].filter((name) => name !== "");
   return (
-    <section className="card" aria-label={title}>
-      <h2>
-        {title} <small>{note}</small>
-      </h2>
-      <div className={`body ${layoutStyles.fields}`}>{children}</div>
-    </section>
+    <FormPart title="What decides">
+      {draft.type === "command" ? (
+        <TextInput
+          label="Figure"
+          description="command.NAME is what the command told of itself by this name."
+          value={draft.primary}
+          error={at("primary", draft.primary)}
+          onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
+        />
+      ) : (
+        <NativeSelect
+          label="Figure"
+          description="Named before anything is measured; every other figure is told too."
+          value={draft.primary}
+          data={figures.map((value) => ({ value, label: FIGURES[value] ?? value }))}
+          onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
+        />
+      )}
+    </FormPart>
   );
 }
 
-type FieldProps = {
-  field: Field;
-  value: string;
-  error?: string | undefined;
-  onChange: (value: string) => void;
-};
+type PartProps = Pick<Props, "draft" | "wrong" | "onChange">;
 
-/** One field of a workload. */
-export function WorkloadField({ field: { of, label, unit, help }, value, error, onChange }: FieldProps) {
-  if (of.input === "check")
-    return (
-      <Checkbox
-        size="xs"
-        label={label}
-        checked={value === "true"}
-        onChange={(event) => onChange(event.currentTarget.checked ? "true" : "")}
-      />
-    );
-  if (of.input === "choice")
-    return (
-      <NativeSelect
-        label={label}
-        description={help}
-        value={value}
-        data={Object.entries(of.options).map(([option, words]) => ({ value: option, label: words }))}
-        onChange={(event) => onChange(event.currentTarget.value)}
-      />
-    );
+/** Durations, numbers of runs and the seed of their order. */
+function Schedule({ draft, wrong, onChange }: PartProps) {
   return (
-    <TextInput
-      label={unit ? `${label}, ${unit}` : label}
-      description={help}
-      placeholder={of.input === "cpus" ? "any" : undefined}
-      inputMode={of.input === "number" ? "numeric" : "text"}
-      autoComplete="off"
-      spellCheck={false}
-      value={value}
-      error={error}
-      onChange={(event) => onChange(event.currentTarget.value)}
-    />
+    <FormPart title="How long and how often">
+      {Object.entries(NUMBERS).map(([name, { label, unit, help }]) => {
+        const value = draft.texts[name as keyof typeof NUMBERS];
+        return (
+          <TextInput
+            key={name}
+            label={unit === "" ? label : `${label}, ${unit}`}
+            description={help}
+            inputMode="decimal"
+            value={value}
+            error={wrong[name]}
+            onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, [name]: event.currentTarget.value } })}
+          />
+        );
+      })}
+      <TextInput
+        label="Seed"
+        description="Of the order of the runs; empty draws one."
+        placeholder="drawn"
+        inputMode="numeric"
+        value={draft.texts.seed}
+        error={wrong.seed}
+        onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, seed: event.currentTarget.value } })}
+      />
+    </FormPart>
+  );
+}
+
+/** The bounds at which the experiment stops. */
+function Guardrails({ draft, wrong, onChange }: PartProps) {
+  return (
+    <FormPart title="Guardrails" note="the experiment stops and everything is put back when one of them trips">
+      {METRIC_NAMES.map((metric) => (
+        <TextInput
+          key={metric}
+          label={`${METRICS[metric].label} over, ${METRICS[metric].unit}`}
+          placeholder="no limit"
+          inputMode="decimal"
+          value={draft.guardrails[metric] ?? ""}
+          error={wrong[`guardrails.${metric}`]}
+          onChange={(event) =>
+            onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: event.currentTarget.value } })
+          }
+        />
+      ))}
+    </FormPart>
   );
 }

@@ -11,7 +11,7 @@ type Props = {
 };
 
 /** The papers' measurements as they can be redone on a node, and a form of one's own. */
-export function Templates({ templates, chosen, folded, onChoose }: Props) {
+export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
   return (
     <section aria-label="Templates" className={styles.templates} data-folded={folded || undefined}>
       {templates === undefined &&

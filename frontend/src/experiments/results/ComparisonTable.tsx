@@ -1,7 +1,8 @@
 import { useState } from "react";
 import { Scroll } from "../../components/Scroll";
+import { metricOf } from "../arms";
 import styles from "../experiments.module.css";
-import { effectText, effectWithInterval, figureText, metricOf, pText } from "../format";
+import { effectText, effectWithInterval, figureText, pText } from "../format";
 import type { Comparison, Experiment } from "../types";
 import { ends, scaleOver } from "./axisScale";
 import { Track } from "./EffectRuler";

@@ -14,7 +14,7 @@ const OPTIONS = SHARES.map((value) => ({ value, label: value }));
 type Props = { experiment: Experiment; share: Share; onShare: (share: Share) => void };
 
 /** How busy each CPU was under each arm: a cell a CPU, 0 to 100 %. */
-export function CpuHeat({ experiment, share, onShare }: Props) {
+export function CpuHeatmap({ experiment, share, onShare }: Props) {
   const [asTable, setAsTable] = useState(false);
   const means = useMemo(() => cpuMeans(experiment, share), [experiment, share]);
   const cpus = means[0]?.length ?? 0;

@@ -10,7 +10,7 @@ type Props = { rows: RulerRow[]; noise: Interval | null; better: Metric["better"
 const percent = (share: number) => `${100 * share}%`;
 
 /** Effects with their intervals on one ruler, and behind them how much the node differs from itself. */
-export function Ruler({ rows, noise, better }: Props) {
+export function EffectRuler({ rows, noise, better }: Props) {
   const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
   return (
     <div className={styles.ruler}>

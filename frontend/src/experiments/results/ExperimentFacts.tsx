@@ -3,10 +3,12 @@ import { linkSpeed, text, UNKNOWN } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
 import { METRICS } from "../../policies/kinds";
 import type { Metric as GuardrailMetric } from "../../policies/types";
+import { armName, metricOf } from "../arms";
 import styles from "../experiments.module.css";
 import { NUMBERS } from "../form/specDraft";
 import { WORKLOADS } from "../form/workloads";
-import { armName, figureText, KINDS, metricOf } from "../format";
+import { figureText } from "../format";
+import { KINDS } from "../states";
 import type { Experiment, Level } from "../types";
 
 /** The settings that an experiment is about, as they stood before and after it. */
@@ -104,19 +106,19 @@ function levelText(level: Level): string {
 }
 
 /** A fact as people read it: `ens5 (driver ena, queues 8)` rather than JSON. */
-export function plain(value: unknown): string {
+export function specValueText(value: unknown): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(plain).join("; ");
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(specValueText).join("; ");
   if (typeof value !== "object") return value === "" ? "none" : String(value);
   const { name, ...others } = value as Record<string, unknown>;
   const parts = Object.entries(others)
     .filter(([, part]) => part !== null)
     .map(([of, part]) =>
-      of === "speed_bits_per_s" ? text(linkSpeed(Number(part))) : `${of.replaceAll("_", " ")} ${plain(part)}`,
+      of === "speed_bits_per_s" ? text(linkSpeed(Number(part))) : `${of.replaceAll("_", " ")} ${specValueText(part)}`,
     )
     .join(", ");
-  return name === undefined ? parts : `${plain(name)} (${parts})`;
+  return name === undefined ? parts : `${specValueText(name)} (${parts})`;
 }
 
 /** What was asked for, and on what. */
@@ -150,7 +152,10 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
       const known = METRICS[metric as GuardrailMetric];
       return ["Guardrail", known === undefined ? `${metric} over ${max}` : `${known.label} over ${max} ${known.unit}`];
     }),
-    ...Object.entries(machine).map(([name, value]): [string, string] => [name.replaceAll("_", " "), plain(value)]),
+    ...Object.entries(machine).map(([name, value]): [string, string] => [
+      name.replaceAll("_", " "),
+      specValueText(value),
+    ]),
   ];
   return (
     <section className="card" aria-label="What was asked for, and on what machine">

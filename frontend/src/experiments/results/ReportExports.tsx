@@ -3,8 +3,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { answer, api, sentenceOf } from "../../api/client";
 import { signedOut } from "../../api/queries";
-import { useMay } from "../../auth/me";
-import { Copy } from "../../components/CopyField";
+import { useHasRole } from "../../auth/me";
+import { CopyField } from "../../components/CopyField";
 import { Moment } from "../../components/Moment";
 import { Segments } from "../../components/Segments";
 import styles from "../experiments.module.css";
@@ -19,7 +19,7 @@ const LANGUAGES = [
 type Language = (typeof LANGUAGES)[number]["value"];
 
 /** The report as a document, a link to it for people without an account, and beside another experiment. */
-export function Exports({ experiment }: { experiment: Experiment }) {
+export function ReportExports({ experiment }: { experiment: Experiment }) {
   const [language, setLanguage] = useState<Language>("en");
   return (
     <section className="card" aria-label="Report">
@@ -88,7 +88,7 @@ const DAYS = [1, 7, 30, 365];
 
 /** A link that shows the report without signing in. */
 function Share({ id }: { id: number }) {
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const [days, setDays] = useState(30);
   const params = { path: { experiment_id: id } };
   const share = useMutation({
@@ -128,7 +128,7 @@ function Share({ id }: { id: number }) {
       <div role="status">
         {share.data !== undefined && (
           <>
-            <Copy text={new URL(share.data.url, location.href).href} label="link" />
+            <CopyField text={new URL(share.data.url, location.href).href} label="link" />
             <p className="muted">
               Whoever has it sees the report until <Moment at={share.data.expires_at} />. It is shown only now.
             </p>

@@ -1,8 +1,9 @@
 import { memo, useMemo, useRef } from "react";
 import { useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
+import { armIndex, armName, metricOf } from "../arms";
 import styles from "../experiments.module.css";
-import { armIndex, armName, figureText, metricOf } from "../format";
+import { figureText } from "../format";
 import type { Experiment } from "../types";
 import { MarkIcon, markOf, shapePath } from "./armMarks";
 import { scaleOver } from "./axisScale";

@@ -1,9 +1,11 @@
 import { useRef } from "react";
 import { useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
+import { metricOf } from "../arms";
 import styles from "../experiments.module.css";
-import { armIndex, effectText, effectWithInterval, figureText, metricOf } from "../format";
+import { effectText, effectWithInterval, figureText } from "../format";
 import type { Experiment, Interval, Template } from "../types";
+import { AuthorsTable } from "./AuthorsTable";
 import { markOf, shapePath } from "./armMarks";
 import { ends, scaleOver } from "./axisScale";
 import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
@@ -11,7 +13,7 @@ import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 type Props = { experiment: Experiment; metric: string; template: Template | undefined };
 
 /** A figure over what is varied: a line where one thing is, a matrix where two are. */
-export function Sweep({ experiment, metric, template }: Props) {
+export function SweepChart({ experiment, metric, template }: Props) {
   return experiment.spec.factors.length > 1 ? (
     <Matrix experiment={experiment} metric={metric} />
   ) : (
@@ -66,50 +68,8 @@ function Lines({ experiment, metric, template }: Props) {
           {trend.p === null ? "" : `, p ${trend.p < 0.001 ? "< 0.001" : trend.p.toFixed(3)}`}.
         </p>
       )}
-      {said.length > 0 && <Authors rows={said} experiment={experiment} paper={template?.paper ?? ""} />}
+      {said.length > 0 && <AuthorsTable rows={said} experiment={experiment} paper={template?.paper ?? ""} />}
     </>
-  );
-}
-
-/** What a paper prints, as it prints it. */
-export function Authors({
-  rows,
-  experiment,
-  paper,
-}: {
-  rows: Template["authors"];
-  experiment: Experiment;
-  paper: string;
-}) {
-  return (
-    <Scroll label="The authors' figures, table">
-      <table className="table">
-        <thead>
-          <tr>
-            <th>the authors' figures</th>
-            <th>of</th>
-            <th>as printed</th>
-            <th className="n">here</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => {
-            const place = experiment.arms.indexOf(row.arm);
-            const level = experiment.spec.factors[0]?.levels.findIndex(({ name }) => name === row.arm) ?? -1;
-            const at = place >= 0 ? place : level < 0 ? -1 : armIndex(experiment, [level]);
-            const { label, unit } = metricOf(experiment, row.metric);
-            return (
-              <tr key={`${row.arm} ${row.metric} ${row.text}`} title={paper}>
-                <td>{row.arm}</td>
-                <td>{label}</td>
-                <td className="wrap">{row.text}</td>
-                <td className="n">{figureText(experiment.analysis.means[row.metric]?.[at]?.value, unit)}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </Scroll>
   );
 }
 

@@ -1,5 +1,5 @@
-import { verdictWords } from "../format";
 import type { Metric, Verdict as V } from "../types";
+import { verdictWords } from "./verdictText";
 
 /** What was concluded of a figure: a sign, words, and a colour. */
 export function Verdict({ verdict, better }: { verdict: V; better: Metric["better"] }) {

@@ -1,4 +1,4 @@
-import { armIndex } from "../format";
+import { armIndex } from "../arms";
 import type { Experiment } from "../types";
 
 export const SHARES = ["busy", "softirq", "irq", "user", "system", "steal"] as const;

@@ -1,28 +1,34 @@
 import { Button } from "@mantine/core";
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
-import { useMay } from "../../auth/me";
+import { useHasRole } from "../../auth/me";
 import { duration } from "../../lib/format";
 import styles from "../node.module.css";
-import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applyChange";
-import { PreviewOf } from "./ChangePreview";
+import {
+  ApplyError,
+  ConfirmTimeout,
+  DEFAULT_CONFIRM_S,
+  reasonNotToApply,
+  refusalOf,
+  useApply,
+  usePreview,
+} from "./applyChange";
+import { ChangePreview } from "./ChangePreview";
 
 type Props = { node: Schemas["Node"]; wishes: Schemas["WishIn"][]; reason: string };
 
 /** Settings that somebody proposes: what they would do now, and applying them for a while. */
 export function ApplyPlan({ node, wishes, reason }: Props) {
-  const [confirmS, setConfirmS] = useState(USUAL_CONFIRM_S);
-  const may = useMay("operator");
+  const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
+  const may = useHasRole("operator");
   const preview = usePreview(node.id, { wishes, allow_isolated: false });
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason });
-  const blocked =
-    preview.data?.can_apply === false ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence) : null;
-  const why = whyNot(node, may) ?? blocked ?? null;
+  const why = reasonNotToApply(node, may) ?? refusalOf(preview.data);
   return (
     <div className={styles.editor}>
-      <PreviewOf answer={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
+      <ChangePreview answer={preview.data} error={preview.error} confirmS={confirmS} limitUs={null} />
       <div className={styles.terms}>
-        <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
+        <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <Button
           variant="filled"
           disabled={preview.data?.can_apply !== true || why !== null || apply.isSuccess}
@@ -37,7 +43,7 @@ export function ApplyPlan({ node, wishes, reason }: Props) {
       ) : (
         why !== null && <p className="muted">{why}</p>
       )}
-      <NotApplied error={apply.error} />
+      <ApplyError error={apply.error} />
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { expect, test, vi } from "vitest";
 import type { Schemas } from "../../api/client";
 import type { NodeView } from "../nodeView";
 import { Panel } from "../panel/Panel";
-import { PreviewOf } from "./ChangePreview";
+import { ChangePreview } from "./ChangePreview";
 
 const ANSWER: Schemas["PreviewAnswer"] = {
   plan: { actions: [{ key: "irq/41/affinity", was: "0-7", becomes: "6", reason: "" }], allow_isolated: false },
@@ -18,7 +18,7 @@ const ANSWER: Schemas["PreviewAnswer"] = {
 };
 
 test("a preview begins with what it would do, in one sentence", () => {
-  render(<PreviewOf answer={ANSWER} error={null} confirmS={120} limitUs={null} />);
+  render(<ChangePreview answer={ANSWER} error={null} confirmS={120} limitUs={null} />);
   const preview = screen.getByRole("region", { name: "Preview" });
   expect(preview.firstElementChild?.textContent).toBe(ANSWER.sentence);
 });
@@ -27,7 +27,7 @@ test("a refused preview says why once, and not what would happen", () => {
   const sentence = "CPU 99 is not online.";
   const refused = [{ code: "offline", key: "irq/41/affinity", sentence }] as typeof ANSWER.refused;
   render(
-    <PreviewOf
+    <ChangePreview
       answer={{ ...ANSWER, sentence: `Refused: ${sentence}`, refused }}
       error={null}
       confirmS={120}

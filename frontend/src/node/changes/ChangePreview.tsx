@@ -11,7 +11,7 @@ type Props = {
 };
 
 /** What a plan would do: was and becomes, what speaks against it, its effect, the same by hand, and its end. */
-export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
+export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
   if (answer === undefined) {
     const said = error instanceof ApiProblem && error.field("value") !== undefined;
     return (

@@ -1,6 +1,6 @@
 import { clock, dateTime } from "../../lib/time";
-import type { Change } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
+import type { Change } from "../types";
 
 /** The last change of a setting, step by step as the node told it. */
 export function ChangeSteps({ change }: { change: Change }) {

@@ -2,17 +2,23 @@ import { NativeSelect } from "@mantine/core";
 import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
 import { answer, api, type Schemas, sentenceOf } from "../../api/client";
 import { duration } from "../../lib/format";
-import { takeChange } from "../../live/changes";
+import { applyChangeUpdate } from "../../live/changes";
 
 const CONFIRM_S = [30, 60, 120, 300, 600];
-export const USUAL_CONFIRM_S = 120;
+export const DEFAULT_CONFIRM_S = 120;
 
 /** Why nobody may or can change a node now; null when nothing speaks against it. */
-export function whyNot(node: Schemas["Node"], may: boolean): string | null {
+export function reasonNotToApply(node: Schemas["Node"], may: boolean): string | null {
   if (!may) return "Your role may look but not change nodes.";
   if (node.mode === "observe") return `This node is observe-only. ${node.observe_reason ?? ""}`;
   if (node.health !== "live" && node.health !== "stale") return "The node is not connected.";
   return null;
+}
+
+/** Why a previewed plan cannot be applied; null when it can, or while there is no preview. */
+export function refusalOf(preview: Schemas["PreviewAnswer"] | undefined): string | null {
+  if (preview === undefined || preview.can_apply) return null;
+  return preview.blocked_because ?? preview.refused[0]?.sentence ?? "This plan is refused.";
 }
 
 /** What settings would do now if they had these values. */
@@ -41,14 +47,14 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
         }),
       );
     },
-    onSuccess: takeChange,
+    onSuccess: applyChangeUpdate,
   });
 }
 
 type Props = { seconds: number; onChange: (seconds: number) => void };
 
 /** How long a change may wait to be kept. */
-export function ReturnsWithin({ seconds, onChange }: Props) {
+export function ConfirmTimeout({ seconds, onChange }: Props) {
   return (
     <NativeSelect
       label="Returns unless kept within"
@@ -60,7 +66,7 @@ export function ReturnsWithin({ seconds, onChange }: Props) {
 }
 
 /** Why applying did not work. */
-export function NotApplied({ error }: { error: Error | null }) {
+export function ApplyError({ error }: { error: Error | null }) {
   return error === null ? null : (
     <p className="bad" role="alert">
       {sentenceOf(error)}

@@ -1,20 +1,29 @@
-import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { Button, NativeSelect } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { sentenceOf } from "../../api/client";
-import { useMay } from "../../auth/me";
+import { useHasRole } from "../../auth/me";
 import { duration } from "../../lib/format";
 import { tunableName } from "../../lib/settingKeys";
-import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "../changes/applyChange";
-import { PreviewOf } from "../changes/ChangePreview";
+import {
+  ApplyError,
+  ConfirmTimeout,
+  DEFAULT_CONFIRM_S,
+  reasonNotToApply,
+  refusalOf,
+  useApply,
+  usePreview,
+} from "../changes/applyChange";
+import { ChangePreview } from "../changes/ChangePreview";
 import { ChangeSteps } from "../changes/ChangeSteps";
-import type { Netdev } from "../interrupts/matrixRows";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
+import type { Change, Netdev } from "../types";
 import styles from "./coalescing.module.css";
-import { keyOf, madeOf, pointDraft, present, type Tried, wishesOf } from "./nicParams";
+import { desiredValuesOf, keyOf, pointDraft, presentParams, type Tried } from "./nicParams";
+import { ParamField } from "./ParamField";
 
 const TYPING_MS = 250;
 const SOFTWARE = "gro_flush_timeout";
@@ -31,14 +40,14 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
     setQueue(null);
     setDraft((before) => ({ ...before, ...pointDraft(point, netdev.params) }));
   }
-  const [confirmS, setConfirmS] = useState(USUAL_CONFIRM_S);
-  const may = useMay("operator");
+  const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
+  const may = useHasRole("operator");
   const known = useQuery(coalescingQuery(view.node.id, netdev.name, { pps, frame }));
   const own = netdev.queues.filter(({ params }) => Object.keys(params).length > 0);
   const params = own.find(({ name }) => name === queue)?.params ?? netdev.params;
-  const groups = present(params);
+  const groups = presentParams(params);
   const { wishes, wrong } = useMemo(
-    () => wishesOf(params, draft, (name) => keyOf(netdev.name, queue, name)),
+    () => desiredValuesOf(params, draft, (name) => keyOf(netdev.name, queue, name)),
     [params, draft, netdev.name, queue],
   );
   const [asked] = useDebouncedValue(wishes, TYPING_MS);
@@ -47,19 +56,8 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
   const preview = usePreview(view.node.id, { wishes: asked, allow_isolated: false }, ready);
   const apply = useApply(view.node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason: "" });
   const settled = ready && preview.data !== undefined && !preview.isFetching;
-  const why =
-    whyNot(view.node, may) ??
-    (settled && !preview.data.can_apply
-      ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence ?? "This plan is refused.")
-      : null);
-  const end = useRef<HTMLDivElement>(null);
-  const shown = useRef<string>(undefined);
-  // what was picked in the picture comes into sight with its preview, in a panel that scrolls or on a page that does
-  useEffect(() => {
-    if (point === shown.current || (point !== undefined && !settled)) return;
-    shown.current = point;
-    if (point !== undefined) end.current?.scrollIntoView({ block: "nearest" });
-  }, [point, settled]);
+  const why = reasonNotToApply(view.node, may) ?? (settled ? refusalOf(preview.data) : null);
+  const end = useScrollToPreview(point, settled);
   const edit = (name: string, value: string) => {
     setDraft((before) => ({ ...before, [name]: value }));
     apply.reset();
@@ -68,10 +66,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
     setDraft({});
     view.navigate({ point: undefined });
   };
-  const all = present(netdev.params).flatMap(({ params: there }) => there.map(([name]) => name));
-  const latest = view.changes.find(({ plan }) =>
-    plan.actions.some(({ key }) => key.startsWith(`netdev/${netdev.name}/`) && all.some((n) => key.endsWith(`/${n}`))),
-  );
+  const latest = latestChange(view.changes, netdev);
   const software = known.data?.can_wait === false;
   const tried = known.data?.tried ?? NOTHING_TRIED;
   if (groups.length === 0)
@@ -89,15 +84,12 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
       )}
       {known.data?.why_not && known.data.traffic !== null && <p className={nodeStyles.warnbox}>{known.data.why_not}</p>}
       {own.length > 0 && (
-        <NativeSelect
-          label="Values of"
-          value={queue ?? ""}
-          data={[
-            { value: "", label: `${netdev.name} as a whole` },
-            ...own.map(({ name }) => ({ value: name, label: `queue ${name} alone` })),
-          ]}
-          onChange={(event) => {
-            setQueue(event.currentTarget.value || null);
+        <QueueSelect
+          netdev={netdev.name}
+          queues={own.map(({ name }) => name)}
+          chosen={queue}
+          onChoose={(name) => {
+            setQueue(name);
             setDraft({});
             apply.reset();
           }}
@@ -113,48 +105,23 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
             {label}{" "}
             <small className="muted">{there.map(([name]) => `${tunableName(name)} ${params[name]}`).join(", ")}</small>
           </summary>
-          {there.map(([name, { unit, help }]) => {
-            const stands = params[name] ?? "";
-            const value = draft[name] ?? stands;
-            const changed = value.trim() !== stands;
-            const most = netdev.params_max[name];
-            return (
-              <div key={name} className={styles.param} data-changed={changed || undefined}>
-                <label htmlFor={`param-${name}`} title={help}>
-                  {tunableName(name)}{" "}
-                  <small className="muted">
-                    {[unit, changed ? `now ${stands}` : null, most === undefined ? null : `at most ${most}`]
-                      .filter((part) => part !== null)
-                      .join(", ")}
-                  </small>
-                </label>
-                {unit === null ? (
-                  <Checkbox
-                    id={`param-${name}`}
-                    size="xs"
-                    label={value}
-                    checked={value === "on"}
-                    onChange={(event) => edit(name, event.currentTarget.checked ? "on" : "off")}
-                  />
-                ) : (
-                  <TextInput
-                    id={`param-${name}`}
-                    inputMode="numeric"
-                    autoComplete="off"
-                    value={value}
-                    error={wrong[name]}
-                    classNames={{ input: "mono" }}
-                    onChange={(event) => edit(name, event.currentTarget.value)}
-                  />
-                )}
-                <Made tried={tried} name={name} asked={changed ? value.trim() : null} />
-              </div>
-            );
-          })}
+          {there.map(([name, param]) => (
+            <ParamField
+              key={name}
+              name={name}
+              param={param}
+              current={params[name] ?? ""}
+              value={draft[name] ?? params[name] ?? ""}
+              most={netdev.params_max[name]}
+              error={wrong[name]}
+              tried={tried}
+              onChange={(value) => edit(name, value)}
+            />
+          ))}
         </details>
       ))}
       {wishes.length > 0 && !isWrong && (
-        <PreviewOf
+        <ChangePreview
           answer={settled ? preview.data : undefined}
           error={preview.error}
           confirmS={confirmS}
@@ -162,7 +129,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
         />
       )}
       <div className={nodeStyles.terms}>
-        <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
+        <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
       </div>
       <div className={nodeStyles.quick} ref={end}>
         <Button
@@ -176,26 +143,44 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
         {wishes.length + Object.keys(wrong).length > 0 && <Button onClick={reset}>reset</Button>}
       </div>
       {why !== null && <p className="muted">{why}</p>}
-      <NotApplied error={apply.error} />
+      <ApplyError error={apply.error} />
       {latest !== undefined && <ChangeSteps change={latest} />}
     </div>
   );
 }
 
-/** What the driver made of values that it was asked for. asked: what is typed now, told first. */
-function Made({ tried, name, asked }: { tried: Tried[]; name: string; asked: string | null }) {
-  const lines = madeOf(
-    tried.map((one) => (one.asked === asked ? { ...one, time_ms: Number.MAX_SAFE_INTEGER } : one)),
-    name,
-  );
-  if (lines.length === 0) return null;
+type QueueProps = { netdev: string; queues: string[]; chosen: string | null; onChoose: (queue: string | null) => void };
+
+/** Selects whose parameters are shown: the device's (null) or one queue's. */
+function QueueSelect({ netdev, queues, chosen, onChoose }: QueueProps) {
   return (
-    <ul aria-label={`What the driver made of ${tunableName(name)}`}>
-      {lines.map(({ bad, words }) => (
-        <li key={words} className={bad ? "warn" : "muted"}>
-          {words}
-        </li>
-      ))}
-    </ul>
+    <NativeSelect
+      label="Values of"
+      value={chosen ?? ""}
+      data={[
+        { value: "", label: `${netdev} as a whole` },
+        ...queues.map((name) => ({ value: name, label: `queue ${name} alone` })),
+      ]}
+      onChange={(event) => onChoose(event.currentTarget.value || null)}
+    />
   );
+}
+
+/** The newest change that wrote one of a device's or its queues' parameters. */
+function latestChange(changes: Change[], { name, params }: Netdev): Change | undefined {
+  const names = presentParams(params).flatMap(({ params: present }) => present.map(([param]) => param));
+  const isOurs = (key: string) => key.startsWith(`netdev/${name}/`) && names.some((param) => key.endsWith(`/${param}`));
+  return changes.find(({ plan }) => plan.actions.some(({ key }) => isOurs(key)));
+}
+
+/** Scrolls the preview of a picked point into view, in a panel that scrolls or on a page that does. */
+function useScrollToPreview(point: string | undefined, settled: boolean): RefObject<HTMLDivElement | null> {
+  const end = useRef<HTMLDivElement>(null);
+  const shown = useRef<string>(undefined);
+  useEffect(() => {
+    if (point === shown.current || (point !== undefined && !settled)) return;
+    shown.current = point;
+    if (point !== undefined) end.current?.scrollIntoView({ block: "nearest" });
+  }, [point, settled]);
+  return end;
 }

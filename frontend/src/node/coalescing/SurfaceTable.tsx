@@ -2,7 +2,7 @@ import { Scroll } from "../../components/Scroll";
 import { micros, perSecond, ratio, text } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { Coalescing, Surface } from "./nicParams";
-import { type Cell, cellOf, describePoint, isBeyond, valuesOf } from "./surface";
+import { type Cell, cellOf, cellValues, describePoint, isBeyond } from "./surface";
 
 type Props = {
   coalescing: Coalescing;
@@ -42,7 +42,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
               const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
               const beyond = isBeyond(surface, cell, allowedUs);
               return (
-                <tr key={valuesOf(surface, cell)} className={beyond ? "muted" : undefined}>
+                <tr key={cellValues(surface, cell)} className={beyond ? "muted" : undefined}>
                   <td className="n">{surface.rx_usecs[cell.column]}</td>
                   {surface.rx_frames.length > 0 && <td className="n">{surface.rx_frames[cell.row]}</td>}
                   <td className="n">{text(perSecond(predicted?.interrupts_per_s))}</td>
@@ -66,7 +66,7 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
                       <button
                         type="button"
                         className="link"
-                        aria-label={`Try ${valuesOf(surface, cell)}`}
+                        aria-label={`Try ${cellValues(surface, cell)}`}
                         onClick={() => onPick(cell)}
                       >
                         try

@@ -12,10 +12,10 @@ import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
 import { BOUNDS } from "../search";
 import styles from "./coalescing.module.css";
-import { netdevInSight, netdevsOf } from "./netdevSelection";
+import { netdevsOf, selectedNetdev } from "./netdevSelection";
 import { type Coalescing, pointText, type Surface } from "./nicParams";
 import { SurfaceTable } from "./SurfaceTable";
-import { allowedOf, type Cell, type Colour, cellOf, describe, describePoint, figureOf, scaleOf } from "./surface";
+import { allowedOf, type Cell, type Colour, cellOf, describeCell, describePoint, figureOf, scaleOf } from "./surface";
 import { cellSize, heightOf, LEFT, paint, TOP } from "./surfacePainter";
 
 const COLOURS = [
@@ -25,7 +25,7 @@ const COLOURS = [
 
 /** How long a network device waits before it interrupts, and what other values would do to its traffic. */
 export function TradeOff({ view }: { view: NodeView }) {
-  const netdev = netdevInSight(view.inventory, view.search);
+  const netdev = selectedNetdev(view.inventory, view.search);
   return netdev === null ? null : <Card view={view} netdev={netdev.name} height={heightOf(netdev.params)} />;
 }
 
@@ -165,7 +165,7 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
     tip.current.style.display = cell === null ? "none" : "block";
     if (event === null || cell === null) return;
     const [first, second] = tip.current.children;
-    if (first) first.textContent = describe(surface, cell, allowedUs);
+    if (first) first.textContent = describeCell(surface, cell, allowedUs);
     if (second) second.textContent = measured(cell).map(describePoint).join(" ");
     tip.current.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.current.offsetWidth - 8)}px`;
     tip.current.style.top = `${event.clientY + 14}px`;
@@ -214,7 +214,7 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
         <span />
       </div>
       <div className="visually-hidden" aria-live="polite">
-        {at === null ? "" : [describe(surface, at, allowedUs), ...measured(at).map(describePoint)].join(" ")}
+        {at === null ? "" : [describeCell(surface, at, allowedUs), ...measured(at).map(describePoint)].join(" ")}
       </div>
     </>
   );

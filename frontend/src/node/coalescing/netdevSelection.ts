@@ -1,5 +1,5 @@
-import type { Inventory, Netdev } from "../interrupts/matrixRows";
 import type { NodeSearch } from "../search";
+import type { Inventory, Netdev } from "../types";
 
 /** The network devices that can be looked at, hardware first. */
 export function netdevsOf(inventory: Inventory | null): Netdev[] {
@@ -8,7 +8,7 @@ export function netdevsOf(inventory: Inventory | null): Netdev[] {
 }
 
 /** The one in sight: the panel's, else the URL's, else the first that can be told to wait; null where there is none. */
-export function netdevInSight(inventory: Inventory | null, { sel, nic }: NodeSearch): Netdev | null {
+export function selectedNetdev(inventory: Inventory | null, { sel, nic }: NodeSearch): Netdev | null {
   const netdevs = netdevsOf(inventory);
   const asked = sel?.startsWith("nic:") ? sel.slice(4) : nic;
   return (

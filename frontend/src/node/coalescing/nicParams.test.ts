@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { irq, inventory as made } from "../testData";
-import { netdevInSight, netdevsOf } from "./netdevSelection";
-import { keyOf, madeOf, pointDraft, pointText, present, type Tried, wishesOf } from "./nicParams";
+import { netdevsOf, selectedNetdev } from "./netdevSelection";
+import { desiredValuesOf, driverResponses, keyOf, pointDraft, pointText, presentParams, type Tried } from "./nicParams";
 
 const PARAMS = { "coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "on", "ring/rx": "256" };
 
@@ -9,7 +9,7 @@ const key = (name: string) => keyOf("eth0", null, name);
 
 test("only what differs from what stands is asked for, in its one spelling", () => {
   const draft = { "coalesce/rx-usecs": " 050 ", "coalesce/adaptive-rx": "off", "ring/rx": "256", unheard: "1" };
-  expect(wishesOf(PARAMS, draft, key)).toEqual({
+  expect(desiredValuesOf(PARAMS, draft, key)).toEqual({
     wishes: [
       { key: "netdev/eth0/coalesce/rx-usecs", value: "50" },
       { key: "netdev/eth0/coalesce/adaptive-rx", value: "off" },
@@ -19,7 +19,7 @@ test("only what differs from what stands is asked for, in its one spelling", () 
 });
 
 test.each(["", "-1", "1.5", "x", "99999999999"])("“%s” is not a number to ask for", (typed) => {
-  const { wishes, wrong } = wishesOf(PARAMS, { "ring/rx": typed }, key);
+  const { wishes, wrong } = desiredValuesOf(PARAMS, { "ring/rx": typed }, key);
   expect(wishes).toEqual([]);
   expect(Object.keys(wrong)).toEqual(["ring/rx"]);
 });
@@ -28,7 +28,7 @@ test("a queue's own value has the queue in its key", () =>
   expect(keyOf("eth0", "rx-3", "coalesce/rx-usecs")).toBe("netdev/eth0/rx-3/coalesce/rx-usecs"));
 
 test("groups of which a device has nothing are left out", () =>
-  expect(present(PARAMS).map(({ label, params }) => [label, params.length])).toEqual([
+  expect(presentParams(PARAMS).map(({ label, params }) => [label, params.length])).toEqual([
     ["NIC, receiving", 2],
     ["Rings", 1],
   ]));
@@ -53,7 +53,7 @@ test.each([
   [tried({ verdict: "no_effect", words: "21,000/s" }), "504 had no effect: 21,000/s"],
   [tried({}), "took 504"],
 ])("%o reads “%s”", (one, words) =>
-  expect(madeOf([one], "coalesce/rx-usecs").map((line) => line.words)).toEqual([words]),
+  expect(driverResponses([one], "coalesce/rx-usecs").map((line) => line.words)).toEqual([words]),
 );
 
 test("what the driver did not do as asked comes before what it took, the newest first", () => {
@@ -64,7 +64,7 @@ test("what the driver did not do as asked comes before what it took, the newest 
     tried({ asked: "5", time_ms: 3 }),
     tried({ name: "ring/rx" }),
   ];
-  expect(madeOf(all, "coalesce/rx-usecs").map(({ bad, words }) => [bad, words])).toEqual([
+  expect(driverResponses(all, "coalesce/rx-usecs").map(({ bad, words }) => [bad, words])).toEqual([
     [true, "rounded 3 → 4"],
     [true, "refused 2: no"],
     [false, "took 1, 5"],
@@ -93,8 +93,8 @@ test("the panel's device is in sight, else the URL's, else the first that can be
     netdevs: [named("lo", true), named("veth0", true), named("eth0", false), named("eth1", false, PARAMS)],
   };
   expect(netdevsOf(inventory).map(({ name }) => name)).toEqual(["eth0", "eth1", "veth0"]);
-  expect(netdevInSight(inventory, {})?.name).toBe("eth1");
-  expect(netdevInSight(inventory, { nic: "veth0" })?.name).toBe("veth0");
-  expect(netdevInSight(inventory, { nic: "veth0", sel: "nic:eth0" })?.name).toBe("eth0");
-  expect(netdevInSight({ ...inventory, netdevs: [] }, {})).toBeNull();
+  expect(selectedNetdev(inventory, {})?.name).toBe("eth1");
+  expect(selectedNetdev(inventory, { nic: "veth0" })?.name).toBe("veth0");
+  expect(selectedNetdev(inventory, { nic: "veth0", sel: "nic:eth0" })?.name).toBe("eth0");
+  expect(selectedNetdev({ ...inventory, netdevs: [] }, {})).toBeNull();
 });

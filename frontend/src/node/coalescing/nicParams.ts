@@ -7,7 +7,7 @@ export type Surface = NonNullable<Coalescing["surface"]>;
 export type Tried = Coalescing["tried"][number];
 
 /** unit: null for what is on or off. */
-type Param = { unit: string | null; help: string };
+export type Param = { unit: string | null; help: string };
 
 const WAIT = "How long the NIC waits before it interrupts.";
 const FRAMES = "After so many packets it interrupts without waiting longer.";
@@ -59,7 +59,9 @@ export const GROUPS: { label: string; params: Record<string, Param> }[] = [
 ];
 
 /** The groups with what is there of them. */
-export function present(params: Record<string, string>): { label: string; params: [name: string, of: Param][] }[] {
+export function presentParams(
+  params: Record<string, string>,
+): { label: string; params: [name: string, of: Param][] }[] {
   return GROUPS.map(({ label, params: all }) => ({
     label,
     params: Object.entries(all).filter(([name]) => name in params),
@@ -72,14 +74,14 @@ export function keyOf(netdev: string, queue: string | null, name: string): strin
 }
 
 /** What is typed, by name, and differs from what stands: as wishes, or why it cannot be one. */
-export function wishesOf(
+export function desiredValuesOf(
   params: Record<string, string>,
   draft: Record<string, string>,
   key: (name: string) => string,
 ): { wishes: Schemas["WishIn"][]; wrong: Record<string, string> } {
   const wishes: Schemas["WishIn"][] = [];
   const wrong: Record<string, string> = {};
-  for (const { params: there } of present(params))
+  for (const { params: there } of presentParams(params))
     for (const [name, { unit }] of there) {
       const typed = draft[name]?.trim();
       if (typed === undefined) continue;
@@ -96,17 +98,17 @@ export function wishesOf(
 const SHOWN = 4;
 
 /** What the driver made of values that were asked of it, the newest first: a line for each that did not become what was asked. */
-export function madeOf(tried: Tried[], name: string): { bad: boolean; words: string }[] {
+export function driverResponses(tried: Tried[], name: string): { bad: boolean; words: string }[] {
   const newest = tried.filter((one) => one.name === name).sort((a, b) => b.time_ms - a.time_ms);
   const taken = newest.filter(({ verdict }) => verdict === "taken").slice(0, SHOWN);
   const others = newest.filter(({ verdict }) => verdict !== "taken").slice(0, SHOWN);
   return [
-    ...others.map((one) => ({ bad: true, words: becameOf(one) })),
+    ...others.map((one) => ({ bad: true, words: responseText(one) })),
     ...(taken.length === 0 ? [] : [{ bad: false, words: `took ${taken.map(({ asked }) => asked).join(", ")}` }]),
   ];
 }
 
-function becameOf({ asked, stood, verdict, words }: Tried): string {
+function responseText({ asked, stood, verdict, words }: Tried): string {
   const said = words === "" ? "" : `: ${words}`;
   if (verdict === "rounded") return `rounded ${asked} → ${stood}`;
   if (verdict === "ignored") return `ignored ${asked}${stood === null ? "" : `, stayed ${stood}`}`;

@@ -1,6 +1,6 @@
 import { expect, describe as group, test } from "vitest";
 import type { Coalescing, Surface } from "./nicParams";
-import { allowedOf, cellOf, describe, describePoint, isBeyond, onScale, placeOf, scaleOf } from "./surface";
+import { allowedOf, cellOf, describeCell, describePoint, isBeyond, placeOf, scaleOf, scalePosition } from "./surface";
 
 const predicted = (interrupts_per_s: number, added_p99_us = 10) => ({
   interrupts_per_s,
@@ -31,7 +31,7 @@ const SURFACE: Surface = {
 test("the scale ends around all amounts, and nothing is not below it", () => {
   expect(scaleOf(SURFACE, "interrupts")).toEqual([2000, 20_000]);
   expect(scaleOf(SURFACE, "latency")).toEqual([1, 100]);
-  expect([0, 1, 10, 100, 1000].map((amount) => onScale(amount, [1, 100]))).toEqual([0, 0, 0.5, 1, 1]);
+  expect([0, 1, 10, 100, 1000].map((amount) => scalePosition(amount, [1, 100]))).toEqual([0, 0, 0.5, 1, 1]);
 });
 
 test("a surface that is the same everywhere still has a scale", () => {
@@ -63,14 +63,16 @@ test("beyond the bound is what may wait longer, and what has no end", () => {
 
 group("a cell says", () => {
   test("what the model predicts, with both bounds", () =>
-    expect(describe(SURFACE, { row: 1, column: 2 }, 20)).toBe(
+    expect(describeCell(SURFACE, { row: 1, column: 2 }, 20)).toBe(
       "rx-usecs 54, rx-frames 32: 8.00 k/s, 8.00 packets an interrupt; adds 5.00 µs in the mean, 10.0 µs p99, " +
         "54.0 µs at most (rx-usecs × rx-frames: 1.73 ms); beyond the bound.",
     ));
   test("that a wait has no end, and what is dropped", () =>
-    expect(describe(SURFACE, { row: 1, column: 3 }, null)).toMatch(/without an end.*; 2\.0 % dropped\.$/));
+    expect(describeCell(SURFACE, { row: 1, column: 3 }, null)).toMatch(/without an end.*; 2\.0 % dropped\.$/));
   test("that a mode of the driver is no time", () =>
-    expect(describe(SURFACE, { row: 0, column: 0 }, null)).toMatch(/^rx-usecs 3, rx-frames 1: no time, but a mode/));
+    expect(describeCell(SURFACE, { row: 0, column: 0 }, null)).toMatch(
+      /^rx-usecs 3, rx-frames 1: no time, but a mode/,
+    ));
 });
 
 test("a measured point is told with the traffic at which it was measured and the model's word", () => {

@@ -34,7 +34,7 @@ export function scaleOf(surface: Surface, colour: Colour): [least: number, most:
 const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
 /** An amount's place on the scale, 0 to 1, logarithmic. */
-export function onScale(amount: number, [least, most]: [number, number]): number {
+export function scalePosition(amount: number, [least, most]: [number, number]): number {
   const place = Math.log10(Math.max(least, amount) / least) / Math.log10(most / least);
   return Math.min(1, place);
 }
@@ -63,15 +63,15 @@ export function cellOf(surface: Surface, rxUsecs: number | null, rxFrames: numbe
 }
 
 /** A cell's values in words: `rx-usecs 54, rx-frames 32`. */
-export function valuesOf(surface: Surface, { row, column }: Cell): string {
+export function cellValues(surface: Surface, { row, column }: Cell): string {
   const frames = surface.rx_frames[row];
   return `rx-usecs ${surface.rx_usecs[column]}${frames === undefined ? "" : `, rx-frames ${frames}`}`;
 }
 
 /** What the model says of a cell, in one sentence. */
-export function describe(surface: Surface, cell: Cell, allowedUs: number | null): string {
+export function describeCell(surface: Surface, cell: Cell, allowedUs: number | null): string {
   const predicted = surface.predicted[cell.row]?.[cell.column];
-  const values = valuesOf(surface, cell);
+  const values = cellValues(surface, cell);
   if (!predicted)
     return `${values}: no time, but a mode in which the driver sets its own pace; the model says nothing.`;
   const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;

@@ -1,7 +1,17 @@
 import { type Colours, hatch } from "../../charts/canvas";
 import { cividis } from "../../lib/cividis";
 import type { Coalescing, Surface } from "./nicParams";
-import { amountOf, type Cell, type Colour, cellOf, figureOf, isBeyond, onScale, placeOf, scaleOf } from "./surface";
+import {
+  amountOf,
+  type Cell,
+  type Colour,
+  cellOf,
+  figureOf,
+  isBeyond,
+  placeOf,
+  scaleOf,
+  scalePosition,
+} from "./surface";
 
 export const LEFT = 76;
 export const TOP = 34;
@@ -47,7 +57,7 @@ export function paint(context: CanvasRenderingContext2D, colours: Colours, pictu
   surface.predicted.forEach((line, row) => {
     line.forEach((predicted, column) => {
       const [x, y] = [LEFT + column * w, TOP + row * h];
-      const place = predicted === null ? 0 : onScale(amountOf(predicted, colour), scale);
+      const place = predicted === null ? 0 : scalePosition(amountOf(predicted, colour), scale);
       context.fillStyle = predicted === null ? unknown : rgb(place);
       context.fillRect(x, y, w - 1, h - 1);
       const beyond = isBeyond(surface, { row, column }, allowedUs);
@@ -80,7 +90,7 @@ export function paint(context: CanvasRenderingContext2D, colours: Colours, pictu
     const inCell = w >= FIGURE_WIDTH ? w - POINT - 5 : w / 2; // beside the figure
     const x = LEFT + placeOf(surface.rx_usecs, point.rx_usecs) * w + inCell;
     const y = TOP + (row + 0.5) * h;
-    const filled = colour === "interrupts" ? rgb(onScale(point.interrupts_per_s, scale)) : colours.get("--panel");
+    const filled = colour === "interrupts" ? rgb(scalePosition(point.interrupts_per_s, scale)) : colours.get("--panel");
     dot(context, colours, x, y, filled, point.adaptive);
   }
   const { current } = coalescing;

@@ -2,9 +2,9 @@ import { memo } from "react";
 import type { Band } from "../../charts/heatPainter";
 import { formatCpuList } from "../../lib/cpulist";
 import { count } from "../../lib/format";
-import type { Chip } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
 import type { Row } from "./coreRows";
+import type { Chip } from "./irqChips";
 
 /** More chips than this do not fit beside a CPU's name. */
 const CHIPS = 3;

@@ -2,12 +2,13 @@ import { useMemo, useState } from "react";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { HEAT_SHARES, type HeatShare } from "../cpuShares";
-import { chipsByCpu, isolatedCpus } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
+import { isolatedCpus } from "../topology";
 import { CoresTable } from "./CoresTable";
 import { initiallyFolded, innermostGroups, type Row, rowsByStructure } from "./coreRows";
 import { Heatmap } from "./Heatmap";
+import { chipsByCpu } from "./irqChips";
 import { useLoadOrder } from "./useLoadOrder";
 
 /** What each share means, for the heading and for those who wonder. */

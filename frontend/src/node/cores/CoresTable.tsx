@@ -1,10 +1,11 @@
 import { NO_DATA } from "../../charts/heatBlock";
 import { percent, text } from "../../lib/format";
 import { UNKNOWN_SHARE } from "../../live/frames";
-import type { Chip } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
 import { heatOf, type NodeView, useFrames } from "../nodeView";
-import { placeOf, type Row } from "./coreRows";
+import { cpuLocation } from "../topology";
+import type { Row } from "./coreRows";
+import type { Chip } from "./irqChips";
 
 const KINDS = ["busy", "user", "system", "softirq", "irq", "steal", "iowait"] as const;
 
@@ -63,7 +64,7 @@ export function CoresTable({
               ))}
               <td className="n">{highest(cpu)}</td>
               <td>
-                {placeOf(view.topology, cpu)}
+                {cpuLocation(view.topology, cpu)}
                 {isolated.has(cpu) && " · isolated"}
               </td>
               <td>

@@ -1,15 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { machine } from "../testData";
-import {
-  initiallyFolded,
-  innermostGroups,
-  placeOf,
-  rowHeight,
-  rowsByLoad,
-  rowsByStructure,
-  type Topology,
-} from "./coreRows";
-import { bandsOf } from "./Heatmap";
+import { cpuLocation } from "../topology";
+import type { Topology } from "../types";
+import { initiallyFolded, innermostGroups, rowHeight, rowsByLoad, rowsByStructure } from "./coreRows";
+import { bandsOf } from "./heatmapGeometry";
 
 const NOTHING: ReadonlySet<string> = new Set();
 const labels = (topology: Topology, folded = NOTHING) =>
@@ -103,6 +97,6 @@ test("few CPUs get tall lines, many get low ones, and a picture of two is no thi
 
 test("a CPU's place is told in words", () => {
   const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 2 });
-  expect(placeOf(topology, 5)).toBe("package 0 · core 1 · shared with CPU 1 · NUMA node 0 · L3 of 4 CPUs");
-  expect(placeOf(topology, 99)).toBe("not a CPU of this node");
+  expect(cpuLocation(topology, 5)).toBe("package 0 · core 1 · shared with CPU 1 · NUMA node 0 · L3 of 4 CPUs");
+  expect(cpuLocation(topology, 99)).toBe("not a CPU of this node");
 });

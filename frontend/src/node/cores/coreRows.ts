@@ -1,9 +1,6 @@
-import type { Schemas } from "../../api/client";
-import { formatCpuList, parseCpuList } from "../../lib/cpulist";
-import { bytes, count, text } from "../../lib/format";
-
-export type Topology = NonNullable<Schemas["Node"]["topology"]>;
-export type Cpu = Topology["cpus"][number];
+import { parseCpuList } from "../../lib/cpulist";
+import { bytes, text } from "../../lib/format";
+import type { Cpu, Topology } from "../types";
 
 /** One line of the heatmap: a group's heading (folded: with the maximum of its CPUs) or one CPU. */
 export type Row =
@@ -16,20 +13,6 @@ type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => stri
 export const FOLD_ABOVE = 64;
 /** Into fewer groups than this nothing is folded: two lines of maxima tell less than CPUs one must scroll to. */
 const FEWEST_GROUPS = 4;
-
-/** The cache of the highest level above 1 that covers a CPU. */
-export function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
-  return cachesOf(topology, cpu)
-    .filter((cache) => cache.level > 1)
-    .at(-1);
-}
-
-/** The caches of a CPU, smallest level first. */
-export function cachesOf(topology: Topology, cpu: number): Topology["caches"] {
-  return topology.caches
-    .filter((cache) => parseCpuList(cache.cpus).includes(cpu))
-    .sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
-}
 
 function levels(topology: Topology): Level[] {
   const cacheOfCpu = new Map<number, Topology["caches"][number]>();
@@ -143,22 +126,4 @@ export function rowHeight(rows: number): number {
   if (rows <= 6) return 32;
   if (rows <= 24) return 22;
   return rows <= 80 ? 18 : 15;
-}
-
-/** Where a CPU is, in words: `package 0 · core 3 · NUMA node 0 · L3 8 MiB with CPUs 0-3`. */
-export function placeOf(topology: Topology, cpu: number): string {
-  const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
-  if (found === undefined) return "not a CPU of this node";
-  if (!found.online) return "offline";
-  const cache = lastCache(topology, cpu);
-  const siblings = parseCpuList(found.siblings).filter((sibling) => sibling !== cpu);
-  return [
-    found.package === null ? "" : `package ${found.package}`,
-    found.core === null ? "" : `core ${found.core}`,
-    siblings.length === 0 ? "" : `shared with ${siblings.length === 1 ? "CPU" : "CPUs"} ${formatCpuList(siblings)}`,
-    found.numa_node === null ? "" : `NUMA node ${found.numa_node}`,
-    cache === undefined ? "" : `L${cache.level} of ${count(parseCpuList(cache.cpus).length, "CPU")}`,
-  ]
-    .filter((part) => part !== "")
-    .join(" · ");
 }

@@ -4,13 +4,13 @@ import type { Band } from "../../charts/heatPainter";
 import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
 
 /** Width of the column on the heatmap's right that shows the present. */
-export const NOW_WIDTH = 132;
+export const CURRENT_LOAD_WIDTH = 132;
 
 const TEXT_WIDTH = 40;
 const HOT = 180;
 
 /** A band's present: units of 0.5 % of its busiest CPU, by kind; null where unknown. */
-export function nowOf(band: Band, frame: RatesFrame): { busy: number; softirq: number; irq: number } | null {
+export function currentLoadOf(band: Band, frame: RatesFrame): { busy: number; softirq: number; irq: number } | null {
   const busy = frame.share("busy");
   if (busy === null) return null;
   let best: number | null = null;
@@ -27,7 +27,7 @@ export function nowOf(band: Band, frame: RatesFrame): { busy: number; softirq: n
 }
 
 /** Draws, right of the cells, each band's bar of now, or its maximum in a past block; without either a dash. */
-export function drawNow(
+export function drawCurrentLoad(
   context: CanvasRenderingContext2D,
   colours: Colours,
   bands: readonly Band[],
@@ -36,7 +36,7 @@ export function drawNow(
   frame: RatesFrame | undefined,
   block: HeatBlock | null,
 ): void {
-  const [x, room] = [left + 10, NOW_WIDTH - TEXT_WIDTH - 14];
+  const [x, room] = [left + 10, CURRENT_LOAD_WIDTH - TEXT_WIDTH - 14];
   context.font = `12px ${colours.get("--font")}`;
   context.textAlign = "right";
   context.textBaseline = "middle";
@@ -44,7 +44,7 @@ export function drawNow(
     if (band.cpus.length === 0) continue;
     const middle = band.top - scrollTop + band.height / 2;
     const tall = Math.min(12, Math.max(5, band.height * 0.35));
-    const now = frame === undefined ? null : nowOf(band, frame);
+    const now = frame === undefined ? null : currentLoadOf(band, frame);
     const past = frame === undefined && block !== null ? maximum(block, band) : null;
     const units = now?.busy ?? past;
     context.fillStyle = colours.get("--raised");
@@ -61,7 +61,7 @@ export function drawNow(
       part(now.irq, "--irq");
     } else if (past !== null) part(past, "--user");
     context.fillStyle = colours.get(units === null ? "--muted" : units >= HOT ? "--bad" : "--text");
-    context.fillText(units === null ? "–" : `${Math.round(units / 2)} %`, left + NOW_WIDTH - 2, middle);
+    context.fillText(units === null ? "–" : `${Math.round(units / 2)} %`, left + CURRENT_LOAD_WIDTH - 2, middle);
   }
 }
 

@@ -9,7 +9,7 @@ import { type NodeView, useFrames } from "../nodeView";
 import { matrixQuery } from "../queries";
 import { MatrixTable } from "./MatrixTable";
 import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
-import { answeredRates, averageRates, inOrder, type MatrixRow, matrixRows } from "./matrixRows";
+import { averageRates, keepRowOrder, type MatrixRow, matrixRows, ratesOfAnswer } from "./matrixRows";
 
 const MAX_HEIGHT = 400;
 /** Rows do not change places more often than this, and never under the pointer or while somebody walks. */
@@ -19,11 +19,11 @@ const RESORT_MS = 15_000;
 const SETTLED = 3;
 
 /** Which interrupt is served by which CPU, and how often. */
-export function Matrix({ view }: { view: NodeView }) {
+export function InterruptMatrix({ view }: { view: NodeView }) {
   const answer = useQuery(matrixQuery(view.node.id, view.past));
   const table = view.search.tab === "irqs";
   const past = useMemo(
-    () => (answer.data === undefined ? null : matrixRows(view.inventory, answeredRates(answer.data))),
+    () => (answer.data === undefined ? null : matrixRows(view.inventory, ratesOfAnswer(answer.data))),
     [answer.data, view.inventory],
   );
   const rows = useLiveRows(view, past);
@@ -84,7 +84,7 @@ function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
         at: view.window.recent.length < SETTLED ? 0 : Date.now(),
         labels: rows.map(({ label }) => label),
       };
-    return inOrder(rows, order.current.labels);
+    return keepRowOrder(rows, order.current.labels);
   }, [view.past, view.inventory, view.window, past, version]);
 }
 

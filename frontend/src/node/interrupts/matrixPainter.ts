@@ -1,7 +1,7 @@
 import { type Colours, hatch } from "../../charts/canvas";
 import { cividis } from "../../lib/cividis";
 import { perSecond, text } from "../../lib/format";
-import type { Topology } from "../cores/coreRows";
+import type { Topology } from "../types";
 import type { MatrixRow } from "./matrixRows";
 
 export const ROW_HEIGHT = 18;
@@ -29,7 +29,7 @@ export function scaleEnd(rows: MatrixRow[]): number {
 }
 
 /** A rate's place on the scale, 0 to 1: logarithmic, with 0 at nothing. */
-export function onScale(rate: number, end: number): number {
+export function scalePosition(rate: number, end: number): number {
   return Math.min(1, Math.log10(1 + Math.max(0, rate)) / Math.log10(1 + end));
 }
 
@@ -67,7 +67,7 @@ export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours,
     columns.forEach(({ cpu }, column) => {
       const rate = row.perS.get(cpu) ?? 0;
       if (rate <= 0) return;
-      context.fillStyle = `rgb(${cividis(onScale(rate, end)).join(" ")})`;
+      context.fillStyle = `rgb(${cividis(scalePosition(rate, end)).join(" ")})`;
       context.fillRect(LABEL_WIDTH + column * each, y, Math.max(1, each), ROW_HEIGHT - 1);
     });
   }

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { chipsByCpu, queueLabel } from "../cores/irqChips";
 import { change, frame, inventory, irq } from "../testData";
-import { averageRates, chipsByCpu, inOrder, matrixRows, ownerOf, queueLabel } from "./matrixRows";
+import { ownerOf } from "./irqAffinity";
+import { averageRates, keepRowOrder, matrixRows } from "./matrixRows";
 
 const LOC = 0x4c4f4320; // "LOC "
 
@@ -46,7 +48,7 @@ test("the matrix has silent interrupts too, numbers before architecture rows, th
     ["LOC", 1000],
   ]);
   expect(rows.map(({ locked: why }) => why)).toEqual([null, null, "managed", null]);
-  expect(inOrder(rows, ["7", "41"]).map(({ label }) => label)).toEqual(["7", "41", "9", "LOC"]);
+  expect(keepRowOrder(rows, ["7", "41"]).map(({ label }) => label)).toEqual(["7", "41", "9", "LOC"]);
 });
 
 test("without samples rates are unknown and not zero", () => {

@@ -2,14 +2,23 @@ import { Button, Checkbox, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useMemo, useState } from "react";
 import { ApiProblem } from "../../api/client";
-import { useMay } from "../../auth/me";
+import { useHasRole } from "../../auth/me";
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
 import { duration } from "../../lib/format";
-import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "../changes/applyChange";
-import { PreviewOf } from "../changes/ChangePreview";
-import { type Change, type Irq, isolatedCpus, landsOn } from "../interrupts/matrixRows";
+import {
+  ApplyError,
+  ConfirmTimeout,
+  DEFAULT_CONFIRM_S,
+  reasonNotToApply,
+  useApply,
+  usePreview,
+} from "../changes/applyChange";
+import { ChangePreview } from "../changes/ChangePreview";
+import { targetCpus } from "../interrupts/irqAffinity";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
+import { isolatedCpus } from "../topology";
+import type { Change, Irq } from "../types";
 import { CpuPicker } from "./CpuPicker";
 
 const TYPING_MS = 250;
@@ -35,9 +44,9 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   const { node, topology } = view;
   const [text, setText] = useState(irq.requested ?? "");
   const [allowIsolated, setAllowIsolated] = useState(false);
-  const [confirmS, setConfirmS] = useState(USUAL_CONFIRM_S);
+  const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const [limit, setLimit] = useState("");
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const { cpus, wrong } = useMemo(() => readCpus(text), [text]);
   const chosen = useMemo(() => new Set(cpus), [cpus]);
   const was = useMemo(() => new Set(parseCpuList(irq.requested ?? "")), [irq.requested]);
@@ -58,7 +67,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
 
   const settled = changed && preview.data !== undefined && asked === value && !preview.isFetching;
   const why =
-    whyNot(node, may) ??
+    reasonNotToApply(node, may) ??
     (wrong !== null || limitWrong !== null
       ? null
       : !changed
@@ -71,7 +80,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
     apply.reset();
   };
   const before = previousOf(latest, key, irq);
-  const lands = landsOn(irq);
+  const lands = targetCpus(irq);
   return (
     <div className={styles.editor}>
       <TextInput
@@ -106,7 +115,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         />
       )}
       {changed && (
-        <PreviewOf
+        <ChangePreview
           answer={settled ? preview.data : undefined}
           error={preview.error}
           confirmS={confirmS}
@@ -114,7 +123,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         />
       )}
       <div className={styles.terms}>
-        <ReturnsWithin seconds={confirmS} onChange={setConfirmS} />
+        <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <TextInput
           label="or if RTT p99 exceeds, µs"
           placeholder="no limit"
@@ -133,7 +142,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
         Apply for {duration(confirmS)}
       </Button>
       {why !== null && <p className="muted">{why}</p>}
-      <NotApplied error={apply.error} />
+      <ApplyError error={apply.error} />
     </div>
   );
 }

@@ -1,11 +1,12 @@
 import { type ReactNode, useMemo } from "react";
 import { bytes, percent, perSecond, text } from "../../lib/format";
 import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
-import { cachesOf, placeOf } from "../cores/coreRows";
-import { averageRates, isolatedCpus, landsOn } from "../interrupts/matrixRows";
+import { targetCpus } from "../interrupts/irqAffinity";
+import { averageRates } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
-import { Facts, PanelFrame, Select } from "./Panel";
+import { cachesOf, cpuLocation, isolatedCpus } from "../topology";
+import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 
 const KINDS = [
   ["busy", "everything but idle and waiting for I/O"],
@@ -42,9 +43,9 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
   const tasks = view.node.tasks.filter((task) => task.cpu === cpu).sort((a, b) => b.cpu_share - a.cpu_share);
   return (
     <PanelFrame view={view} title={`CPU ${cpu}`} note={found.online ? undefined : "offline"}>
-      <Facts
+      <PropertyList
         of={[
-          ["place", placeOf(topology, cpu)],
+          ["place", cpuLocation(topology, cpu)],
           !found.online
             ? null
             : [
@@ -87,7 +88,8 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   const here = (view.inventory?.irqs ?? [])
     .map((irq) => ({ irq, rate: rates?.get(String(irq.irq))?.get(cpu) ?? 0 }))
     .filter(
-      ({ irq, rate }) => rate > 0 || (irq.netdev !== null && landsOn(irq).length === 1 && landsOn(irq)[0] === cpu),
+      ({ irq, rate }) =>
+        rate > 0 || (irq.netdev !== null && targetCpus(irq).length === 1 && targetCpus(irq)[0] === cpu),
     )
     .sort((a, b) => b.rate - a.rate);
   const share = (name: string): ReactNode => {
@@ -118,9 +120,9 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
             {here.slice(0, SHOWN_IRQS).map(({ irq, rate }) => (
               <tr key={irq.irq}>
                 <td>
-                  <Select view={view} sel={`irq:${irq.irq}`}>
+                  <SelectionLink view={view} sel={`irq:${irq.irq}`}>
                     {irq.irq}
-                  </Select>
+                  </SelectionLink>
                 </td>
                 <td className={styles.ellipsis}>{irq.name}</td>
                 <td>{irq.queues.join(" ")}</td>
@@ -132,7 +134,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
       )}
       {here.length > SHOWN_IRQS && <p className="muted">and {here.length - SHOWN_IRQS} more in the matrix</p>}
       <h3>Network work</h3>
-      <Facts of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
+      <PropertyList of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { type MouseEvent, memo, useRef } from "react";
 import { parseCpuList } from "../../lib/cpulist";
-import type { Topology } from "../cores/coreRows";
 import styles from "../node.module.css";
+import type { Topology } from "../types";
 
 type Props = {
   topology: Topology;

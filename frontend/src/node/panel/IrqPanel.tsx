@@ -2,11 +2,13 @@ import { parseCpuList } from "../../lib/cpulist";
 import { perSecond, text } from "../../lib/format";
 import { dateTime } from "../../lib/time";
 import { ChangeSteps } from "../changes/ChangeSteps";
-import { averageRates, type Irq, ownerOf, queuesOf } from "../interrupts/matrixRows";
+import { ownerOf, queuesOf } from "../interrupts/irqAffinity";
+import { averageRates } from "../interrupts/matrixRows";
 import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
+import type { Irq } from "../types";
 import { AffinityEditor } from "./AffinityEditor";
-import { Facts, PanelFrame, Select } from "./Panel";
+import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 
 /** An interrupt: what it is, who owns it, and its editor. */
 export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
@@ -33,7 +35,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
       title={`IRQ ${number}`}
       note={[irq.name, netdev?.driver, irq.chip].filter(Boolean).join(" · ")}
     >
-      <Facts
+      <PropertyList
         of={[
           ["rate", <Rate key="rate" view={view} irq={irq} />],
           ["requested", <code key="requested">{irq.requested ?? "not readable"}</code>],
@@ -47,9 +49,9 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
           netdev
             ? [
                 "NIC",
-                <Select key="nic" view={view} sel={`nic:${netdev.name}`}>
+                <SelectionLink key="nic" view={view} sel={`nic:${netdev.name}`}>
                   {netdev.name}
-                </Select>,
+                </SelectionLink>,
               ]
             : null,
           home === null || home === undefined

@@ -1,10 +1,11 @@
 import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
 import { ParamsEditor } from "../coalescing/ParamsEditor";
-import { landsOn, type Netdev } from "../interrupts/matrixRows";
+import { targetCpus } from "../interrupts/irqAffinity";
 import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
-import { Facts, PanelFrame, Select } from "./Panel";
+import type { Netdev } from "../types";
+import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 
 /** A network device: what it is, its rates, and where each queue's interrupts go. */
 export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
@@ -17,7 +18,7 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
     );
   return (
     <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver not told")}>
-      <Facts
+      <PropertyList
         of={[
           ["speed", netdev.speed_bits_per_s === null ? "not told" : text(linkSpeed(netdev.speed_bits_per_s))],
           ["MTU", netdev.mtu === null ? "not told" : String(netdev.mtu)],
@@ -51,7 +52,7 @@ function Rates({ view, name }: { view: NodeView; name: string }) {
   const frame = view.window.last;
   const counts = frame?.netdevs?.find(([other]) => other === name);
   return (
-    <Facts
+    <PropertyList
       of={FIELDS.map(([label, format], index) => {
         const value = counts?.[index + 1];
         return [label, text(format(typeof value === "number" && frame ? value / frame.duration_s : null))] as const;
@@ -84,12 +85,12 @@ function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
                   {queue.irq === null ? (
                     <span className="muted">unknown</span>
                   ) : (
-                    <Select view={view} sel={`irq:${queue.irq}`}>
+                    <SelectionLink view={view} sel={`irq:${queue.irq}`}>
                       {queue.irq}
-                    </Select>
+                    </SelectionLink>
                   )}
                 </td>
-                <td className="mono">{irq === undefined ? "" : formatCpuList(landsOn(irq))}</td>
+                <td className="mono">{irq === undefined ? "" : formatCpuList(targetCpus(irq))}</td>
                 <td className="mono">{(queue.name.startsWith("tx") ? queue.xps : queue.rps) || "off"}</td>
                 <td>{queue.source ?? ""}</td>
               </tr>

@@ -6,7 +6,7 @@ import { sentenceOf } from "../../api/client";
 import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
 import { dateTime } from "../../lib/time";
-import { ConclusionOf, SettingName } from "../../policies/decisions/EvaluationResult";
+import { EvaluationResult, SettingName } from "../../policies/decisions/EvaluationResult";
 import { OWNERSHIPS } from "../../policies/kinds";
 import { decisionsQuery, driftsQuery, recommendationsQuery } from "../../policies/queries";
 import type { Decision } from "../../policies/types";
@@ -60,7 +60,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {others.map((decision) => (
             <article key={decision.policy_id} className={styles.verdict} aria-label={decision.policy_name}>
               <Head decision={decision} />
-              <ConclusionOf conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
+              <EvaluationResult conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
           {drifts.data !== undefined && drifts.data.length > 0 && (
@@ -112,7 +112,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
       data-held={held !== null || undefined}
     >
       <Head decision={shown} />
-      <ConclusionOf
+      <EvaluationResult
         conclusion={shown.conclusion}
         label={decision.policy_name}
         onSelect={(sel) => view.navigate({ sel })}

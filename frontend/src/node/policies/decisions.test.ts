@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Decision } from "../../policies/types";
-import { decisionMarks, latestOfEach } from "./decisions";
+import { decisionMarks } from "../time/timeMarks";
+import { latestOfEach } from "./decisions";
 
 const decision = (id: number, policy: string, over: Partial<Decision> = {}, moves = 1): Decision => ({
   id,

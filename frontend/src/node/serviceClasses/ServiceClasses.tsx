@@ -13,14 +13,14 @@ import type { NodeView } from "../nodeView";
 import { classesHistoryQuery } from "../queries";
 import { useSteps } from "../timeseries/MetricCharts";
 import {
-  attained,
+  attainedPercent,
+  type ClassReport,
   classPoints,
   colourOf,
   linesOf,
   type Percentile,
   type PolicyClasses,
   SOURCES,
-  type Told,
 } from "./classHistory";
 import styles from "./serviceClasses.module.css";
 
@@ -152,7 +152,13 @@ function useAge(view: NodeView, at: string | null): boolean {
   return at !== null && view.window.now() - Date.parse(at) > STALE_MS;
 }
 
-type RowProps = { name: string; target: number; deadlineMs: number | null; colour: string; told: Told | undefined };
+type RowProps = {
+  name: string;
+  target: number;
+  deadlineMs: number | null;
+  colour: string;
+  told: ClassReport | undefined;
+};
 
 function Row({ name, target, deadlineMs, colour, told }: RowProps) {
   const head = (
@@ -180,7 +186,7 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
       </tr>
     );
   }
-  const share = attained(told);
+  const share = attainedPercent(told);
   return (
     <tr>
       {head}

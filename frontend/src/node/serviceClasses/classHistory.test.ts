@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { attained, classPoints, colourOf, type Told } from "./classHistory";
+import { attainedPercent, type ClassReport, classPoints, colourOf } from "./classHistory";
 
 const HISTORY = {
   step_ms: 1000,
@@ -33,12 +33,12 @@ test("a silence that lasts is a gap also at the present", () => {
 });
 
 test("nothing is attained without a request or where nothing tells, which is not 0 %", () => {
-  const told = { source: "gate", requests: 4, satisfied: 3 } as Told;
-  expect([attained(told), attained({ ...told, requests: 0 }), attained({ ...told, source: null })]).toEqual([
-    75,
-    null,
-    null,
-  ]);
+  const told = { source: "gate", requests: 4, satisfied: 3 } as ClassReport;
+  expect([
+    attainedPercent(told),
+    attainedPercent({ ...told, requests: 0 }),
+    attainedPercent({ ...told, source: null }),
+  ]).toEqual([75, null, null]);
 });
 
 test("the first and the last class have the ends of the scale", () => {

@@ -3,7 +3,7 @@ import { type Point, pointsOf } from "../../charts/seriesRing";
 import type { LineOf } from "../../charts/TimeChart";
 
 export type PolicyClasses = Schemas["PolicyClasses"];
-export type Told = NonNullable<PolicyClasses["told"]>[number];
+export type ClassReport = NonNullable<PolicyClasses["told"]>[number];
 export type Percentile = "p50_us" | "p95_us" | "p99_us";
 type History = Schemas["ClassesHistory"];
 
@@ -33,7 +33,7 @@ export function classPoints(history: History | undefined, policyId: number, live
 }
 
 /** S of N in per cent, null without a request or with a source that tells nothing. */
-export function attained({ source, requests, satisfied }: Told): number | null {
+export function attainedPercent({ source, requests, satisfied }: ClassReport): number | null {
   return source === null || requests === 0 ? null : (100 * satisfied) / requests;
 }
 

@@ -8,8 +8,8 @@ import { clock } from "../../lib/time";
 import { flowsQuery } from "../../policies/queries";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
-import { Select } from "../panel/Panel";
-import { chainOf, howFound, inKeptOrder, type Link, localityOf, placesOf } from "./rxPath";
+import { SelectionLink } from "../panel/PanelFrame";
+import { howFound, keepOrder, localityOf, placesOf, type RxPath, rxPathsOf } from "./rxPath";
 
 const SHOWN = 12;
 /** A line's height: as many as there were keep their room, so that what is below stands still. */
@@ -22,10 +22,10 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   const flows = useQuery(flowsQuery(node.id));
   const places = useMemo(() => placesOf(topology), [topology]);
   const links = useMemo(
-    () => (flows.data === undefined ? [] : chainOf(flows.data.tasks, places, inventory)),
+    () => (flows.data === undefined ? [] : rxPathsOf(flows.data.tasks, places, inventory)),
     [flows.data, places, inventory],
   );
-  const ordered = useKeptOrder(links);
+  const ordered = useStableOrder(links);
   const [shown, setShown] = useState(SHOWN);
   const most = useRef(0);
   const sight = ordered.slice(0, shown);
@@ -101,17 +101,17 @@ export function NetworkTasks({ view }: { view: NodeView }) {
 }
 
 /** The lines in an order that holds still for a while, and for as long as somebody is in the table. */
-function useKeptOrder(links: Link[]): Link[] {
+function useStableOrder(links: RxPath[]): RxPath[] {
   const order = useRef<{ at: number; keys: string[] }>({ at: 0, keys: [] });
   return useMemo(() => {
     const still = document.querySelector(`.${styles.chain}:hover, .${styles.chain}:focus-within`) !== null;
     if (!still && Date.now() - order.current.at > RESORT_MS)
       order.current = { at: Date.now(), keys: links.map(({ key }) => key) };
-    return inKeptOrder(links, order.current.keys);
+    return keepOrder(links, order.current.keys);
   }, [links]);
 }
 
-function Locality({ links }: { links: Link[] }) {
+function Locality({ links }: { links: RxPath[] }) {
   const shares = localityOf(links);
   if (shares === null) return null;
   return (
@@ -138,12 +138,12 @@ function Unknown({ why }: { why: string | undefined }) {
   );
 }
 
-function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view: NodeView; link: Link }) {
+function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view: NodeView; link: RxPath }) {
   const selected = view.search.sel;
   const cpu = (number: number, children: ReactNode) => (
-    <Select view={view} sel={`cpu:${number}`}>
+    <SelectionLink view={view} sel={`cpu:${number}`}>
       {children}
-    </Select>
+    </SelectionLink>
   );
   const here = selected === `irq:${landing.irq}` || selected === `cpu:${landing.cpu}`;
   const facts = [
@@ -161,9 +161,9 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
       <td className="n">{landing.sockets.toLocaleString("en")}</td>
       <td>
         {landing.netdev !== "" && (
-          <Select view={view} sel={`nic:${landing.netdev}`}>
+          <SelectionLink view={view} sel={`nic:${landing.netdev}`}>
             {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
-          </Select>
+          </SelectionLink>
         )}{" "}
         {landing.queue === null && <Unknown why={why.queue} />}
       </td>
@@ -171,9 +171,9 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
         {landing.irq === null ? (
           <Unknown why={why.irq} />
         ) : (
-          <Select view={view} sel={`irq:${landing.irq}`}>
+          <SelectionLink view={view} sel={`irq:${landing.irq}`}>
             {landing.irq}
-          </Select>
+          </SelectionLink>
         )}
       </td>
       <td title={howFound(landing.how)}>
@@ -200,7 +200,7 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
 }
 
 /** `0` where all is on one node, else who is where. */
-function Nodes({ of: { nic, softirq, task } }: { of: Link["nodes"] }) {
+function Nodes({ of: { nic, softirq, task } }: { of: RxPath["nodes"] }) {
   const known = [nic, softirq, task].filter((node) => node !== null);
   if (known.length === 0) return <Unknown why="The machine does not tell of NUMA nodes." />;
   if (new Set(known).size === 1) return <>{known[0]}</>;
@@ -214,7 +214,7 @@ function Nodes({ of: { nic, softirq, task } }: { of: Link["nodes"] }) {
 }
 
 /** Why something is unknown, each reason once. */
-function Reasons({ links }: { links: Link[] }) {
+function Reasons({ links }: { links: RxPath[] }) {
   const reasons = [...new Set(links.flatMap(({ why }) => Object.values(why)))];
   if (reasons.length === 0) return null;
   return (

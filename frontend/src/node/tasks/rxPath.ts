@@ -1,10 +1,9 @@
 import type { Schemas } from "../../api/client";
 import { parseCpuList } from "../../lib/cpulist";
-import type { Topology } from "../cores/coreRows";
-import type { Inventory } from "../interrupts/matrixRows";
+import type { Inventory, Topology } from "../types";
 
 export type NetTask = Schemas["NodeFlows"]["tasks"][number];
-export type Landing = NetTask["landings"][number];
+export type RxPlacement = NetTask["landings"][number];
 
 /** How near two CPUs are, the nearest first. */
 export type Nearness = "cpu" | "core" | "l2" | "l3" | "numa" | "remote";
@@ -51,10 +50,10 @@ export function hopBetween({ of, told }: Places, softirq: number, task: number):
 }
 
 /** One line of the chain: a task's packets that arrive by one way. why: by column, why something is not known. */
-export type Link = {
+export type RxPath = {
   key: string;
   task: NetTask;
-  landing: Landing;
+  landing: RxPlacement;
   hop: Hop | null;
   nodes: { nic: number | null; softirq: number | null; task: number | null };
   /** The interrupt is handled on another NUMA node than its device's. */
@@ -72,10 +71,10 @@ const HOW: Record<string, string> = {
 /** How the CPU was found, in words. */
 export const howFound = (how: string | null): string => (how === null ? "" : (HOW[how] ?? how));
 
-function whyUnknown(landing: Landing, inventory: Inventory | null): Link["why"] {
+function whyUnknown(landing: RxPlacement, inventory: Inventory | null): RxPath["why"] {
   const netdev = inventory?.netdevs.find((candidate) => candidate.name === landing.netdev);
   const virtual = netdev?.virtual === true;
-  const why: Link["why"] = {};
+  const why: RxPath["why"] = {};
   if (landing.netdev === "") why.queue = "The network device of these connections is not known.";
   else if (landing.queue === null)
     why.queue = virtual
@@ -97,11 +96,11 @@ function whyUnknown(landing: Landing, inventory: Inventory | null): Link["why"] 
 }
 
 /** Every way on which packets reach a task, with its hops; the ways with most traffic first. */
-export function chainOf(tasks: NetTask[], places: Places, inventory: Inventory | null): Link[] {
+export function rxPathsOf(tasks: NetTask[], places: Places, inventory: Inventory | null): RxPath[] {
   const nodeOf = (cpu: number | null) => (cpu === null ? null : (places.of.get(cpu)?.numa ?? null));
   return tasks
     .flatMap((task) =>
-      task.landings.map((landing): Link => {
+      task.landings.map((landing): RxPath => {
         const { netdev, queue, irq, cpu } = landing;
         const nic = inventory?.netdevs.find((candidate) => candidate.name === netdev)?.numa_node ?? null;
         const hop = cpu === null ? null : hopBetween(places, cpu, task.cpu);
@@ -125,17 +124,17 @@ export function chainOf(tasks: NetTask[], places: Places, inventory: Inventory |
 }
 
 /** Both directions of a landing, bytes a second. */
-export const bytesOf = (landing: Landing): number => landing.rx_bytes_per_s + landing.tx_bytes_per_s;
+export const bytesOf = (landing: RxPlacement): number => landing.rx_bytes_per_s + landing.tx_bytes_per_s;
 
 /** Links in a kept order, so that lines do not change places under the eye; new ones follow. */
-export function inKeptOrder(links: Link[], order: string[]): Link[] {
+export function keepOrder(links: RxPath[], order: string[]): RxPath[] {
   const place = new Map(order.map((key, index) => [key, index]));
   return [...links].sort((a, b) => (place.get(a.key) ?? order.length) - (place.get(b.key) ?? order.length));
 }
 
 /** The received bytes by what their hop is, as shares of all of them; null when nothing is received. */
-export function localityOf(links: Link[]): { near: number; wrong: number; unknown: number } | null {
-  const sum = (of: Link[]) => of.reduce((total, { landing }) => total + landing.rx_bytes_per_s, 0);
+export function localityOf(links: RxPath[]): { near: number; wrong: number; unknown: number } | null {
+  const sum = (of: RxPath[]) => of.reduce((total, { landing }) => total + landing.rx_bytes_per_s, 0);
   const all = sum(links);
   if (all <= 0) return null;
   const unknown = sum(links.filter(({ hop }) => hop === null)) / all;

@@ -3,8 +3,8 @@ import { type Point, type SeriesAnswer, SeriesRing } from "../../charts/seriesRi
 import type { Range } from "../../charts/TimeOverlay";
 import type { RatesFrame } from "../../live/frames";
 import type { HeatShare } from "../cpuShares";
-import type { Inventory } from "../interrupts/matrixRows";
 import { valuesOf } from "../timeseries/metricValues";
+import type { Inventory } from "../types";
 
 /** Columns of a heatmap and points of a chart: what is asked for and what is kept. */
 export const HEAT_COLUMNS = 900;

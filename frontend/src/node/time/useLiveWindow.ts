@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import type { Range } from "../../charts/TimeOverlay";
-import { live, useLive, useWantNode } from "../../live/socket";
+import { live, useLive, useNodeSubscription } from "../../live/socket";
 import type { HeatShare } from "../cpuShares";
 import { LiveWindow } from "./liveWindow";
 
@@ -28,7 +28,7 @@ export function useLiveWindow(
   }, [window, share, connections]);
 
   useEffect(() => window.show(share), [window, share]);
-  useWantNode(node.id);
+  useNodeSubscription(node.id);
   useLive("rates", (frame) => {
     if (frame.node_id === node.id) window.push(frame, node.inventory);
   });

@@ -85,7 +85,7 @@ export function useSteps(window: LiveWindow, turn: number): number {
 type Props = { view: NodeView; pastPoints: Point[] };
 
 /** The lines over time, all on the page's one time axis. pastPoints: a past range's, empty while they are fetched. */
-export function Charts({ view, pastPoints }: Props) {
+export function MetricCharts({ view, pastPoints }: Props) {
   return (
     <div className={styles.charts}>
       {CHARTS.map((chart, turn) => (

@@ -36,7 +36,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
 }
 
 /** Seven figures that answer “is anything wrong”: of the last interval, or over the past range. */
-export function Figures({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
+export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
   useFrames(view.window);
   const busyPast = useQuery(heatQuery(view.node.id, "busy", view.past));
   const softirqPast = useQuery(heatQuery(view.node.id, "softirq", view.past));

@@ -1,6 +1,6 @@
 import type { Point } from "../../charts/seriesRing";
 import { FIRST_LABEL, type RatesFrame, UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
-import type { Inventory } from "../interrupts/matrixRows";
+import type { Inventory } from "../types";
 
 /** What the charts show, named as in /series. */
 export const METRICS = [

@@ -3,18 +3,17 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
-import { NodeField } from "../../components/NodePicker";
+import { NodePicker } from "../../components/NodePicker";
 import { count, duration } from "../../lib/format";
 import { clock, dateTime, localInput } from "../../lib/time";
-import { ConclusionOf } from "../decisions/EvaluationResult";
-import type { Version } from "../PolicyPage";
+import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
 import type { PolicySearch } from "../search";
-import type { Policy, PolicyBody } from "../types";
+import type { Policy, PolicyBody, PolicyVersion } from "../types";
 
 type Props = {
   policy: Policy;
-  versions: Version[];
+  versions: PolicyVersion[];
   /** What the form holds where it is not saved. */
   edited: PolicyBody | null;
   search: PolicySearch;
@@ -25,7 +24,7 @@ const SPANS_S = [600, 1800, 3600];
 const EDITED = "edited";
 
 /** What a version would have done on a node in a time that is stored. */
-export function Replay({ policy, versions, edited, search, navigate }: Props) {
+export function Backtest({ policy, versions, edited, search, navigate }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const [what, setWhat] = useState(edited === null ? "" : EDITED);
   const [start, setStart] = useState(localInput(search.from ?? Date.now() - 3_600_000));
@@ -66,7 +65,7 @@ export function Replay({ policy, versions, edited, search, navigate }: Props) {
         }}
       >
         <div>
-          <NodeField
+          <NodePicker
             label={name === undefined ? "Node" : `Node: ${name}`}
             placeholder={name === undefined ? "by its name" : "another one"}
             onPick={(id) => navigate({ node: id })}
@@ -170,7 +169,7 @@ function Result({
             <time className="mono" dateTime={step.at}>
               {clock(Date.parse(step.at))}
             </time>
-            <ConclusionOf conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
+            <EvaluationResult conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
           </li>
         ))}
       </ol>

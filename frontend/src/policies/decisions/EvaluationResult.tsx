@@ -73,7 +73,7 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
 }
 
 /** What a policy concluded on a node: its moves with their reasons, what is held back, and why the rest stays. */
-export function ConclusionOf({ conclusion, label, onSelect }: Props) {
+export function EvaluationResult({ conclusion, label, onSelect }: Props) {
   const { actions, held_back, unmoved, drifts } = conclusion;
   return (
     <div className={styles.conclusion}>

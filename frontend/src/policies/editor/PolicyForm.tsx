@@ -36,7 +36,7 @@ const MODE_OPTIONS = Object.entries(MODES).map(([value, { label, about }]) => ({
 const OWNERSHIP_OPTIONS = Object.entries(OWNERSHIPS).map(([value, label]) => ({ value, label }));
 
 /** Everything a version of a policy holds, as a form. */
-export function Editor({ draft, wrong, kindIsFixed = false, onChange }: Props) {
+export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Props) {
   const input = (path: string, label: string, help?: string, placeholder?: string) => (
     <TextInput
       key={path}

@@ -4,10 +4,10 @@ import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { answer, api, type Schemas, sentenceOf } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
-import { NodeField } from "../../components/NodePicker";
+import { NodePicker } from "../../components/NodePicker";
 import { SimulatedTagOf } from "../../components/NodeTags";
 import { duration } from "../../lib/format";
-import { ConclusionOf } from "../decisions/EvaluationResult";
+import { EvaluationResult } from "../decisions/EvaluationResult";
 import styles from "../policies.module.css";
 import { ClassMatches } from "./ClassMatches";
 import { bodyOf, type Draft } from "./policyDraft";
@@ -56,7 +56,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
         <small role="status">{reading.body !== null && old && ids.length > 0 ? "looking…" : ""}</small>
       </h2>
       <div className={`body ${styles.previewNodes}`}>
-        <NodeField
+        <NodePicker
           label="Nodes to try it on"
           placeholder="add a node by its name"
           except={new Set(ids)}
@@ -117,7 +117,7 @@ function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: Rea
         )}
       </h3>
       {of.conclusion !== null && of.error === null ? (
-        <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
+        <EvaluationResult conclusion={of.conclusion} label={of.node_name} />
       ) : (
         <p className={styles.unknown}>
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}

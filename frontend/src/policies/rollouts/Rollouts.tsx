@@ -3,23 +3,22 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { answer, api, sentenceOf } from "../../api/client";
 import { nodesQuery, queryClient, signedOut } from "../../api/queries";
-import { FormError } from "../../auth/Form";
-import { useMay } from "../../auth/me";
-import { wrongAt } from "../../components/fieldErrors";
+import { useHasRole } from "../../auth/me";
+import { FormError } from "../../components/FormError";
+import { fieldErrors } from "../../components/fieldErrors";
 import { Moment } from "../../components/Moment";
 import { count, countdown, duration } from "../../lib/format";
 import { KINDS, METRICS } from "../kinds";
-import type { Version } from "../PolicyPage";
 import styles from "../policies.module.css";
-import { several } from "../policyState";
+import { listNames } from "../policyState";
 import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
-import type { Policy, Rollout } from "../types";
+import type { Policy, PolicyVersion, Rollout } from "../types";
 import { stagesOf, waitLeft } from "./rolloutStages";
 
 type Props = {
   policy: Policy;
-  versions: Version[];
+  versions: PolicyVersion[];
   search: PolicySearch;
   navigate: (change: Partial<PolicySearch>) => void;
 };
@@ -60,7 +59,7 @@ const TICK_MS = 1000;
 
 function Progress({ rollout }: { rollout: Rollout }) {
   const nodes = useQuery(nodesQuery).data ?? [];
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const names = new Map(nodes.map((node) => [node.id, node.name]));
   const rolling = isRolling(rollout);
   const [now, setNow] = useState(Date.now());
@@ -107,7 +106,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
             <li key={stage.label} aria-current={stage.state === "under way" ? "step" : undefined}>
               <b>{stage.label}</b>
               <span className={stage.tone}>{stage.state}</span>
-              <span className="muted">{several(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
+              <span className="muted">{listNames(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
             </li>
           ))}
         </ol>
@@ -162,7 +161,7 @@ type StartProps = Props & { onStart: (rolloutId: number) => void };
 const WAITS = [10, 30, 60, 300, 900, 3600];
 
 function Start({ policy, versions, search, navigate, onStart }: StartProps) {
-  const may = useMay("operator");
+  const may = useHasRole("operator");
   const [form, setForm] = useState({ canary: "1", batch: "10", wait: "60" });
   const version = search.version ?? versions[0]?.version ?? policy.version;
   const body = versions.find((one) => one.version === version)?.body ?? policy.body;
@@ -184,7 +183,7 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
     },
   });
   const fits = wrongNumber(form.canary) === undefined && wrongNumber(form.batch) === undefined;
-  const wrong = wrongAt(null, start.error);
+  const wrong = fieldErrors(null, start.error);
   return (
     <section className="card">
       <h2>

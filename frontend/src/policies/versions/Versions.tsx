@@ -2,16 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { sentenceOf } from "../../api/client";
 import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
-import type { Version } from "../PolicyPage";
 import styles from "../policies.module.css";
 import { diffQuery } from "../queries";
 import type { PolicySearch } from "../search";
-import type { Policy } from "../types";
+import type { Policy, PolicyVersion } from "../types";
 import { diffLines } from "./diff";
 
 type Props = {
   policy: Policy;
-  versions: Version[];
+  versions: PolicyVersion[];
   search: PolicySearch;
   navigate: (change: Partial<PolicySearch>) => void;
 };
@@ -20,124 +19,140 @@ type Props = {
 export function Versions({ policy, versions, search, navigate }: Props) {
   const to = search.version ?? versions[0]?.version ?? policy.version;
   const from = search.diff ?? to - 1;
-  const diff = useQuery(diffQuery(policy.id, from, to));
   return (
     <div className={styles.form}>
-      <section className="card">
-        <h2>
-          Versions <small>a version never changes</small>
-        </h2>
-        <Scroll label="Versions">
+      <VersionList policy={policy} versions={versions} from={from} to={to} navigate={navigate} />
+      <Difference policyId={policy.id} from={from} to={to} />
+    </div>
+  );
+}
+
+type ListProps = Omit<Props, "search"> & { from: number; to: number };
+
+/** A table of versions, in which two are chosen to be compared. */
+function VersionList({ policy, versions, from, to, navigate }: ListProps) {
+  return (
+    <section className="card">
+      <h2>
+        Versions <small>a version never changes</small>
+      </h2>
+      <Scroll label="Versions">
+        <table className="table">
+          <thead>
+            <tr>
+              <th>compare</th>
+              <th>with</th>
+              <th className="n">version</th>
+              <th>mode</th>
+              <th>note</th>
+              <th>made</th>
+              <th>
+                <span className="visually-hidden">actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {versions.map(({ version, body, note, created_at, created_by }) => (
+              <tr key={version}>
+                <td>
+                  <input
+                    type="radio"
+                    name="version"
+                    aria-label={`Compare version ${version}`}
+                    checked={version === to}
+                    onChange={() => navigate({ version })}
+                  />
+                </td>
+                <td>
+                  <input
+                    type="radio"
+                    name="diff"
+                    aria-label={`Compare with version ${version}`}
+                    checked={version === from}
+                    onChange={() => navigate({ diff: version })}
+                  />
+                </td>
+                <td className="n">
+                  {version}
+                  {version === policy.version && (
+                    <>
+                      {" "}
+                      <span className={`tag ${policy.enabled ? "ok" : ""}`}>
+                        {policy.enabled ? "in force" : "when enabled"}
+                      </span>
+                    </>
+                  )}
+                </td>
+                <td>{body.mode}</td>
+                <td className="wrap">{note}</td>
+                <td>
+                  <Moment at={created_at} /> <span className="muted">by {created_by}</span>
+                </td>
+                <td>
+                  <button
+                    type="button"
+                    className="link"
+                    onClick={() => navigate({ tab: undefined, version, diff: undefined })}
+                  >
+                    edit from v{version}
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </section>
+  );
+}
+
+/** The fields in which two versions differ. */
+function Difference({ policyId, from, to }: { policyId: number; from: number; to: number }) {
+  const diff = useQuery(diffQuery(policyId, from, to));
+  return (
+    <section className="card" aria-label="Difference" aria-live="polite">
+      <h2>
+        {from > 0 && from !== to ? `From version ${from} to version ${to}` : `Version ${to}`}
+        <small>was → becomes</small>
+      </h2>
+      {from <= 0 ? (
+        <p className="body muted">The first version has none before it to compare with.</p>
+      ) : from === to ? (
+        <p className="body muted">Choose two different versions to compare.</p>
+      ) : diff.isError ? (
+        <p className="body bad" role="alert">
+          {sentenceOf(diff.error)}
+        </p>
+      ) : diff.data === undefined ? (
+        <p className="body muted">Comparing.</p>
+      ) : diff.data.length === 0 ? (
+        <p className="body muted">They hold the same.</p>
+      ) : (
+        <Scroll label="Differences">
           <table className="table">
             <thead>
               <tr>
-                <th>compare</th>
-                <th>with</th>
-                <th className="n">version</th>
-                <th>mode</th>
-                <th>note</th>
-                <th>made</th>
-                <th>
-                  <span className="visually-hidden">actions</span>
-                </th>
+                <th>field</th>
+                <th>was</th>
+                <th>becomes</th>
               </tr>
             </thead>
             <tbody>
-              {versions.map(({ version, body, note, created_at, created_by }) => (
-                <tr key={version}>
-                  <td>
-                    <input
-                      type="radio"
-                      name="version"
-                      aria-label={`Compare version ${version}`}
-                      checked={version === to}
-                      onChange={() => navigate({ version })}
-                    />
+              {diffLines(diff.data).map((line) => (
+                <tr key={line.path}>
+                  <td title={line.path}>{line.name}</td>
+                  <td className="wrap">
+                    {line.was === null ? <i className="muted">nothing</i> : <code>{line.was}</code>}
                   </td>
-                  <td>
-                    <input
-                      type="radio"
-                      name="diff"
-                      aria-label={`Compare with version ${version}`}
-                      checked={version === from}
-                      onChange={() => navigate({ diff: version })}
-                    />
-                  </td>
-                  <td className="n">
-                    {version}
-                    {version === policy.version && (
-                      <>
-                        {" "}
-                        <span className={`tag ${policy.enabled ? "ok" : ""}`}>
-                          {policy.enabled ? "in force" : "when enabled"}
-                        </span>
-                      </>
-                    )}
-                  </td>
-                  <td>{body.mode}</td>
-                  <td className="wrap">{note}</td>
-                  <td>
-                    <Moment at={created_at} /> <span className="muted">by {created_by}</span>
-                  </td>
-                  <td>
-                    <button
-                      type="button"
-                      className="link"
-                      onClick={() => navigate({ tab: undefined, version, diff: undefined })}
-                    >
-                      edit from v{version}
-                    </button>
+                  <td className="wrap">
+                    {line.becomes === null ? <i className="muted">nothing</i> : <code>{line.becomes}</code>}
                   </td>
                 </tr>
               ))}
             </tbody>
           </table>
         </Scroll>
-      </section>
-      <section className="card" aria-label="Difference" aria-live="polite">
-        <h2>
-          {from > 0 && from !== to ? `From version ${from} to version ${to}` : `Version ${to}`}
-          <small>was → becomes</small>
-        </h2>
-        {from <= 0 ? (
-          <p className="body muted">The first version has none before it to compare with.</p>
-        ) : from === to ? (
-          <p className="body muted">Choose two different versions to compare.</p>
-        ) : diff.isError ? (
-          <p className="body bad" role="alert">
-            {sentenceOf(diff.error)}
-          </p>
-        ) : diff.data === undefined ? (
-          <p className="body muted">Comparing.</p>
-        ) : diff.data.length === 0 ? (
-          <p className="body muted">They hold the same.</p>
-        ) : (
-          <Scroll label="Differences">
-            <table className="table">
-              <thead>
-                <tr>
-                  <th>field</th>
-                  <th>was</th>
-                  <th>becomes</th>
-                </tr>
-              </thead>
-              <tbody>
-                {diffLines(diff.data).map((line) => (
-                  <tr key={line.path}>
-                    <td title={line.path}>{line.name}</td>
-                    <td className="wrap">
-                      {line.was === null ? <i className="muted">nothing</i> : <code>{line.was}</code>}
-                    </td>
-                    <td className="wrap">
-                      {line.becomes === null ? <i className="muted">nothing</i> : <code>{line.becomes}</code>}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
-        )}
-      </section>
-    </div>
+      )}
+    </section>
   );
 }

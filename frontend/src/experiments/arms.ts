@@ -1,0 +1,21 @@
+import type { Comparison, Experiment, Metric } from "./types";
+
+/** What a figure is called; a command's own figures (`command.NAME`) have only their name. */
+export function metricOf(experiment: Pick<Experiment, "metrics">, name: string): Metric {
+  return experiment.metrics[name] ?? { label: name.replace(/^command\./, ""), unit: "", better: "" };
+}
+
+/** An arm's name by its place among an experiment's arms. */
+export function armName(experiment: Pick<Experiment, "arms" | "analysis">, arm: Comparison["arm"]): string {
+  return experiment.arms[armIndex(experiment, arm)] ?? (arm.length === 0 ? "as it is" : arm.join(" × "));
+}
+
+export function armIndex({ analysis }: Pick<Experiment, "analysis">, arm: Comparison["arm"]): number {
+  const wanted = arm.join();
+  return analysis.arms.findIndex((one) => one.join() === wanted);
+}
+
+/** The comparisons that a reader looks at: of the node with itself where that is all there is. */
+export function comparisonsOf({ spec, analysis }: Pick<Experiment, "spec" | "analysis">): Comparison[] {
+  return spec.kind === "aa" ? Object.values(analysis.noise) : analysis.comparisons;
+}

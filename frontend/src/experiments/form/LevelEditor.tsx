@@ -1,0 +1,204 @@
+import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { settingName } from "../../lib/settingKeys";
+import styles from "../experiments.module.css";
+import type { WorkloadType } from "../types";
+import type { KnownSetting } from "./knownSettings";
+import { LevelPolicy } from "./LevelPolicy";
+import { paramOf, SettingKey } from "./SettingKey";
+import { type LevelDraft, takesCpus } from "./specDraft";
+import { WorkloadField } from "./WorkloadField";
+import { WORKLOADS } from "./workloads";
+
+export const PLAIN = "the node as it is";
+
+export type Shared = {
+  type: WorkloadType;
+  known: KnownSetting[];
+  /** The message at a path whose field has this text. */
+  at: (path: string, text: string) => string | undefined;
+};
+
+/** What a level is, in a line. */
+function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
+  const parts = [
+    ...settings.filter(({ key }) => key !== "").map(({ key, value }) => `${settingName(key)} ${value}`),
+    ...(policy === null
+      ? []
+      : [policy.id === 0 ? "a policy" : `policy ${policy.id} v${policy.version}, ${policy.mode}`]),
+    ...(irqbalance ? ["irqbalance runs"] : []),
+    ...Object.entries(workload).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
+  ];
+  return parts.join(", ") || PLAIN;
+}
+
+type LevelProps = Shared & {
+  level: LevelDraft;
+  place: number;
+  path: string;
+  sweep: boolean;
+  onChange: (level: LevelDraft) => void;
+  onRemove: (() => void) | null;
+};
+
+/** One level of a factor: its settings, its policy and its part of the workload, folded to one line. */
+export function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onRemove }: LevelProps) {
+  const { fields } = WORKLOADS[type];
+  const called = level.name || (place === 0 ? "the baseline" : `level ${place + 1}`);
+  // folded where there is nothing left to type when it comes up; after that as its reader has it
+  const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === PLAIN));
+  return (
+    <li className={styles.level} aria-label={called}>
+      <details open={wasOpen}>
+        <summary>
+          <b>{place === 0 ? "Baseline" : `Level ${place + 1}`}</b> {level.name}{" "}
+          <span className="muted">{levelText(level)}</span>
+        </summary>
+        <div className={styles.row}>
+          <TextInput
+            label="Name of the level"
+            value={level.name}
+            error={at(`${path}.name`, level.name)}
+            onChange={(event) => onChange({ ...level, name: event.currentTarget.value })}
+          />
+          {sweep && (
+            <TextInput
+              label="Value on the axis"
+              placeholder="none"
+              inputMode="decimal"
+              value={level.value}
+              error={at(`${path}.value`, level.value)}
+              onChange={(event) => onChange({ ...level, value: event.currentTarget.value })}
+            />
+          )}
+          <span className="grow" />
+          {onRemove !== null && (
+            <Button aria-label={`Leave out ${called}`} onClick={onRemove}>
+              Leave out
+            </Button>
+          )}
+        </div>
+        {level.settings.map((setting, index) => (
+          <SettingRow
+            // biome-ignore lint/suspicious/noArrayIndexKey: a setting has no other name while its key is typed
+            key={index}
+            setting={setting}
+            path={`${path}.settings.${index}`}
+            known={known}
+            at={at}
+            onChange={(next) =>
+              onChange({ ...level, settings: level.settings.map((one, other) => (other === index ? next : one)) })
+            }
+            onRemove={() => onChange({ ...level, settings: level.settings.filter((_, other) => other !== index) })}
+          />
+        ))}
+        {level.policy !== null && (
+          <LevelPolicy
+            policy={level.policy}
+            onChange={(policy) => onChange({ ...level, policy })}
+            error={at(`${path}.policy`, "x")}
+          />
+        )}
+        {Object.entries(level.workload).map(([name, value]) => {
+          const field = fields[name];
+          if (field === undefined) return null;
+          return (
+            <div key={name} className={styles.row}>
+              <WorkloadField
+                field={field}
+                value={value}
+                error={at(`${path}.workload.${name}`, value)}
+                onChange={(next) => onChange({ ...level, workload: { ...level.workload, [name]: next } })}
+              />
+              <Button
+                aria-label={`Leave out ${field.label}`}
+                onClick={() => {
+                  const { [name]: _, ...others } = level.workload;
+                  onChange({ ...level, workload: others });
+                }}
+              >
+                ×
+              </Button>
+            </div>
+          );
+        })}
+        <AddToLevel level={level} type={type} called={called} onChange={onChange} />
+      </details>
+    </li>
+  );
+}
+
+type SettingRowProps = Pick<Shared, "known" | "at"> & {
+  setting: LevelDraft["settings"][number];
+  path: string;
+  onChange: (setting: LevelDraft["settings"][number]) => void;
+  onRemove: () => void;
+};
+
+/** One setting of a level: its key and its value, with the present value as a placeholder. */
+function SettingRow({ setting, path, known, at, onChange, onRemove }: SettingRowProps) {
+  const param = paramOf(setting.key);
+  const current = known.find(({ key }) => key === setting.key)?.value;
+  return (
+    <div className={styles.row}>
+      <SettingKey
+        label="Setting"
+        value={setting.key}
+        known={known}
+        error={at(`${path}.key`, setting.key)}
+        onChange={(key) => onChange({ ...setting, key })}
+      />
+      <TextInput
+        label={takesCpus(setting.key) ? "CPUs" : param?.unit ? `Value, ${param.unit}` : "Value"}
+        placeholder={current === undefined || current === null ? undefined : `now ${current}`}
+        title={param?.help}
+        classNames={{ input: "mono" }}
+        value={setting.value}
+        error={at(`${path}.value`, setting.value)}
+        onChange={(event) => onChange({ ...setting, value: event.currentTarget.value })}
+      />
+      <Button aria-label={`Leave out ${setting.key || "this setting"}`} onClick={onRemove}>
+        ×
+      </Button>
+    </div>
+  );
+}
+
+type AddProps = Pick<LevelProps, "level" | "type" | "onChange"> & { called: string };
+
+/** Buttons that add a setting, the policy or a workload field to a level, and irqbalance. */
+function AddToLevel({ level, type, called, onChange }: AddProps) {
+  const { fields } = WORKLOADS[type];
+  const free = Object.keys(fields).filter((name) => !(name in level.workload));
+  return (
+    <div className={styles.adds}>
+      <Button onClick={() => onChange({ ...level, settings: [...level.settings, { key: "", value: "" }] })}>
+        + setting
+      </Button>
+      {level.policy === null && (
+        <Button onClick={() => onChange({ ...level, policy: { id: 0, version: 1, mode: "enforce" } })}>+ policy</Button>
+      )}
+      {free.length > 0 && (
+        <NativeSelect
+          aria-label={`Something of the load that differs, ${called}`}
+          value=""
+          data={[
+            { value: "", label: "+ of the load" },
+            ...free.map((name) => ({ value: name, label: fields[name]?.label ?? name })),
+          ]}
+          onChange={(event) => {
+            const name = event.currentTarget.value;
+            const field = fields[name];
+            if (field !== undefined) onChange({ ...level, workload: { ...level.workload, [name]: field.initial } });
+          }}
+        />
+      )}
+      <Checkbox
+        size="xs"
+        label="irqbalance runs"
+        checked={level.irqbalance}
+        onChange={(event) => onChange({ ...level, irqbalance: event.currentTarget.checked })}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,22 @@
+import type { Kind, State, Summary } from "./types";
+
+export const KINDS: Record<Kind, { label: string; about: string }> = {
+  aa: { label: "A/A", about: "The node against itself: how large a difference chance alone makes here." },
+  ab: { label: "A/B", about: "Two settings of the node against each other, in the order ABBA or BAAB." },
+  sweep: { label: "Sweep", about: "One or two things in several steps, each step against the first." },
+};
+
+export const STATE_TONES: Record<State, string> = {
+  queued: "",
+  running: "warn",
+  done: "ok",
+  stopped: "bad",
+  cancelled: "",
+  failed: "bad",
+};
+
+/** Where an experiment stands, in a word or two: `running`, `waits, 2 before it`. */
+export function experimentState({ state, place }: Pick<Summary, "state" | "place">): string {
+  if (state !== "queued") return state === "stopped" ? "stopped by a guardrail" : state;
+  return place === null ? "waits" : place <= 1 ? "waits, next" : `waits, ${place - 1} before it`;
+}

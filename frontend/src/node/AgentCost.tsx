@@ -1,0 +1,15 @@
+import { bytes, text } from "../lib/format";
+import { type NodeView, useFrames } from "./nodeView";
+
+/** What the watching itself costs the node. */
+export function AgentCost({ view }: { view: NodeView }) {
+  useFrames(view.window);
+  const frame = view.window.last;
+  if (view.past !== null || frame === undefined || frame.agent_cpu_s === null) return null;
+  return (
+    <p className="muted">
+      The agent ({view.node.agent_version}) used {((100 * frame.agent_cpu_s) / frame.duration_s).toFixed(1)} % of one
+      CPU in the last interval and holds {text(bytes(frame.agent_rss_bytes))}.
+    </p>
+  );
+}

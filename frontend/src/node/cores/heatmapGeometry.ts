@@ -1,0 +1,48 @@
+import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
+import type { Band } from "../../charts/heatPainter";
+import { pooled } from "../../charts/heatPainter";
+import { formatCpuList } from "../../lib/cpulist";
+import { percent, text } from "../../lib/format";
+import { type Row, rowHeight } from "./coreRows";
+
+const HEADING_HEIGHT = 22;
+
+/** Where each line is; an unfolded group's heading has no cells. */
+export function bandsOf(rows: Row[]): { bands: Band[]; height: number } {
+  const tall = rowHeight(rows.filter((row) => row.kind === "cpu" || row.folded).length);
+  let top = 0;
+  const bands = rows.map((row): Band => {
+    const heading = row.kind === "group" && !row.folded;
+    const band = { cpus: heading ? [] : row.cpus, top, height: heading ? HEADING_HEIGHT : tall };
+    top += band.height;
+    return band;
+  });
+  return { bands, height: top };
+}
+
+export type Cell = { row: number; timeMs: number };
+
+/** Where a key leads from a cell; null for keys that do not move. */
+export function nextCell(key: string, from: Cell, rows: number, stepMs: number): Cell | null {
+  const last = rows - 1;
+  if (key === "ArrowDown") return { ...from, row: Math.min(last, from.row + 1) };
+  if (key === "ArrowUp") return { ...from, row: Math.max(0, from.row - 1) };
+  if (key === "ArrowLeft") return { row: Math.max(0, from.row), timeMs: from.timeMs - stepMs };
+  if (key === "ArrowRight") return { row: Math.max(0, from.row), timeMs: from.timeMs + stepMs };
+  if (key === "Home") return { ...from, row: 0 };
+  if (key === "End") return { ...from, row: last };
+  return null;
+}
+
+/** A row's name for a screen reader and the tooltip. */
+export function rowName(row: Row): string {
+  return row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, highest of CPUs ${formatCpuList(row.cpus)}`;
+}
+
+/** The share that a row's cell shows at a time: `softirq 94 %`, or `no data`. */
+export function cellText(block: HeatBlock | null, row: Row | undefined, timeMs: number, share: string): string {
+  if (block === null || row === undefined) return "no data";
+  const column = block.first + Math.floor((timeMs - block.startMs) / block.columnMs);
+  const value = pooled(block, row.cpus, column, column);
+  return value === NO_DATA ? "no data" : `${share} ${text(percent(value / 2))}`;
+}

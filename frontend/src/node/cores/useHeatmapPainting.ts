@@ -1,0 +1,76 @@
+import { type RefObject, useEffect } from "react";
+import { type Colours, coloursOf, hatch, prepare, useColourScheme } from "../../charts/canvas";
+import type { HeatBlock } from "../../charts/heatBlock";
+import { type Band, HeatPainter } from "../../charts/heatPainter";
+import { heatOf, type NodeView } from "../nodeView";
+import { drawCurrentLoad } from "./currentLoad";
+import type { Cell } from "./heatmapGeometry";
+
+/** Separators between bands lower than this would hide the bands themselves. */
+const SEPARATED_HEIGHT = 12;
+
+type Painting = {
+  canvas: RefObject<HTMLCanvasElement | null>;
+  scroll: RefObject<HTMLDivElement | null>;
+  /** The cell that the keyboard is on. */
+  cell: RefObject<Cell | null>;
+  /** Receives the function that paints again, for scrolling and the keyboard. */
+  redraw: RefObject<() => void>;
+  view: NodeView;
+  bands: Band[];
+  /** Of the canvas, and of its part with cells, in CSS pixels. */
+  width: number;
+  heatWidth: number;
+  height: number;
+};
+
+/** Paints the heatmap when its data, size or colours change; a live window paints it without rendering React. */
+export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, width, heatWidth, height }: Painting) {
+  const { window, past } = view;
+  const block = heatOf(view);
+  const scheme = useColourScheme();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new colour scheme has new colours; refs keep their identity.
+  useEffect(() => {
+    const painter = new HeatPainter();
+    const colours = canvas.current === null ? null : coloursOf(canvas.current);
+    const draw = () => {
+      if (canvas.current === null || colours === null || heatWidth === 0) return;
+      const context = prepare(canvas.current, width, height);
+      if (context === null) return;
+      const top = scroll.current?.scrollTop ?? 0;
+      // The live window replaces its block when another share is shown, without rendering this component.
+      const cells = past === null ? window.heat : block;
+      context.fillStyle = hatch(context, colours.get("--line-strong"));
+      for (const band of bands) if (band.cpus.length > 0) context.fillRect(0, band.top - top, heatWidth, band.height);
+      if (cells !== null) painter.paint(context, cells, bands, heatWidth, height, top);
+      context.fillStyle = colours.get("--panel");
+      for (const { top: y, height: tall } of bands)
+        if (tall >= SEPARATED_HEIGHT) context.fillRect(0, y + tall - 1 - top, heatWidth, 1);
+      const now = past === null ? window.last : undefined;
+      drawCurrentLoad(context, colours, bands, heatWidth, top, now, past === null ? null : cells);
+      if (cell.current !== null && cells !== null)
+        outline(context, colours, cells, cell.current, bands[cell.current.row], heatWidth, top);
+    };
+    redraw.current = draw;
+    draw();
+    return past === null ? window.on(draw) : undefined;
+  }, [window, past, block, bands, heatWidth, width, height, scheme]);
+}
+
+/** Outlines the cell that the keyboard is on, at least 8 pixels wide. */
+function outline(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  cells: HeatBlock,
+  { timeMs }: Cell,
+  band: Band | undefined,
+  heatWidth: number,
+  top: number,
+): void {
+  if (band === undefined) return;
+  const each = heatWidth / cells.columns;
+  const x = (Math.floor((timeMs - cells.startMs) / cells.columnMs) + 0.5) * each;
+  context.strokeStyle = colours.get("--text");
+  context.lineWidth = 2;
+  context.strokeRect(x - Math.max(4, each / 2), band.top - top + 1, Math.max(8, each), band.height - 2);
+}

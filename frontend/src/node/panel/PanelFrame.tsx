@@ -1,0 +1,48 @@
+import { CloseButton } from "@mantine/core";
+import type { ReactNode } from "react";
+import styles from "../node.module.css";
+import type { NodeView } from "../nodeView";
+
+type FrameProps = { view: NodeView; title: string; note?: string; children: ReactNode };
+
+/** The panel's frame: what is selected, and how to close it. */
+export function PanelFrame({ view, title, note, children }: FrameProps) {
+  return (
+    <aside className={`card ${styles.panel}`} aria-label={title}>
+      <h2>
+        {title}{" "}
+        <small className={styles.ellipsis} title={note}>
+          {note}
+        </small>
+        <span className="grow" />
+        <CloseButton size="sm" aria-label="Close (Esc)" title="Esc" onClick={() => view.navigate({ sel: undefined })} />
+      </h2>
+      <div className="body">{children}</div>
+    </aside>
+  );
+}
+
+/** Names and values below each other. */
+export function PropertyList({ of }: { of: readonly (readonly [name: string, value: ReactNode] | null)[] }) {
+  return (
+    <dl className={styles.kv}>
+      {of
+        .filter((fact) => fact !== null)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}
+
+/** A link to something else of this node. */
+export function SelectionLink({ view, sel, children }: { view: NodeView; sel: string; children: ReactNode }) {
+  return (
+    <button type="button" className="link" onClick={() => view.navigate({ sel })}>
+      {children}
+    </button>
+  );
+}

@@ -1,0 +1,40 @@
+import { formatCpuList, parseCpuList } from "../lib/cpulist";
+import { count } from "../lib/format";
+import type { Topology } from "./types";
+
+/** The cache of the highest level above 1 that covers a CPU. */
+export function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
+  return cachesOf(topology, cpu)
+    .filter((cache) => cache.level > 1)
+    .at(-1);
+}
+
+/** The caches of a CPU, smallest level first. */
+export function cachesOf(topology: Topology, cpu: number): Topology["caches"] {
+  return topology.caches
+    .filter((cache) => parseCpuList(cache.cpus).includes(cpu))
+    .sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
+}
+
+/** Where a CPU is, in words: `package 0 · core 3 · NUMA node 0 · L3 8 MiB with CPUs 0-3`. */
+export function cpuLocation(topology: Topology, cpu: number): string {
+  const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
+  if (found === undefined) return "not a CPU of this node";
+  if (!found.online) return "offline";
+  const cache = lastCache(topology, cpu);
+  const siblings = parseCpuList(found.siblings).filter((sibling) => sibling !== cpu);
+  return [
+    found.package === null ? "" : `package ${found.package}`,
+    found.core === null ? "" : `core ${found.core}`,
+    siblings.length === 0 ? "" : `shared with ${siblings.length === 1 ? "CPU" : "CPUs"} ${formatCpuList(siblings)}`,
+    found.numa_node === null ? "" : `NUMA node ${found.numa_node}`,
+    cache === undefined ? "" : `L${cache.level} of ${count(parseCpuList(cache.cpus).length, "CPU")}`,
+  ]
+    .filter((part) => part !== "")
+    .join(" · ");
+}
+
+/** CPUs kept free of other work by isolcpus or nohz_full. */
+export function isolatedCpus(topology: { isolated: string; nohz_full: string }): Set<number> {
+  return new Set([...parseCpuList(topology.isolated), ...parseCpuList(topology.nohz_full)]);
+}
