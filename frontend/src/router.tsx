@@ -1,33 +1,29 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import * as v from "valibot";
 import { ApiProblem, answer, api } from "./api/client";
 import { meQuery, queryClient, whenSignedOut } from "./api/queries";
 import { validateExperimentSearch, validateListSearch, validateNewSearch } from "./experiments/search";
 import { validateFleetSearch } from "./fleet/search";
+import { filledText, param, positiveInteger, validated } from "./lib/searchParams";
 import { validateNodeSearch } from "./node/search";
-import { type NewPolicySearch, validatePolicySearch } from "./policies/search";
+import { validateNewPolicySearch, validatePolicySearch } from "./policies/search";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Pending } from "./shell/Pending";
 import { Shell } from "./shell/Shell";
-
-const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
-const number = (value: unknown): number | undefined => {
-  const parsed = Number(value);
-  return Number.isSafeInteger(parsed) && parsed > 0 ? parsed : undefined;
-};
 
 const rootRoute = createRootRoute({ notFoundComponent: NotFoundPage, errorComponent: ErrorPage });
 
 const setupRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "setup",
-  validateSearch: (search): { token?: string } => ({ token: text(search.token) }),
+  validateSearch: validated(v.object({ token: param(filledText) })),
   component: lazyRouteComponent(() => import("./auth/SetupPage"), "SetupPage"),
 });
 
 const loginRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "login",
-  validateSearch: (search): { back?: string } => ({ back: text(search.back) }),
+  validateSearch: validated(v.object({ back: param(filledText) })),
   component: lazyRouteComponent(() => import("./auth/LoginPage"), "LoginPage"),
 });
 
@@ -82,10 +78,7 @@ const policiesRoute = createRoute({
 const newPolicyRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "policies/new",
-  validateSearch: (search): NewPolicySearch => ({
-    kind: text(search.kind),
-    nodes: validatePolicySearch(search).nodes,
-  }),
+  validateSearch: validateNewPolicySearch,
   component: lazyRouteComponent(() => import("./policies/NewPolicyPage"), "NewPolicyPage"),
 });
 const policyRoute = createRoute({
@@ -125,11 +118,9 @@ const experimentRoute = createRoute({
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "audit",
-  validateSearch: (search): { node?: number; actor?: string; older?: number } => ({
-    node: number(search.node),
-    actor: text(search.actor),
-    older: number(search.older),
-  }),
+  validateSearch: validated(
+    v.object({ node: param(positiveInteger), actor: param(filledText), older: param(positiveInteger) }),
+  ),
   component: lazyRouteComponent(() => import("./audit/AuditPage"), "AuditPage"),
 });
 

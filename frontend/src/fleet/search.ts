@@ -1,3 +1,5 @@
+import * as v from "valibot";
+import { filledText, param, validated } from "../lib/searchParams";
 import type { FleetFrame } from "../live/frames";
 
 /** Figures of the fleet frame that the map can be coloured by. */
@@ -20,23 +22,23 @@ export type SortBy = (typeof SORTS)[number];
 
 export type FigureColumn = Exclude<keyof FleetFrame, "type" | "time_ms" | "node_id" | "health">;
 
-/** The fleet page's part of the URL. group: kernel, driver or label:NAME. sort: a column, with - for downwards. */
-export type FleetSearch = {
-  q?: string;
-  group?: string;
-  color?: ColorBy;
-  view?: "table";
-  sort?: string;
-};
+const FleetSearchSchema = v.object({
+  /** The filter's text. */
+  q: param(filledText),
+  /** kernel, driver or label:NAME. */
+  group: param(filledText),
+  color: param(v.picklist(COLORS)),
+  view: param(v.literal("table")),
+  /** A column, with - for descending. */
+  sort: param(
+    v.pipe(
+      v.string(),
+      v.check((sort) => SORTS.some((name) => name === sort.replace(/^-/, ""))),
+    ),
+  ),
+});
 
-export function validateFleetSearch(search: Record<string, unknown>): FleetSearch {
-  const text = (value: unknown) => (typeof value === "string" && value !== "" ? value : undefined);
-  const sort = text(search.sort);
-  return {
-    q: text(search.q),
-    group: text(search.group),
-    color: COLORS.find((color) => color === search.color),
-    view: search.view === "table" ? "table" : undefined,
-    sort: SORTS.some((name) => name === sort?.replace(/^-/, "")) ? sort : undefined,
-  };
-}
+/** The fleet page's part of the URL. */
+export type FleetSearch = v.InferOutput<typeof FleetSearchSchema>;
+
+export const validateFleetSearch = validated(FleetSearchSchema);

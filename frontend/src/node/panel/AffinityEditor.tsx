@@ -10,6 +10,7 @@ import {
   ConfirmTimeout,
   DEFAULT_CONFIRM_S,
   reasonNotToApply,
+  refusalOf,
   useApply,
   usePreview,
 } from "../changes/applyChange";
@@ -72,8 +73,8 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       ? null
       : !changed
         ? "Choose other CPUs than the present ones."
-        : settled && preview.data !== undefined && !preview.data.can_apply
-          ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence ?? "This plan is refused.")
+        : settled
+          ? refusalOf(preview.data)
           : null);
   const pick = (next: Iterable<number>) => {
     setText(formatCpuList(next));
