@@ -2,7 +2,6 @@
 
 /** A cell without data; all others are units of 0.5 %, 0 to 200. */
 export const NO_DATA = 255;
-export const UNITS_PER_PERCENT = 2;
 
 const MAGIC = 0x31485343; // "CSH1", little-endian
 const HEADER_BYTES = 32;

@@ -4,7 +4,7 @@ import { nodesQuery } from "../api/queries";
 
 const TONES = { live: "ok", stale: "warn", away: "bad", new: "" } as const;
 
-export const HEALTH_MEANING = {
+const HEALTH_MEANING = {
   live: "live: a sample in the last three intervals",
   stale: "stale: connected but silent",
   away: "away: not connected",

@@ -9,12 +9,12 @@ export type Preview = Schemas["ExperimentPreview"];
 export type Spec = Experiment["spec"];
 /** As a request has it. */
 export type SpecIn = Schemas["ExperimentRequest"]["spec"];
-export type Workload = Spec["workload"];
+type Workload = Spec["workload"];
 export type WorkloadType = Workload["type"];
 export type Kind = Spec["kind"];
 export type Level = Spec["factors"][number]["levels"][number];
 export type KeptRun = Experiment["runs"][number];
-export type Analysis = Experiment["analysis"];
+type Analysis = Experiment["analysis"];
 export type Comparison = Analysis["comparisons"][number];
 export type Interval = NonNullable<Comparison["effect"]>;
 export type Verdict = Comparison["verdict"];

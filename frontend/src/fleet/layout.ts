@@ -1,7 +1,7 @@
 /** Where the cells of the fleet map stand. Sizes are CSS pixels. */
 
 /** A group: its name stands in a header above its cells, which is left out where there is no name. */
-export type Block = {
+type Block = {
   name: string;
   x: number;
   y: number;

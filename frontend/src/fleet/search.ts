@@ -6,18 +6,7 @@ import type { FleetFrame } from "../live/frames";
 export const COLORS = ["softirq", "busiest", "drops", "rtt"] as const;
 export type ColorBy = (typeof COLORS)[number];
 
-export const SORTS = [
-  "name",
-  "health",
-  "busiest",
-  "softirq",
-  "rx",
-  "tx",
-  "interrupts",
-  "dropped",
-  "squeezed",
-  "rtt",
-] as const;
+const SORTS = ["name", "health", "busiest", "softirq", "rx", "tx", "interrupts", "dropped", "squeezed", "rtt"] as const;
 export type SortBy = (typeof SORTS)[number];
 
 export type FigureColumn = Exclude<keyof FleetFrame, "type" | "time_ms" | "node_id" | "health">;

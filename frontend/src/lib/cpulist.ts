@@ -1,7 +1,7 @@
 /** CPU lists as the kernel writes them, `0-3,8`; the same refusals as coresteer_core.cpuset. */
 
 /** The largest NR_CPUS a kernel can be configured with. */
-export const MAX_CPUS = 8192;
+const MAX_CPUS = 8192;
 
 /** A text that is not a CPU list; the message is a sentence for the person who typed it. */
 export class CpuListError extends Error {}

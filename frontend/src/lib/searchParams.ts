@@ -10,7 +10,7 @@ export const param = <const T extends v.GenericSchema<unknown, unknown>>(schema:
 export const filledText = v.pipe(v.string(), v.minLength(1));
 
 /** A number, also as text. */
-export const anyNumber = v.pipe(v.union([v.string(), v.number()]), v.transform(Number), v.finite());
+const anyNumber = v.pipe(v.union([v.string(), v.number()]), v.transform(Number), v.finite());
 
 /** An id or another whole number from 1. */
 export const positiveInteger = v.pipe(anyNumber, v.safeInteger(), v.minValue(1));

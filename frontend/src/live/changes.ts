@@ -6,7 +6,7 @@ type Change = Schemas["Change"];
 
 const SHOWN_AFTER_END_MS = 10_000;
 
-export const isOpen = (change: Change): boolean => change.state === "applying" || change.state === "unconfirmed";
+const isOpen = (change: Change): boolean => change.state === "applying" || change.state === "unconfirmed";
 
 let ended: Change[] = [];
 const listeners = new Set<() => void>();

@@ -11,7 +11,7 @@ export const UNKNOWN_SHARE = 255;
 /** Health as the fleet frame numbers it. */
 export const HEALTHS = ["live", "stale", "away", "new"] as const;
 
-export type NetdevCounts = [name: string, ...counts: (number | null)[]];
+type NetdevCounts = [name: string, ...counts: (number | null)[]];
 
 /** One node's last interval. Columns are indexed by CPU number; an absent source has no column. */
 export type RatesFrame = {

@@ -10,13 +10,13 @@ const iso = (ms: number) => new Date(ms).toISOString();
 const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });
 
 /** CPU × time cells of a range. */
-export async function fetchHeat(nodeId: number, share: HeatShare, range: Range, signal?: AbortSignal) {
+async function fetchHeat(nodeId: number, share: HeatShare, range: Range, signal?: AbortSignal) {
   const query = new URLSearchParams({ share, ...times(range), columns: String(HEAT_COLUMNS) });
   return HeatBlock.parse(await binary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
 }
 
 /** All the charts' lines over a range. */
-export function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
+function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
   return answer(
     api.GET("/api/nodes/{node_id}/series", {
       params: {

@@ -3,7 +3,7 @@ import { count } from "../lib/format";
 import type { Topology } from "./types";
 
 /** The cache of the highest level above 1 that covers a CPU. */
-export function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
+function lastCache(topology: Topology, cpu: number): Topology["caches"][number] | undefined {
   return cachesOf(topology, cpu)
     .filter((cache) => cache.level > 1)
     .at(-1);

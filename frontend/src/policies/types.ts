@@ -11,6 +11,5 @@ export type Mode = Schemas["Mode"];
 export type Decision = Schemas["Decision"];
 export type Conclusion = Decision["conclusion"];
 export type Metric = Schemas["GuardrailIn"]["metric"];
-export type NetTask = Schemas["NodeFlows"]["tasks"][number];
 
 export type PolicyVersion = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };

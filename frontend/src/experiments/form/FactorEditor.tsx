@@ -1,6 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useState } from "react";
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
+import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelEditor, type Shared } from "./LevelEditor";
 import { paramOf, SettingKey } from "./SettingKey";
@@ -25,7 +26,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
         {onRemove !== null && <Button onClick={onRemove}>Leave this out</Button>}
       </h2>
       <div className={`body ${styles.factor}`}>
-        <div className={styles.row}>
+        <div className={experimentsStyles.row}>
           <TextInput
             label="Called"
             value={factor.name}
@@ -77,7 +78,7 @@ function ValuesOf({ known, onMake }: ValuesProps) {
   const [values, setValues] = useState("");
   const levels = levelsOf(key.trim(), values);
   return (
-    <div className={styles.row}>
+    <div className={experimentsStyles.row}>
       <SettingKey label="Levels from the values of a setting" value={key} known={known} onChange={setKey} />
       <TextInput
         label="Values"

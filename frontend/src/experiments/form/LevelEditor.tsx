@@ -1,8 +1,9 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { settingName } from "../../lib/settingKeys";
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
 import type { WorkloadType } from "../types";
+import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelPolicy } from "./LevelPolicy";
 import { paramOf, SettingKey } from "./SettingKey";
@@ -10,7 +11,7 @@ import { type LevelDraft, takesCpus } from "./specDraft";
 import { WorkloadField } from "./WorkloadField";
 import { WORKLOADS } from "./workloads";
 
-export const PLAIN = "the node as it is";
+const PLAIN = "the node as it is";
 
 export type Shared = {
   type: WorkloadType;
@@ -54,7 +55,7 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
           <b>{place === 0 ? "Baseline" : `Level ${place + 1}`}</b> {level.name}{" "}
           <span className="muted">{levelText(level)}</span>
         </summary>
-        <div className={styles.row}>
+        <div className={experimentsStyles.row}>
           <TextInput
             label="Name of the level"
             value={level.name}
@@ -103,7 +104,7 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
           const field = fields[name];
           if (field === undefined) return null;
           return (
-            <div key={name} className={styles.row}>
+            <div key={name} className={experimentsStyles.row}>
               <WorkloadField
                 field={field}
                 value={value}
@@ -140,7 +141,7 @@ function SettingRow({ setting, path, known, at, onChange, onRemove }: SettingRow
   const param = paramOf(setting.key);
   const current = known.find(({ key }) => key === setting.key)?.value;
   return (
-    <div className={styles.row}>
+    <div className={experimentsStyles.row}>
       <SettingKey
         label="Setting"
         value={setting.key}

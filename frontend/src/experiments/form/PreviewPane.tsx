@@ -4,8 +4,9 @@ import { useMemo } from "react";
 import { answer, api, sentenceOf } from "../../api/client";
 import { count, duration } from "../../lib/format";
 import layoutStyles from "../../policies/policies.module.css";
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
 import type { Preview, SpecIn } from "../types";
+import styles from "./form.module.css";
 
 const TYPING_MS = 350;
 
@@ -39,7 +40,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
         <span className="grow" />
         <small role="status">{fits && old ? "looking…" : ""}</small>
       </h2>
-      <div className={`body ${styles.preview}`} aria-live="polite" aria-busy={fits && old}>
+      <div className={`body ${experimentsStyles.preview}`} aria-live="polite" aria-busy={fits && old}>
         {!fits && <p className="muted">The preview goes on when everything in the form fits.</p>}
         {error !== null && (
           <p className="bad" role="alert">
@@ -52,7 +53,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
             <p>
               <b>{data.sentence}</b>
             </p>
-            <dl className={styles.facts}>
+            <dl className={experimentsStyles.facts}>
               <dt>Runs</dt>
               <dd>{count(data.runs, "run")}</dd>
               <dt>Takes</dt>

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
-import styles from "../experiments.module.css";
 import type { Template } from "../types";
+import styles from "./form.module.css";
 
 type Props = {
   templates: Template[] | undefined;

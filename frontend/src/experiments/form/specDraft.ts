@@ -5,7 +5,7 @@ import type { Metric as GuardrailMetric, Mode } from "../../policies/types";
 import type { Kind, Level, Spec, SpecIn, WorkloadType } from "../types";
 import { type Field, hasPeer, WORKLOADS, workloadTexts } from "./workloads";
 
-export type SettingDraft = { key: string; value: string };
+type SettingDraft = { key: string; value: string };
 export type LevelDraft = {
   id: number;
   name: string;

@@ -1,4 +1,4 @@
-import type { SpecIn, WorkloadType } from "../types";
+import type { WorkloadType } from "../types";
 
 /** One field of a workload: the same names, defaults and bounds as in coresteer_core.experiment. */
 export type Field = {
@@ -196,5 +196,3 @@ export function workloadTexts(type: WorkloadType, workload: Record<string, unkno
     }),
   );
 }
-
-export type WorkloadIn = SpecIn["workload"];

@@ -1,11 +1,11 @@
 import { useState } from "react";
 import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
-import styles from "../experiments.module.css";
 import { effectText, effectWithInterval, figureText, pText } from "../format";
 import type { Comparison, Experiment } from "../types";
 import { ends, scaleOver } from "./axisScale";
 import { Track } from "./EffectRuler";
+import styles from "./results.module.css";
 import { Verdict } from "./Verdict";
 
 export type Row = { key: string; name: string; comparison: Comparison };

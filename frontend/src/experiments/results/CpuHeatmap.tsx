@@ -3,9 +3,9 @@ import { coloursOf, hatch, prepare, useColourScheme, useWidth } from "../../char
 import { Scroll } from "../../components/Scroll";
 import { Segments } from "../../components/Segments";
 import { CIVIDIS_GRADIENT, cividis } from "../../lib/cividis";
-import styles from "../experiments.module.css";
 import type { Experiment } from "../types";
 import { cpuMeans, SHARES, type Share } from "./cpuMeans";
+import styles from "./results.module.css";
 
 const ROW = 20;
 const HEAD = 18;

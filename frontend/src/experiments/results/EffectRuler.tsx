@@ -1,10 +1,11 @@
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
 import { effectText, effectWithInterval } from "../format";
 import type { Comparison, Interval, Metric } from "../types";
 import { ends, type Scale, scaleOver } from "./axisScale";
+import styles from "./results.module.css";
 import { Verdict } from "./Verdict";
 
-export type RulerRow = { name: string; comparison: Comparison };
+type RulerRow = { name: string; comparison: Comparison };
 type Props = { rows: RulerRow[]; noise: Interval | null; better: Metric["better"] };
 
 const percent = (share: number) => `${100 * share}%`;
@@ -19,7 +20,7 @@ export function EffectRuler({ rows, noise, better }: Props) {
           <li key={comparison.arm.join()} aria-label={name}>
             <span className={styles.rulerName}>{name}</span>
             <Track scale={scale} effect={comparison.effect} noise={noise} />
-            <span className={styles.rulerWords}>
+            <span className={experimentsStyles.rulerWords}>
               <b>{effectWithInterval(comparison.effect)}</b> <Verdict verdict={comparison.verdict} better={better} />
             </span>
           </li>

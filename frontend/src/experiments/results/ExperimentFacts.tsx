@@ -4,12 +4,13 @@ import { settingName } from "../../lib/settingKeys";
 import { METRICS } from "../../policies/kinds";
 import type { Metric as GuardrailMetric } from "../../policies/types";
 import { armName, metricOf } from "../arms";
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
 import { NUMBERS } from "../form/specDraft";
 import { WORKLOADS } from "../form/workloads";
 import { figureText } from "../format";
 import { KINDS } from "../states";
 import type { Experiment, Level } from "../types";
+import styles from "./results.module.css";
 
 /** The settings that an experiment is about, as they stood before and after it. */
 export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "settings">) {
@@ -160,7 +161,7 @@ export function SpecFacts({ experiment }: { experiment: Experiment }) {
   return (
     <section className="card" aria-label="What was asked for, and on what machine">
       <h2>What was asked for, and on what machine</h2>
-      <dl className={`body ${styles.facts}`}>
+      <dl className={`body ${experimentsStyles.facts}`}>
         {facts.map(([name, value], place) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order
           <div key={place}>

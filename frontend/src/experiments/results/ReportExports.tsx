@@ -7,9 +7,10 @@ import { useHasRole } from "../../auth/me";
 import { CopyField } from "../../components/CopyField";
 import { Moment } from "../../components/Moment";
 import { Segments } from "../../components/Segments";
-import styles from "../experiments.module.css";
+import experimentsStyles from "../experiments.module.css";
 import { experimentsQuery } from "../queries";
 import type { Experiment } from "../types";
+import styles from "./results.module.css";
 
 const FORMATS = ["html", "pdf", "csv", "json"] as const;
 const LANGUAGES = [
@@ -103,7 +104,7 @@ function Share({ id }: { id: number }) {
   const error = share.error ?? end.error;
   return (
     <div className={styles.share}>
-      <div className={styles.row}>
+      <div className={experimentsStyles.row}>
         <NativeSelect
           label="A link for people without an account, for"
           value={String(days)}

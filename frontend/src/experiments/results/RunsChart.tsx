@@ -2,11 +2,11 @@ import { memo, useMemo, useRef } from "react";
 import { useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
 import { armIndex, armName, metricOf } from "../arms";
-import styles from "../experiments.module.css";
 import { figureText } from "../format";
 import type { Experiment } from "../types";
 import { MarkIcon, markOf, shapePath } from "./armMarks";
 import { scaleOver } from "./axisScale";
+import styles from "./results.module.css";
 
 const HEIGHT = 220;
 const MARGIN = { top: 18, right: 12, bottom: 20, left: 84 };

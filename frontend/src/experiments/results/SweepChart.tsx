@@ -2,12 +2,12 @@ import { useRef } from "react";
 import { useWidth } from "../../charts/canvas";
 import { Scroll } from "../../components/Scroll";
 import { metricOf } from "../arms";
-import styles from "../experiments.module.css";
 import { effectText, effectWithInterval, figureText } from "../format";
 import type { Experiment, Interval, Template } from "../types";
 import { AuthorsTable } from "./AuthorsTable";
 import { markOf, shapePath } from "./armMarks";
 import { ends, scaleOver } from "./axisScale";
+import styles from "./results.module.css";
 import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 
 type Props = { experiment: Experiment; metric: string; template: Template | undefined };

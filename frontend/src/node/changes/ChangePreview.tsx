@@ -1,7 +1,8 @@
 import { ApiProblem, type Schemas, sentenceOf } from "../../api/client";
 import { duration, micros, text } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
+import styles from "./changes.module.css";
 
 type Props = {
   answer: Schemas["PreviewAnswer"] | undefined;
@@ -64,11 +65,11 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
         </p>
       ))}
       {answer.warned.map((warning) => (
-        <p key={warning.code + warning.key} className={styles.warnbox}>
+        <p key={warning.code + warning.key} className={nodeStyles.warnbox}>
           {warning.sentence}
         </p>
       ))}
-      <dl className={styles.kv}>
+      <dl className={nodeStyles.kv}>
         {answer.expected.length > 0 && (
           <div>
             <dt>expected</dt>

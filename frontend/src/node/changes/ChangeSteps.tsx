@@ -1,6 +1,6 @@
 import { clock, dateTime } from "../../lib/time";
-import styles from "../node.module.css";
 import type { Change } from "../types";
+import styles from "./changes.module.css";
 
 /** The last change of a setting, step by step as the node told it. */
 export function ChangeSteps({ change }: { change: Change }) {

@@ -2,8 +2,8 @@ import { memo } from "react";
 import type { Band } from "../../charts/heatPainter";
 import { formatCpuList } from "../../lib/cpulist";
 import { count } from "../../lib/format";
-import styles from "../node.module.css";
 import type { Row } from "./coreRows";
+import styles from "./cores.module.css";
 import type { Chip } from "./irqChips";
 
 /** More chips than this do not fit beside a CPU's name. */

@@ -3,11 +3,12 @@ import { useWidth } from "../../charts/canvas";
 import type { Band } from "../../charts/heatPainter";
 import { TimeOverlay } from "../../charts/TimeOverlay";
 import { clock, dateTime } from "../../lib/time";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { heatOf, type NodeView, useFrames } from "../nodeView";
 import { cpuLocation } from "../topology";
 import { CoreLabels } from "./CoreLabels";
 import type { Row } from "./coreRows";
+import styles from "./cores.module.css";
 import { CURRENT_LOAD_WIDTH } from "./currentLoad";
 import { bandsOf, type Cell, cellText, nextCell, rowName } from "./heatmapGeometry";
 import type { Chip } from "./irqChips";
@@ -121,7 +122,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
           onSelect={(sel) => navigate({ sel })}
         />
         <div ref={right} style={{ height }}>
-          <div className={styles.stuck} style={{ height: shownHeight }}>
+          <div className={nodeStyles.stuck} style={{ height: shownHeight }}>
             <canvas ref={canvas} />
             <div className={styles.plotArea} style={{ right: CURRENT_LOAD_WIDTH }}>
               <HeatOverlay
@@ -136,7 +137,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
           </div>
         </div>
       </div>
-      <div ref={tip} className={styles.tip}>
+      <div ref={tip} className={nodeStyles.tip}>
         <b />
         <span />
       </div>

@@ -10,7 +10,7 @@ export type Row =
 type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => string };
 
 /** Above this many CPUs the innermost groups start folded, so that the whole machine is in sight. */
-export const FOLD_ABOVE = 64;
+const FOLD_ABOVE = 64;
 /** Into fewer groups than this nothing is folded: two lines of maxima tell less than CPUs one must scroll to. */
 const FEWEST_GROUPS = 4;
 

@@ -4,9 +4,10 @@ import { sentenceOf } from "../../api/client";
 import { coloursOf, prepare, useColourScheme, useWidth } from "../../charts/canvas";
 import { CIVIDIS_GRADIENT } from "../../lib/cividis";
 import { count, perSecond, text } from "../../lib/format";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import { matrixQuery } from "../queries";
+import styles from "./interrupts.module.css";
 import { MatrixTable } from "./MatrixTable";
 import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
 import { averageRates, keepRowOrder, type MatrixRow, matrixRows, ratesOfAnswer } from "./matrixRows";
@@ -30,7 +31,7 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
   const none = !view.inventory?.irqs.length;
   return (
     <section className="card" aria-labelledby="matrix-heading">
-      <h2 className={styles.wrap}>
+      <h2 className={nodeStyles.wrap}>
         <span id="matrix-heading">IRQ × CPU</span>
         <small>interrupts per second, {view.past === null ? "mean of the last 5 s" : "mean of the range"}</small>
         <span className="grow" />
@@ -44,9 +45,9 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
           {table ? "view as picture" : "view as table"}
         </button>
       </h2>
-      {view.past !== null && answer.isError && <p className={styles.note}>{sentenceOf(answer.error)}</p>}
+      {view.past !== null && answer.isError && <p className={nodeStyles.note}>{sentenceOf(answer.error)}</p>}
       {rows.length === 0 ? (
-        <p className={`${styles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
+        <p className={`${nodeStyles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
           {answer.isFetching
             ? "Reading the interrupts of this range…"
             : none
@@ -64,7 +65,7 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
 
 function Legend({ rows }: { rows: MatrixRow[] }) {
   return (
-    <small className={styles.legend}>
+    <small className={nodeStyles.legend}>
       0 <i style={{ background: CIVIDIS_GRADIENT }} /> {text(perSecond(scaleEnd(rows)))}, logarithmic
     </small>
   );
@@ -78,7 +79,7 @@ function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
   return useMemo(() => {
     if (view.past !== null) return past ?? [];
     const rows = matrixRows(view.inventory, averageRates(view.window.recent));
-    const still = document.querySelector(`.${styles.matrix}:hover, .${styles.matrix}:focus-within`) !== null;
+    const still = document.querySelector(`.${nodeStyles.matrix}:hover, .${nodeStyles.matrix}:focus-within`) !== null;
     if (order.current.labels.length === 0 || (!still && Date.now() - order.current.at > RESORT_MS))
       order.current = {
         at: view.window.recent.length < SETTLED ? 0 : Date.now(),
@@ -160,7 +161,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
       </p>
       <div
         ref={box}
-        className={styles.matrix}
+        className={nodeStyles.matrix}
         style={{ maxHeight: MAX_HEIGHT }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
@@ -173,7 +174,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
       >
         <div style={{ height }}>
           <div
-            className={styles.stuck}
+            className={nodeStyles.stuck}
             style={{ height: shown }}
             onPointerMove={hover}
             onPointerLeave={() => hover(null)}
@@ -183,7 +184,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
           </div>
         </div>
       </div>
-      <div ref={tip} className={styles.tip}>
+      <div ref={tip} className={nodeStyles.tip}>
         <b />
         <span />
       </div>

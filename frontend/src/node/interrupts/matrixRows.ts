@@ -1,5 +1,4 @@
 import type { Schemas } from "../../api/client";
-import { formatCpuList } from "../../lib/cpulist";
 import { irqLabel, type RatesFrame } from "../../live/frames";
 import type { Inventory } from "../types";
 
@@ -106,8 +105,3 @@ const ARCHITECTURE_ROWS: Record<string, string> = {
   ERR: "APIC errors",
   MIS: "APIC errors, missed",
 };
-
-/** `CPU 3` or `CPUs 0-3`. */
-export function cpusInWords(cpus: number[]): string {
-  return `${cpus.length === 1 ? "CPU" : "CPUs"} ${formatCpuList(cpus)}`;
-}

@@ -3,10 +3,11 @@ import { bytes, percent, perSecond, text } from "../../lib/format";
 import { UNKNOWN_SHARE, UNKNOWN_U32 } from "../../live/frames";
 import { targetCpus } from "../interrupts/irqAffinity";
 import { averageRates } from "../interrupts/matrixRows";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import { cachesOf, cpuLocation, isolatedCpus } from "../topology";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
+import styles from "./panel.module.css";
 
 const KINDS = [
   ["busy", "everything but idle and waiting for I/O"],
@@ -103,7 +104,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   return (
     <>
       {view.past !== null && <p className="muted">The page is paused; this is the last sample that came.</p>}
-      <dl className={styles.kv}>
+      <dl className={nodeStyles.kv}>
         {KINDS.map(([name, meaning]) => (
           <div key={name}>
             <dt title={meaning}>{name}</dt>

@@ -1,7 +1,7 @@
 import { type MouseEvent, memo, useRef } from "react";
 import { parseCpuList } from "../../lib/cpulist";
-import styles from "../node.module.css";
 import type { Topology } from "../types";
+import styles from "./panel.module.css";
 
 type Props = {
   topology: Topology;

@@ -4,11 +4,12 @@ import { dateTime } from "../../lib/time";
 import { ChangeSteps } from "../changes/ChangeSteps";
 import { ownerOf, queuesOf } from "../interrupts/irqAffinity";
 import { averageRates } from "../interrupts/matrixRows";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import type { Irq } from "../types";
 import { AffinityEditor } from "./AffinityEditor";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
+import styles from "./panel.module.css";
 
 /** An interrupt: what it is, who owns it, and its editor. */
 export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
@@ -95,7 +96,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
         ]}
       />
       {irq.movable === false ? (
-        <p className={styles.warnbox}>
+        <p className={nodeStyles.warnbox}>
           <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel keeps its affinity to itself."}
         </p>
       ) : (

@@ -2,10 +2,10 @@ import { formatCpuList } from "../../lib/cpulist";
 import { bitRate, linkSpeed, packetRate, perSecond, text } from "../../lib/format";
 import { ParamsEditor } from "../coalescing/ParamsEditor";
 import { targetCpus } from "../interrupts/irqAffinity";
-import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import type { Netdev } from "../types";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
+import styles from "./panel.module.css";
 
 /** A network device: what it is, its rates, and where each queue's interrupts go. */
 export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {

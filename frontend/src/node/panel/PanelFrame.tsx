@@ -1,7 +1,8 @@
 import { CloseButton } from "@mantine/core";
 import type { ReactNode } from "react";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
+import styles from "./panel.module.css";
 
 type FrameProps = { view: NodeView; title: string; note?: string; children: ReactNode };
 
@@ -25,7 +26,7 @@ export function PanelFrame({ view, title, note, children }: FrameProps) {
 /** Names and values below each other. */
 export function PropertyList({ of }: { of: readonly (readonly [name: string, value: ReactNode] | null)[] }) {
   return (
-    <dl className={styles.kv}>
+    <dl className={nodeStyles.kv}>
       {of
         .filter((fact) => fact !== null)
         .map(([name, value]) => (

@@ -11,9 +11,10 @@ import { OWNERSHIPS } from "../../policies/kinds";
 import { decisionsQuery, driftsQuery, recommendationsQuery } from "../../policies/queries";
 import type { Decision } from "../../policies/types";
 import { ApplyPlan } from "../changes/ApplyPlan";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { latestOfEach } from "./decisions";
+import styles from "./policies.module.css";
 
 const OUTCOME = {
   applying: ["being applied", "change"],
@@ -44,13 +45,13 @@ export function NodePolicies({ view }: { view: NodeView }) {
         <Link to="/policies">all policies</Link>
       </h2>
       {error !== null && (
-        <p className={`bad ${styles.note}`} role="alert">
+        <p className={`bad ${nodeStyles.note}`} role="alert">
           {sentenceOf(error)}
         </p>
       )}
-      {!known && error === null && <p className={styles.note}>Reading what they concluded.</p>}
+      {!known && error === null && <p className={nodeStyles.note}>Reading what they concluded.</p>}
       {known && latest.length === 0 && (
-        <p className={styles.note}>No policy has concluded anything on this node yet.</p>
+        <p className={nodeStyles.note}>No policy has concluded anything on this node yet.</p>
       )}
       {latest.length > 0 && (
         <Verdicts>
@@ -118,7 +119,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
         onSelect={(sel) => view.navigate({ sel })}
       />
       {held !== null ? (
-        <div className={styles.applying}>
+        <div className={nodeStyles.applying}>
           <ApplyPlan
             node={view.node}
             wishes={actions.map(({ key, becomes }) => ({ key, value: becomes }))}

@@ -48,7 +48,7 @@ export function ServiceClasses({ view }: { view: NodeView }) {
           <Link
             to="/policies/new"
             search={{ kind: "service-class", nodes: String(view.node.id) }}
-            className={nodeStyles.inText}
+            className={styles.inText}
           >
             Make one
           </Link>

@@ -6,10 +6,11 @@ import { Scroll } from "../../components/Scroll";
 import { bitRate, count, duration, percent, text } from "../../lib/format";
 import { clock } from "../../lib/time";
 import { flowsQuery } from "../../policies/queries";
-import styles from "../node.module.css";
+import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { SelectionLink } from "../panel/PanelFrame";
 import { howFound, keepOrder, localityOf, placesOf, type RxPath, rxPathsOf } from "./rxPath";
+import styles from "./tasks.module.css";
 
 const SHOWN = 12;
 /** A line's height: as many as there were keep their room, so that what is below stands still. */
@@ -33,7 +34,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   const at = flows.data?.at ?? null;
   return (
     <section className="card" aria-labelledby="tasks-heading">
-      <h2 className={styles.wrap}>
+      <h2 className={nodeStyles.wrap}>
         <span id="tasks-heading">Network tasks</span>
         <small>from task to memory; {at === null ? "not told yet" : `as of ${clock(Date.parse(at))}`}</small>
         {flows.data !== undefined && at !== null && (
@@ -52,7 +53,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
         <Locality links={links} />
       </h2>
       {flows.isError ? (
-        <p className={`bad ${styles.note}`} role="alert">
+        <p className={`bad ${nodeStyles.note}`} role="alert">
           {sentenceOf(flows.error)}
         </p>
       ) : flows.data === undefined || at === null ? (
@@ -60,7 +61,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           <span>{flows.data === undefined ? "Reading the tasks." : "The agent has not told of any task yet."}</span>
         </div>
       ) : ordered.length === 0 ? (
-        <p className={styles.note}>
+        <p className={nodeStyles.note}>
           No process talks over the network{flows.data.exact ? "" : " by TCP; UDP is not known here"}.
         </p>
       ) : (
@@ -89,7 +90,7 @@ export function NetworkTasks({ view }: { view: NodeView }) {
           </Scroll>
           <Reasons links={sight} />
           {ordered.length > shown && (
-            <div className={styles.note}>
+            <div className={nodeStyles.note}>
               <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> of{" "}
               {count(ordered.length, "way")}
             </div>

@@ -6,7 +6,7 @@ export type NetTask = Schemas["NodeFlows"]["tasks"][number];
 export type RxPlacement = NetTask["landings"][number];
 
 /** How near two CPUs are, the nearest first. */
-export type Nearness = "cpu" | "core" | "l2" | "l3" | "numa" | "remote";
+type Nearness = "cpu" | "core" | "l2" | "l3" | "numa" | "remote";
 
 /**
  * Two CPUs' place to each other in words. wrong: what the hop costs; null where it stays within a cache; `cache` where
@@ -124,7 +124,7 @@ export function rxPathsOf(tasks: NetTask[], places: Places, inventory: Inventory
 }
 
 /** Both directions of a landing, bytes a second. */
-export const bytesOf = (landing: RxPlacement): number => landing.rx_bytes_per_s + landing.tx_bytes_per_s;
+const bytesOf = (landing: RxPlacement): number => landing.rx_bytes_per_s + landing.tx_bytes_per_s;
 
 /** Links in a kept order, so that lines do not change places under the eye; new ones follow. */
 export function keepOrder(links: RxPath[], order: string[]): RxPath[] {

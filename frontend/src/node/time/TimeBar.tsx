@@ -4,9 +4,9 @@ import { useWidth } from "../../charts/canvas";
 import type { Mark, Range } from "../../charts/TimeOverlay";
 import { Segments } from "../../components/Segments";
 import { dateTime, localInput } from "../../lib/time";
-import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import { SPANS } from "../search";
+import styles from "./time.module.css";
 
 const NAMES = { 60: "1 m", 300: "5 m", 3600: "1 h", 86400: "24 h" } as const;
 

@@ -3,10 +3,10 @@ import { type HeatBlock, NO_DATA } from "../../charts/heatBlock";
 import type { Point } from "../../charts/seriesRing";
 import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, text } from "../../lib/format";
 import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
-import styles from "../node.module.css";
 import { type NodeView, useFrames } from "../nodeView";
 import { heatQuery } from "../queries";
 import { largestShare, meanOf, packetsPerInterrupt, valuesOf } from "./metricValues";
+import styles from "./timeseries.module.css";
 
 type Peak = { cpu: number; percent: number } | null;
 

@@ -18,7 +18,7 @@ export const METRICS = [
   "agent_cpu_percent",
   "agent_rss_bytes",
 ] as const;
-export type MetricName = (typeof METRICS)[number];
+type MetricName = (typeof METRICS)[number];
 export type Values = Record<MetricName, number | null>;
 
 /** The known numbers of a u32 column added up, null when none is known. */

@@ -18,7 +18,7 @@ const AT_FIRST = 3;
 const MOST = 50;
 
 /** The nodes of a preview: those of the URL, or a few live ones. */
-export function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: string | undefined): number[] {
+function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: string | undefined): number[] {
   if (chosen !== undefined) return [...new Set(chosen.split(",").map(Number))].slice(0, MOST);
   const ready = (nodes ?? []).filter((node) => node.health === "live" && node.cpus !== null);
   return ready.slice(0, AT_FIRST).map((node) => node.id);

@@ -35,7 +35,7 @@ function shown(field: Field, value: unknown): string {
 }
 
 /** The specification's fields as a draft has them; of another kind's draft they are its initial ones. */
-export function specDraft(kind: Kind, spec: Record<string, unknown> = {}): SpecDraft {
+function specDraft(kind: Kind, spec: Record<string, unknown> = {}): SpecDraft {
   const draft: SpecDraft = { texts: {}, checks: {}, classes: [] };
   for (const [name, field] of fieldsOf(kind)) {
     const value = spec[name] ?? field.initial;
