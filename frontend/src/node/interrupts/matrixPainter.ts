@@ -29,7 +29,7 @@ export function scaleEnd(rows: MatrixRow[]): number {
 }
 
 /** A rate's place on the scale, 0 to 1: logarithmic, with 0 at nothing. */
-function scalePosition(rate: number, end: number): number {
+export function scalePosition(rate: number, end: number): number {
   return Math.min(1, Math.log10(1 + Math.max(0, rate)) / Math.log10(1 + end));
 }
 

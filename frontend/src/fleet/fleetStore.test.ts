@@ -1,0 +1,87 @@
+import { expect, test } from "vitest";
+import type { Schemas } from "../api/client";
+import { COLOURINGS } from "./colourings";
+import { figureOf } from "./FleetMap";
+import { sortNodes } from "./FleetTable";
+import { FleetFigures, frameOfNodes } from "./fleetStore";
+import { groupings, groupNodes } from "./groups";
+import { hotSpots, hottest, reasons } from "./hotspots";
+
+type Node = Schemas["NodeSummary"];
+type Figures = Partial<NonNullable<Node["figures"]>>;
+
+const node = (id: number, name: string, figures: Figures = {}, over: Partial<Node> = {}): Node =>
+  ({ id, name, health: "live", labels: {}, drivers: [], kernel: "6.12", figures, ...over }) as Node;
+
+const NODES = [
+  node(3, "db-10", { softirq_percent: 20, softirq_cpu: 2, busiest_percent: 97, busiest_cpu: 5 }),
+  node(9, "db-2", { softirq_percent: 94, softirq_cpu: 7, dropped_per_s: 0 }, { health: "stale" }),
+  node(4, "web-1", {}, { labels: { rack: "r1" }, drivers: ["igb"] }),
+  node(5, "web-2", { dropped_per_s: 3, softirq_percent: 1 }),
+];
+const FIGURES = new FleetFigures(frameOfNodes(NODES));
+const names = (nodes: Node[]) => nodes.map(({ name }) => name);
+
+test("figures are looked up by node, and what is unknown is NaN and never zero", () => {
+  expect(FIGURES.get(9, "softirq_percent")).toBe(94);
+  expect(FIGURES.get(9, "softirq_cpu")).toBe(7);
+  expect(FIGURES.get(9, "dropped_per_s")).toBe(0);
+  expect(FIGURES.get(4, "softirq_percent")).toBeNaN();
+  expect(FIGURES.get(4, "softirq_cpu")).toBeNaN();
+  expect(FIGURES.get(77, "softirq_percent")).toBeNaN();
+});
+
+test("a node that no frame has told of is new", () => {
+  expect([FIGURES.health(9), FIGURES.health(3), FIGURES.health(77)]).toEqual(["stale", "live", "new"]);
+});
+
+test.each([
+  ["name", ["db-2", "db-10", "web-1", "web-2"]],
+  ["-name", ["web-2", "web-1", "db-10", "db-2"]],
+  ["softirq", ["web-2", "db-10", "db-2", "web-1"]],
+  ["-softirq", ["db-2", "db-10", "web-2", "web-1"]],
+  ["-health", ["db-2", "db-10", "web-1", "web-2"]],
+])("sorting by %s gives %j, unknown figures last either way", (sort, expected) => {
+  expect(names(sortNodes(NODES, sort, FIGURES))).toEqual(expected);
+});
+
+test.each([
+  [3, ["busy, softirq only 20\u00a0%"]],
+  [9, ["softirq 94\u00a0%"]],
+  [4, []],
+  [5, ["dropped 3.00\u00a0/s"]],
+])("node %i stands out for %j", (id, expected) => expect(reasons(id, FIGURES)).toEqual(expected));
+
+test("nodes that drop packets come before those with more softirq, and quiet ones are not listed", () => {
+  expect(names(hotSpots(NODES, FIGURES))).toEqual(["web-2", "db-2", "db-10"]);
+});
+
+test("the CPU to look at is the one with most softirq only where softirq is high", () => {
+  expect([hottest(9, FIGURES).cpu, hottest(3, FIGURES).cpu]).toEqual([7, 5]);
+});
+
+test("nodes are grouped by label, kernel or driver, each group in the order of its nodes' numbers", () => {
+  expect(groupings(NODES)).toEqual(["label:rack", "kernel", "driver"]);
+  expect(groupNodes(NODES, "label:rack").map((group) => [group.name, names(group.nodes)])).toEqual([
+    ["r1", ["web-1"]],
+    ["without rack", ["db-2", "db-10", "web-2"]],
+  ]);
+  expect(groupNodes(NODES, "driver").map(({ name }) => name)).toEqual(["igb", "no driver known"]);
+  expect(groupNodes([], undefined)).toEqual([]);
+});
+
+test("a node's figure names its CPU where the colour is of one CPU", () => {
+  const text = (id: number, colour: keyof typeof COLOURINGS) =>
+    figureOf(NODES.find((one) => one.id === id) as Node, FIGURES, COLOURINGS[colour]);
+  expect([text(9, "softirq"), text(5, "drops"), text(4, "rtt")]).toEqual(["94 % on CPU 7", "3.00 /s", "no data"]);
+});
+
+test.each([
+  ["drops", 1, 0],
+  ["drops", 100, 0.5],
+  ["drops", 10_000, 1],
+  ["rtt", 1000, 0.5],
+  ["softirq", 25, 0.25],
+] as const)("%s of %d is at %d of the colour scale", (colour, value, position) => {
+  expect(COLOURINGS[colour].position(value)).toBeCloseTo(position);
+});
