@@ -4,18 +4,10 @@ import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useState } from "react";
 import { nodesQuery } from "../api/queries";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
+import { PAGES, SETTINGS_SECTIONS } from "./pages";
 import styles from "./shell.module.css";
 
-const PAGES = [
-  ["/fleet", "Fleet"],
-  ["/policies", "Policies"],
-  ["/experiments", "Experiments"],
-  ["/audit", "Audit"],
-  ["/settings/nodes", "Settings: nodes"],
-  ["/settings/users", "Settings: users"],
-  ["/settings/tokens", "Settings: API tokens"],
-  ["/settings/about", "Settings: about"],
-] as const;
+const TARGETS = [...PAGES.filter(({ to }) => to !== "/settings"), ...SETTINGS_SECTIONS];
 const MOST_NODES = 50;
 
 /** Goes to a node or a page by a part of its name. */
@@ -41,7 +33,11 @@ export function Palette({ onClose }: { onClose: () => void }) {
         ),
         go: () => navigate({ to: "/nodes/$nodeId", params: { nodeId: node.id } }),
       })),
-    ...PAGES.filter(([, label]) => fits(label)).map(([to, label]) => ({ key: to, label, go: () => navigate({ to }) })),
+    ...TARGETS.filter(({ label }) => fits(label)).map(({ to, label }) => ({
+      key: to,
+      label,
+      go: () => navigate({ to }),
+    })),
   ];
   const at = Math.min(selected, entries.length - 1);
   const open = (index: number) => {

@@ -4,18 +4,11 @@ import { useLiveCache } from "../live/cacheUpdates";
 import { useLiveState } from "../live/socket";
 import { BackendBar, useTrouble } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
-import { AuditIcon, ExperimentsIcon, FleetIcon, Logo, PoliciesIcon, SettingsIcon } from "./icons";
+import { Logo } from "./icons";
 import { Keys } from "./Keys";
+import { PAGES } from "./pages";
 import styles from "./shell.module.css";
 import { UserMenu } from "./UserMenu";
-
-const PAGES = [
-  { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
-  { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
-  { to: "/experiments", label: "Experiments", icon: <ExperimentsIcon /> },
-  { to: "/audit", label: "Audit", icon: <AuditIcon /> },
-  { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
-] as const;
 
 function LiveTag() {
   const { status } = useLiveState();

@@ -1,0 +1,112 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Live } from "./socket";
+
+/** A WebSocket that a test opens, feeds and closes. */
+class FakeSocket {
+  static readonly OPEN = 1;
+  static opened: FakeSocket[] = [];
+  readyState = 0;
+  binaryType = "";
+  sent: unknown[] = [];
+  onopen: (() => void) | null = null;
+  onclose: (() => void) | null = null;
+  onmessage: ((message: { data: unknown }) => void) | null = null;
+
+  constructor() {
+    FakeSocket.opened.push(this);
+  }
+  open(): void {
+    this.readyState = FakeSocket.OPEN;
+    this.onopen?.();
+  }
+  close(): void {
+    this.readyState = 3;
+    this.onclose?.();
+  }
+  send(text: string): void {
+    this.sent.push(JSON.parse(text));
+  }
+}
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.stubGlobal("WebSocket", FakeSocket);
+  vi.spyOn(Math, "random").mockReturnValue(1);
+  FakeSocket.opened = [];
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+  vi.restoreAllMocks();
+});
+
+const last = () => FakeSocket.opened.at(-1) as FakeSocket;
+
+test("what was subscribed before the connection is sent when it opens, and again after it comes back", () => {
+  const live = new Live();
+  live.start();
+  live.wantNode(7);
+  live.wantFleet();
+  expect(last().sent).toEqual([]);
+  last().open();
+  expect(last().sent).toEqual([{ node: 7, fleet: true }]);
+  last().close();
+  vi.advanceTimersByTime(500);
+  last().open();
+  expect(FakeSocket.opened).toHaveLength(2);
+  expect(last().sent).toEqual([{ node: 7, fleet: true }]);
+});
+
+test("the node subscribed last counts, and the one before it again when that ends", () => {
+  const live = new Live();
+  live.start();
+  last().open();
+  live.wantNode(7);
+  const end = live.wantNode(9);
+  end();
+  expect(last().sent.slice(1)).toEqual([
+    { node: 7, fleet: false },
+    { node: 9, fleet: false },
+    { node: 7, fleet: false },
+  ]);
+});
+
+test("each failure doubles the wait up to ten seconds, and a connection resets it", () => {
+  const live = new Live();
+  live.start();
+  for (const waitMs of [500, 1000, 2000, 4000, 8000, 10_000, 10_000]) {
+    const connections = FakeSocket.opened.length;
+    last().close();
+    vi.advanceTimersByTime(waitMs - 1);
+    expect(FakeSocket.opened).toHaveLength(connections);
+    vi.advanceTimersByTime(1);
+    expect(FakeSocket.opened).toHaveLength(connections + 1);
+  }
+  last().open();
+  last().close();
+  vi.advanceTimersByTime(500);
+  expect(FakeSocket.opened).toHaveLength(9);
+});
+
+test("a stopped connection stays closed", () => {
+  const live = new Live();
+  live.start();
+  live.stop();
+  vi.advanceTimersByTime(60_000);
+  expect(FakeSocket.opened).toHaveLength(1);
+});
+
+test("an event reaches the handlers of its type until they are removed", () => {
+  const live = new Live();
+  const [inventory, policies] = [vi.fn(), vi.fn()];
+  live.on("policies", policies);
+  const remove = live.on("inventory", inventory);
+  live.start();
+  const send = (frame: object) => last().onmessage?.({ data: JSON.stringify(frame) });
+  send({ type: "inventory", node_id: 3 });
+  send({ type: "policies", node_id: null });
+  remove();
+  send({ type: "inventory", node_id: 4 });
+  expect(inventory.mock.calls).toEqual([[3]]);
+  expect(policies.mock.calls).toEqual([[null]]);
+});
