@@ -179,7 +179,7 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
         <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
       </h2>
       <div className="body">
-        <p className={styles.sentence}>{experiment.conclusion[0]}</p>
+        <p className={styles.sentence}>{experiment.findings[0]}</p>
         {comparisons.length > 0 && (
           <EffectRuler
             rows={comparisons.map((comparison) => ({
@@ -190,7 +190,7 @@ function Findings({ experiment, comparisons }: { experiment: Experiment; compari
             better={primary.better}
           />
         )}
-        {experiment.conclusion.slice(1).map((sentence) => (
+        {experiment.findings.slice(1).map((sentence) => (
           <p key={sentence}>{sentence}</p>
         ))}
       </div>

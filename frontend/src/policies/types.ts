@@ -9,7 +9,7 @@ export type ServiceClasses = Extract<Spec, { type: "service-class" }>;
 export type ServiceClass = ServiceClasses["classes"][number];
 export type Mode = Schemas["Mode"];
 export type Decision = Schemas["Decision"];
-export type Conclusion = Decision["conclusion"];
+export type Evaluation = Decision["evaluation"];
 export type Metric = Schemas["GuardrailIn"]["metric"];
 
 export type PolicyVersion = { version: number; body: PolicyBody; created_at: string; created_by: string; note: string };

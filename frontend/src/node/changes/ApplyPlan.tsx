@@ -15,13 +15,13 @@ import {
 } from "./applyChange";
 import { ChangePreview } from "./ChangePreview";
 
-type Props = { node: Schemas["Node"]; wishes: Schemas["WishIn"][]; reason: string };
+type Props = { node: Schemas["Node"]; desired: Schemas["DesiredValueIn"][]; reason: string };
 
 /** Settings that somebody proposes: what they would do now, and applying them for a while. */
-export function ApplyPlan({ node, wishes, reason }: Props) {
+export function ApplyPlan({ node, desired, reason }: Props) {
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const may = useHasRole("operator");
-  const preview = usePreview(node.id, { wishes, allow_isolated: false });
+  const preview = usePreview(node.id, { desired, allow_isolated: false });
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason });
   const why = reasonNotToApply(node, may) ?? refusalOf(preview.data);
   return (

@@ -64,7 +64,7 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
           <b>Refused.</b> {refusal.sentence}
         </p>
       ))}
-      {answer.warned.map((warning) => (
+      {answer.warnings.map((warning) => (
         <p key={warning.code + warning.key} className={nodeStyles.warnbox}>
           {warning.sentence}
         </p>

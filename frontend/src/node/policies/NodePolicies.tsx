@@ -25,7 +25,7 @@ const OUTCOME = {
 } as const;
 const SHOWN_DRIFTS = 8;
 
-/** What policies think of this node: what they recommend, their last conclusion with why and why not, and what others changed. */
+/** What policies think of this node: what they recommend, their last evaluation with why and why not, and what others changed. */
 export function NodePolicies({ view }: { view: NodeView }) {
   const recommended = useQuery(recommendationsQuery(view.node.id));
   const decisions = useQuery(decisionsQuery(view.node.id, null));
@@ -40,7 +40,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
     <section className="card" aria-labelledby="policies-heading">
       <h2>
         <span id="policies-heading">Policies</span>
-        <small>what they conclude here, and why</small>
+        <small>what they evaluate here, and why</small>
         <span className="grow" />
         <Link to="/policies">all policies</Link>
       </h2>
@@ -49,9 +49,9 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {sentenceOf(error)}
         </p>
       )}
-      {!known && error === null && <p className={nodeStyles.note}>Reading what they concluded.</p>}
+      {!known && error === null && <p className={nodeStyles.note}>Reading what they evaluated.</p>}
       {known && latest.length === 0 && (
-        <p className={nodeStyles.note}>No policy has concluded anything on this node yet.</p>
+        <p className={nodeStyles.note}>No policy has evaluated anything on this node yet.</p>
       )}
       {latest.length > 0 && (
         <Verdicts>
@@ -61,7 +61,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {others.map((decision) => (
             <article key={decision.policy_id} className={styles.verdict} aria-label={decision.policy_name}>
               <Head decision={decision} />
-              <EvaluationResult conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
+              <EvaluationResult evaluation={decision.evaluation} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
           {drifts.data !== undefined && drifts.data.length > 0 && (
@@ -105,7 +105,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
   // What is being looked at closely holds still, also when the policy has a newer word meanwhile.
   const [held, setHeld] = useState<Decision | null>(null);
   const shown = held ?? decision;
-  const { actions } = shown.conclusion;
+  const { actions } = shown.evaluation;
   return (
     <article
       className={`${styles.verdict} ${styles.recommended}`}
@@ -114,7 +114,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
     >
       <Head decision={shown} />
       <EvaluationResult
-        conclusion={shown.conclusion}
+        evaluation={shown.evaluation}
         label={decision.policy_name}
         onSelect={(sel) => view.navigate({ sel })}
       />
@@ -122,7 +122,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
         <div className={nodeStyles.applying}>
           <ApplyPlan
             node={view.node}
-            wishes={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
+            desired={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
             reason={`Recommended by policy ${held.policy_name} v${held.version}`}
           />
           <Button onClick={() => setHeld(null)}>Close the preview</Button>

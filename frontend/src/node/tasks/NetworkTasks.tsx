@@ -139,14 +139,14 @@ function Unknown({ why }: { why: string | undefined }) {
   );
 }
 
-function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view: NodeView; link: RxPath }) {
+function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { view: NodeView; link: RxPath }) {
   const selected = view.search.sel;
   const cpu = (number: number, children: ReactNode) => (
     <SelectionLink view={view} sel={`cpu:${number}`}>
       {children}
     </SelectionLink>
   );
-  const here = selected === `irq:${landing.irq}` || selected === `cpu:${landing.cpu}`;
+  const here = selected === `irq:${placement.irq}` || selected === `cpu:${placement.cpu}`;
   const facts = [
     task.bound ? "a kernel thread bound to its CPU" : `may run on CPUs ${task.affinity}`,
     count(task.threads, "thread"),
@@ -159,26 +159,26 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
       <td title={facts.filter(Boolean).join(" · ")}>
         {cpu(task.cpu, task.name)} <span className="muted">{task.pid}</span>
       </td>
-      <td className="n">{landing.sockets.toLocaleString("en")}</td>
+      <td className="n">{placement.sockets.toLocaleString("en")}</td>
       <td>
-        {landing.netdev !== "" && (
-          <SelectionLink view={view} sel={`nic:${landing.netdev}`}>
-            {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
+        {placement.netdev !== "" && (
+          <SelectionLink view={view} sel={`nic:${placement.netdev}`}>
+            {placement.queue === null ? placement.netdev : `${placement.netdev} ${placement.queue}`}
           </SelectionLink>
         )}{" "}
-        {landing.queue === null && <Unknown why={why.queue} />}
+        {placement.queue === null && <Unknown why={why.queue} />}
       </td>
       <td>
-        {landing.irq === null ? (
+        {placement.irq === null ? (
           <Unknown why={why.irq} />
         ) : (
-          <SelectionLink view={view} sel={`irq:${landing.irq}`}>
-            {landing.irq}
+          <SelectionLink view={view} sel={`irq:${placement.irq}`}>
+            {placement.irq}
           </SelectionLink>
         )}
       </td>
-      <td title={howFound(landing.how)}>
-        {landing.cpu === null ? <Unknown why={why.cpu} /> : cpu(landing.cpu, `CPU ${landing.cpu}`)}
+      <td title={howFound(placement.how)}>
+        {placement.cpu === null ? <Unknown why={why.cpu} /> : cpu(placement.cpu, `CPU ${placement.cpu}`)}
       </td>
       <td>
         {cpu(task.cpu, `CPU ${task.cpu}`)}{" "}
@@ -194,8 +194,8 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
         <Nodes of={nodes} />
         {offNode && <span className={`${styles.wrong} warn`}>off the NIC's node</span>}
       </td>
-      <td className="n">{text(bitRate(landing.rx_bytes_per_s))}</td>
-      <td className="n">{text(bitRate(landing.tx_bytes_per_s))}</td>
+      <td className="n">{text(bitRate(placement.rx_bytes_per_s))}</td>
+      <td className="n">{text(bitRate(placement.tx_bytes_per_s))}</td>
     </tr>
   );
 }

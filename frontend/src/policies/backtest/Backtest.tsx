@@ -41,7 +41,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: ({ signal }) =>
       answer(
-        api.POST("/api/policies/{policy_id}/replay", {
+        api.POST("/api/policies/{policy_id}/backtest", {
           params: { path: { policy_id: policy.id } },
           body: {
             ...(body === null ? { version } : { body }),
@@ -132,7 +132,7 @@ function Result({
   answer: { steps, moves, sentence, from_time, to_time },
   name,
 }: {
-  answer: Schemas["ReplayAnswer"];
+  answer: Schemas["BacktestResult"];
   name: string;
 }) {
   const [shown, setShown] = useState(SHOWN);
@@ -153,9 +153,9 @@ function Result({
           {steps.map((step) => (
             <i
               key={step.at}
-              data-moves={step.conclusion.actions.length > 0 || undefined}
+              data-moves={step.evaluation.actions.length > 0 || undefined}
               style={{ left: `${(100 * (Date.parse(step.at) - from)) / Math.max(1, to - from)}%` }}
-              title={`${clock(Date.parse(step.at))} ${step.conclusion.sentence}`}
+              title={`${clock(Date.parse(step.at))} ${step.evaluation.sentence}`}
             />
           ))}
         </div>
@@ -169,7 +169,7 @@ function Result({
             <time className="mono" dateTime={step.at}>
               {clock(Date.parse(step.at))}
             </time>
-            <EvaluationResult conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
+            <EvaluationResult evaluation={step.evaluation} label={clock(Date.parse(step.at))} />
           </li>
         ))}
       </ol>

@@ -26,7 +26,7 @@ function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: strin
 
 type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: string | undefined) => void };
 
-/** What the policy as it is typed would conclude on chosen nodes now. */
+/** What the policy as it is typed would evaluate on chosen nodes now. */
 export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const nodes = useQuery(nodesQuery).data;
   const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
@@ -101,7 +101,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
 
 const STALE_S = 30;
 
-function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: ReactNode }) {
+function OnNode({ of, children }: { of: Schemas["NodeEvaluation"]; children: ReactNode }) {
   const age = of.view_age_s;
   return (
     <article className={styles.onNode} aria-label={of.node_name}>
@@ -116,8 +116,8 @@ function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: Rea
           </span>
         )}
       </h3>
-      {of.conclusion !== null && of.error === null ? (
-        <EvaluationResult conclusion={of.conclusion} label={of.node_name} />
+      {of.evaluation !== null && of.error === null ? (
+        <EvaluationResult evaluation={of.evaluation} label={of.node_name} />
       ) : (
         <p className={styles.unknown}>
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}
