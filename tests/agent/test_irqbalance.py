@@ -13,11 +13,13 @@ import pytest
 
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import LOAN, ChangeKeeper
-from coresteer_agent.irqbalance import Irqbalance, IrqbalanceError
-from coresteer_core.change_events import BackendLost, Stopping
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.plan import Action, Plan
+from coresteer_agent.runtime.changes import LOAN, ChangeKeeper
+from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
+from coresteer_core.changes.events import BackendLost, Stopping
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, Rollback
 
 PATIENCE_S = 20
@@ -195,7 +197,7 @@ AGENT = """
 import sys, time
 from pathlib import Path
 from tests.agent.test_irqbalance import keeper, view
-from coresteer_agent.irqbalance import Irqbalance
+from coresteer_agent.runtime.irqbalance import Irqbalance
 root = Path(sys.argv[1])
 irqbalance = Irqbalance(keeper(root), view(root).inventory)
 print(irqbalance._child._process.pid, flush=True)

@@ -22,13 +22,15 @@ from websockets.frames import Frame, Opcode
 from websockets.utils import accept_key
 
 from coresteer_agent.config import Config, ConfigError, check_backend
-from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
-from coresteer_agent.identity import make_hello
-from coresteer_agent.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, Heard, Link, Timing
-from coresteer_agent.replay import ReplayBuffer
-from coresteer_core.change_events import BackendBack, BackendLost
-from coresteer_core.model import Inventory, Rates, Topology
-from coresteer_core.plan import Action, Plan
+from coresteer_agent.runtime.identity import make_hello
+from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, key_for, load_key
+from coresteer_agent.transport.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, Heard, Link, Timing
+from coresteer_agent.transport.unacknowledged import ReplayBuffer
+from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Conclusion, Mode
 from coresteer_core.protocol import (
     PROTOCOL,

@@ -16,22 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
 
-from coresteer_agent import changes, loop
-from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.config import Config
-from coresteer_agent.enrol import NodeKey
-from coresteer_agent.identity import observe_reason
-from coresteer_agent.link import Link
-from coresteer_agent.loop import Agent, Schedule
-from coresteer_agent.nics import NicsFile
-from coresteer_core import engine
-from coresteer_core.change_events import ApplyRequested
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import NetTask, View
-from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
-from coresteer_core.plan import Action, Plan
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.runtime import changes, loop
+from coresteer_agent.runtime.identity import observe_reason
+from coresteer_agent.runtime.loop import Agent, Schedule
+from coresteer_agent.runtime.nic_learning import NicsFile
+from coresteer_agent.transport.enrol import NodeKey
+from coresteer_agent.transport.link import Link
+from coresteer_core.changes.events import ApplyRequested
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.view import View
+from coresteer_core.policies import engine
 from coresteer_core.policies.base import Decision, Mode, Proposal
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.protocol import (
     Apply,
     ChangeMessage,

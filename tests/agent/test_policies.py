@@ -11,20 +11,21 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from coresteer_agent import changes, policies
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
-from coresteer_agent.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
-from coresteer_agent.policies_file import PoliciesFile
-from coresteer_core import engine
-from coresteer_core.change_events import BackendLost, Measured, RollbackRequested, Stopping
-from coresteer_core.engine import EngineMemory, Holding, PolicyInForce
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.policies import Memory, Spec
+from coresteer_agent.runtime import changes, policies
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
+from coresteer_core.policies import Memory, Spec, engine
 from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Unmoved
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
-from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
+from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
 from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy
 
 IRQS = (41, 42)
@@ -471,7 +472,7 @@ DRILL = """
 import sys
 from pathlib import Path
 from tests.agent.test_policies import SPREAD, Node
-from coresteer_core import engine
+from coresteer_core.policies import engine
 import os, signal
 
 root, state, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

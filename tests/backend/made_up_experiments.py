@@ -9,9 +9,9 @@ from coresteer.experiments import schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schemas import Experiment, ExperimentState, SettingsNow
 from coresteer.experiments.spec import Factor, KeptRun, Level, Spec
-from coresteer_core.experiment import METRICS, TcpStream
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Wish
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import Wish
+from coresteer_core.experiments.model import METRICS, TcpStream
 
 START = datetime(2026, 3, 1, 9, 0, 0, tzinfo=UTC)
 _AMOUNTS = {

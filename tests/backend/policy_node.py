@@ -14,10 +14,11 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates
 
 from coresteer.bus import InventoryEvent, PoliciesEvent
 from coresteer_agent.simulate.machine import Ailment, Machine, make_machine
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import Landing, NetTask, Rates
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.tasks import Landing, NetTask
 from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_core.policies.engine import PolicyInForce
 from coresteer_core.protocol import (
     DecisionMessage,
     FlowsMessage,

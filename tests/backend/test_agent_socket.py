@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
 
-from coresteer_core.model import NetdevCounts, NetTask
-from coresteer_core.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.rates import NetdevCounts
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.base import Conclusion, Mode, Unmoved
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,

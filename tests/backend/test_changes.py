@@ -15,12 +15,8 @@ from coresteer.audit.tables import AuditRow
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import Bus
-from coresteer.db import Database
-from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
-from coresteer.nodes.connections import Connections
-from coresteer.nodes.tables import NodeRow
-from coresteer.plans import repository, service
-from coresteer.plans.schemas import (
+from coresteer.changes import repository, service
+from coresteer.changes.schemas import (
     Change,
     ChangePage,
     ChangeRequest,
@@ -30,11 +26,15 @@ from coresteer.plans.schemas import (
     PreviewRequest,
     WishIn,
 )
-from coresteer.plans.tables import ChangeRow
+from coresteer.changes.tables import ChangeRow
+from coresteer.db import Database
+from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
+from coresteer.nodes.tables import NodeRow
+from coresteer.presence.connections import Connections
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import (
     Apply,
     ChangeMessage,

@@ -13,8 +13,8 @@ from websockets.uri import parse_uri
 
 from coresteer.bus import ChangeEvent, InventoryEvent
 from coresteer.nodes.service import enrol
+from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.protocol import ChangeState, FlowsMessage
 

@@ -13,7 +13,7 @@ import pytest
 
 from coresteer import cli
 from coresteer.experiments import cli as experiments
-from coresteer_core.experiment import METRICS
+from coresteer_core.experiments.model import METRICS
 
 Json = dict[str, Any]  # Any: as the API answers
 TOKEN = "cst_right"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
 from coresteer.experiments.spec import Analysis, Comparison, Factor, KeptRun, Kind, Level, PlannedRun, Spec
-from coresteer_core.experiment import METRICS, Observe
+from coresteer_core.experiments.model import METRICS, Observe
 
 FIGURE = "throughput_bit_per_s"
 Figure = Callable[[PlannedRun, Random], float]

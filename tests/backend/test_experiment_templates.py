@@ -9,19 +9,22 @@ from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured, make_topology
 
 from coresteer.experiments.arms import NETDEV
-from coresteer.experiments.authors import PAPERS
-from coresteer.experiments.checked import check
+from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel, Spec
 from coresteer.experiments.template_parts import NodeFacts
 from coresteer.experiments.templates import authors_of, templates
+from coresteer.experiments.validation import check
 from coresteer_agent.simulate.machine import make_machine
+from coresteer_core.changes.plan import Wish
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiment import Classes, Observe, TcpStream
-from coresteer_core.model import Inventory, Irq, Load, Netdev, NetdevLoad, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
-from coresteer_core.plan import Wish
+from coresteer_core.experiments.model import Classes, Observe, TcpStream
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import Load, NetdevLoad
+from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 
 POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 POLICY = ("beside the packets", PolicyLevel(3, 2))

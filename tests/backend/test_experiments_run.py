@@ -17,9 +17,9 @@ from tests.backend.fake_agent import rates
 from coresteer.audit.tables import AuditRow
 from coresteer.bus import ExperimentEvent
 from coresteer.experiments import service
-from coresteer.experiments.shared import Shared
+from coresteer.experiments.context import Shared
 from coresteer.experiments.tables import ExperimentRow
-from coresteer_core.experiment import RunState
+from coresteer_core.experiments.model import RunState
 from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import (
     Apply,

@@ -14,7 +14,7 @@ from coresteer.audit.tables import AuditRow
 from coresteer.bus import ChangeEvent, PoliciesEvent
 from coresteer.config import Config
 from coresteer.nodes.service import delete
-from coresteer.policies.keeper import Keeper
+from coresteer.policies.snapshot_store import Keeper
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.protocol import (
     ChangeMessage,

@@ -15,8 +15,8 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
+from coresteer.policies.rollout_monitor import Watch
 from coresteer.policies.rollouts import stages
-from coresteer.policies.watch import Watch
 from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Seen, decode_to_agent
 
 WAIT_S = 600

@@ -30,12 +30,12 @@ from coresteer.reports.minutes import compare
 from coresteer.reports.model import Dots, Heat, Language, Lines, Report, Runs
 from coresteer.reports.numbers import amount, duration, percent, plain
 from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.text import WORDS, retold, say
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
-from coresteer.reports.words import WORDS, retold, say
-from coresteer_core.experiment import METRICS, Classes, Measured
+from coresteer_core.experiments.model import METRICS, Classes, Measured
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 MEASURED = Measured(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)

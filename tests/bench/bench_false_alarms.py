@@ -15,7 +15,7 @@ from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
 from coresteer.experiments.spec import Analysis, Factor, KeptRun, Kind, Level, Spec
 from coresteer.experiments.statistics import Numbers
-from coresteer_core.experiment import Observe
+from coresteer_core.experiments.model import Observe
 
 FIGURE = "throughput_bit_per_s"
 DEVIATION, DRIFT, PLANTED = 0.05, 10.0, 0.10

@@ -19,25 +19,17 @@ from msgspec import Struct
 from tests.core.placement import best_cost, chosen, large_case, large_topology, most_seated, small_case
 from tests.core.policy_machines import Machine
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import (
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetdevLoad,
-    NetTask,
-    Queue,
-    Topology,
-    View,
-)
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Scope
-from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory, decide
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 BUDGET_MS = 5.0
 COALESCING_BUDGET_MS = 1.0

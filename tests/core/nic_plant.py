@@ -10,12 +10,15 @@ from functools import cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Inventory, Irq, IrqLoad, Load, Netdev, NetdevLoad, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
+from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Conclusion, Damping, Mode
-from coresteer_core.policies.coalescing import Coalescing
+from coresteer_core.policies.coalescing.policy import Coalescing
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
 from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, predict
 
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"

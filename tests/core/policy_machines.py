@@ -16,23 +16,13 @@ from msgspec.structs import replace
 from tests.fixtures.machines import EXPECTED, unpack
 
 from coresteer_agent.collect.topology import read_topology
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import (
-    Cache,
-    Cpu,
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetTask,
-    NumaNode,
-    Queue,
-    Topology,
-    View,
-)
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
 
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from coresteer_core.change import advance
-from coresteer_core.change_events import (
+from coresteer_core.changes.events import (
     ApplyRequested,
     BackendBack,
     BackendLost,
@@ -36,10 +35,11 @@ from coresteer_core.change_events import (
     Stopping,
     Tick,
 )
-from coresteer_core.change_undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
-from coresteer_core.guard import MAX_MOVES
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.guard import MAX_MOVES
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
 from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED

@@ -21,12 +21,13 @@ from tests.core.nic_plant import (
     run,
 )
 
-from coresteer_core.model import Load, View
-from coresteer_core.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.load import Load
+from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory, decide
-from coresteer_core.policies.waits import Waiting, in_order, way_of
+from coresteer_core.policies.coalescing.candidates import Waiting, in_order, way_of
+from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
 
 BULK = Traffic(80_000.0)
 ALONE = Traffic(0.0, frame_bytes=200.0, in_flight_rtt_us=60.0)

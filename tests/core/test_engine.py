@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
 
-from coresteer_core import engine
+from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
-from coresteer_core.model import Inventory, Irq, Netdev, NetTask, Queue, View
-from coresteer_core.plan import Action, Plan, inverse
-from coresteer_core.policies import Spec
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.view import View
+from coresteer_core.policies import Spec, engine
 from coresteer_core.policies.base import Conclusion, Damping, Decision, HeldBack, Mode, Ownership, Proposal, Scope
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 Wants = dict[str, Decision]
 IRQ, OTHER, LOCKED, TASK = "irq/41/affinity", "irq/42/affinity", "irq/43/affinity", "task/812/affinity"

@@ -1,9 +1,12 @@
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.guard import MAX_MOVES, refusals, warnings
-from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NetTask, NumaNode, Queue, Topology, View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.changes.guard import MAX_MOVES, refusals, warnings
+from coresteer_core.changes.plan import Wish, preview
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cpu, NumaNode, Topology
+from coresteer_core.node.view import View
 
 
 @pytest.fixture

@@ -5,12 +5,16 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
 
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Inventory, Irq, IrqLoad, Landing, Load, Netdev, NetTask, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Mode, Scope
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory, decide
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory, decide
 
 SMT = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=2)
 """Eight CPUs; CPU n and n + 4 are one core."""

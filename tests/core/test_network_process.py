@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology, topologies
 
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import Inventory, Irq, IrqLoad, Landing, Load, Netdev, NetTask, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory, Placed, decide
-from coresteer_core.policies.rings import Reach, Smt, rings
-from coresteer_core.policies.seats import Flow, Seats
+from coresteer_core.policies.distance import Reach, Smt, rings
+from coresteer_core.policies.network_process.capacity import Flow, Seats
+from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, Placed, decide
 
 MB = 1_000_000.0
 # Two NUMA nodes, each with an L3 of four cores with two threads: CPUs 0-3,8-11 and 4-7,12-15; 0 and 8 are one core.

@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_core.guard import refusals, warnings
-from coresteer_core.model import Inventory, Netdev, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
-from coresteer_core.plan import Wish, inverse, preview
+from coresteer_core.changes.guard import refusals, warnings
+from coresteer_core.changes.plan import Wish, inverse, preview
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.params import PARAMS
 

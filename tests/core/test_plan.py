@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coresteer_core.changes.plan import Action, Plan, Wish, inverse, preview
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.settings import IrqAffinity, parse_setting
 
 CPUS = 8

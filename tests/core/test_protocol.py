@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_core.guardrail import METRICS, Guardrail, measure
-from coresteer_core.model import NetdevCounts, Rates, Task, TcpLatency, decode_irq_id, encode_irq_id
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, decode_irq_id, encode_irq_id
+from coresteer_core.node.tasks import Task
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,

@@ -9,28 +9,17 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.core.policy_machines import Machine, machines, make_topology
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.load import load_of
-from coresteer_core.model import (
-    ABSENT_SHARE,
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetdevCounts,
-    NetTask,
-    Rates,
-    TcpLatency,
-    View,
-    encode_irq_id,
-)
-from coresteer_core.overlay import overlay
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load, load_of
+from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Mode
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.simulate.replay import enforced, replay
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.settings.overlay import overlay
+from coresteer_core.simulate.backtest import enforced, replay
 
 SPREAD = PolicyInForce("spread", 1, "spread", 10, Mode.OBSERVE, IrqSpread())
 PROCESS = PolicyInForce("process", 1, "process", 20, Mode.OBSERVE, NetworkProcess())

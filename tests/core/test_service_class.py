@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines
 
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.engine import EngineMemory, PolicyInForce, returns, steered, step, wrote
-from coresteer_core.guard import refusals
-from coresteer_core.model import Inventory, NetTask, Topology, View
-from coresteer_core.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.changes.guard import refusals
+from coresteer_core.changes.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.matching import Match
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.policies.service_class import (
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, steered, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.service_class.matching import Match
+from coresteer_core.policies.service_class.policy import (
     LEAST_WEIGHT,
     MOST_WEIGHT,
     ServiceClass,
@@ -34,7 +37,7 @@ from coresteer_core.policies.service_class import (
     first_weights,
     steer,
 )
-from coresteer_core.policies.weights import STEP, USUAL, toward, value_of, weight_of
+from coresteer_core.policies.service_class.weights import STEP, USUAL, toward, value_of, weight_of
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 from coresteer_core.settings.cgroup import WEIGHTS
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tests.lab.machines import PEER
 
-from coresteer_agent.collect.addresses import Addresses
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.landings import Landings
 from coresteer_agent.collect.tcp_sockets import TcpSockets
+from coresteer_agent.linux.addresses import Addresses
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.rx_placement import Landings
 from coresteer_core.settings import IrqAffinity
 
 ROOT = Path("/")

@@ -7,11 +7,11 @@ import msgspec
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_agent.apply.kinds import knob
-from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.apply.registry import knob
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
 from coresteer_core.settings import Channels, parse_setting
 
 ROOT = Path("/")

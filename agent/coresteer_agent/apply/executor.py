@@ -11,13 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_agent.apply.kinds import knob, seen
-from coresteer_agent.apply.of_netdev import NOT_SUPPORTED, NOT_THIS_VALUE
+from coresteer_agent.apply.netdev_common import NOT_SUPPORTED, NOT_THIS_VALUE
+from coresteer_agent.apply.registry import knob, seen
 from coresteer_agent.apply.rooted import ReadOnlyModeError
-from coresteer_core.effective import Attempt
-from coresteer_core.guard import Refusal, refusals
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_core.changes.guard import Refusal, refusals
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.effective import Attempt
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome, Result
 from coresteer_core.settings import Setting, SettingError, parse_setting
 

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.change_events import Change
-from coresteer_core.change_undo import REMEMBERED, after_reboot
-from coresteer_core.plan import Plan, inverse
+from coresteer_core.changes.events import Change
+from coresteer_core.changes.plan import Plan, inverse
+from coresteer_core.changes.undo import REMEMBERED, after_reboot
 from coresteer_core.protocol import ChangeState
 
 log = logging.getLogger("coresteer.journal")

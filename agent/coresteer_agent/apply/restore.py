@@ -5,10 +5,12 @@ from pathlib import Path
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_core.change import advance
-from coresteer_core.change_events import Changes, Note, PutBack
-from coresteer_core.model import Inventory, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.changes.events import Changes, Note, PutBack
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Result
 
 log = logging.getLogger("coresteer.restore")

@@ -4,8 +4,7 @@ import time
 from typing import TypeAlias
 
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_core.change import advance
-from coresteer_core.change_events import (
+from coresteer_core.changes.events import (
     ApplyRequested,
     BackendBack,
     BackendLost,
@@ -28,10 +27,12 @@ from coresteer_core.change_events import (
     SeenByBackend,
     Tick,
 )
-from coresteer_core.guard import refusals
-from coresteer_core.guardrail import measure
-from coresteer_core.model import Rates, View
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.guard import refusals
+from coresteer_core.changes.guardrail import measure
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
 from coresteer_core.settings import (
     CgroupWeight,

@@ -26,7 +26,7 @@ from coresteer.experiments.spec import (
     Verdict,
 )
 from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
-from coresteer_core.experiment import METRICS
+from coresteer_core.experiments.model import METRICS
 
 _NOTHING = 1e-12
 _UNBELIEVABLE = 1e30

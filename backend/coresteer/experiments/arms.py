@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
-from coresteer_core.experiment import Classes, Command, Observe, Workload
-from coresteer_core.model import View
-from coresteer_core.plan import Wish
+from coresteer_core.changes.plan import Wish
+from coresteer_core.experiments.model import Classes, Command, Observe, Workload
+from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
 NETDEV = "{netdev}"

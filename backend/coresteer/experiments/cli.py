@@ -261,7 +261,7 @@ def is_worse(experiment: Json) -> bool:
 
 
 def _better(primary: str) -> str:
-    from coresteer_core.experiment import METRICS
+    from coresteer_core.experiments.model import METRICS
 
     better = METRICS[primary].better if primary in METRICS else ""
     if not better:

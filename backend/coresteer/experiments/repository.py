@@ -9,11 +9,11 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.changes.repository import OPEN as OPEN_CHANGES
+from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import KeptRun
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
-from coresteer.plans.repository import OPEN as OPEN_CHANGES
-from coresteer.plans.tables import ChangeRow
 
 OPEN = (ExperimentState.QUEUED, ExperimentState.RUNNING)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from coresteer.experiments.spec import Analysis, KeptRun, Spec
 from coresteer.inputs import Body
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.experiment import Metric
+from coresteer_core.experiments.model import Metric
 
 
 class ExperimentState(StrEnum):

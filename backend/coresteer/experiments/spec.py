@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from coresteer_core.experiment import Workload
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Wish
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import Wish
+from coresteer_core.experiments.model import Workload
 from coresteer_core.policies.base import Mode
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]

@@ -3,10 +3,10 @@
 from coresteer.experiments.arms import NETDEV
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.template_parts import NodeFacts, Unavailable, machine_differs, of_traffic, spec_of, stream
-from coresteer_core.experiment import Observe, Workload
-from coresteer_core.model import Netdev
-from coresteer_core.nic import Timer, Verdict, timer_of
-from coresteer_core.plan import Wish
+from coresteer_core.changes.plan import Wish
+from coresteer_core.experiments.model import Observe, Workload
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic import Timer, Verdict, timer_of
 from coresteer_core.simulate.nic import packet_gap_us
 
 AUTHORS = "The authors had one link of 1 Gbit/s with frames of 9000 B"

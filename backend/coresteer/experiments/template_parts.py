@@ -7,12 +7,14 @@ from msgspec import Struct
 from coresteer.experiments.arms import NETDEV
 from coresteer.experiments.schedule import check_spec
 from coresteer.experiments.spec import Factor, PolicyLevel, Spec
+from coresteer_core.changes.plan import Wish
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.experiment import Observe, TcpStream, Workload
-from coresteer_core.model import Inventory, Load, Netdev, Topology
-from coresteer_core.nic import Learned
-from coresteer_core.plan import Wish
-from coresteer_core.receive import receive_irqs
+from coresteer_core.experiments.model import Observe, TcpStream, Workload
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.load import Load
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.receive import receive_irqs
+from coresteer_core.node.topology import Topology
 
 _MBIT_PER_S_A_CLIENT = 1000
 _MOST_CLIENTS = 8

@@ -10,16 +10,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.schemas import EnrolledNode
+from coresteer.changes.repository import count_open
 from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.nodes import repository
-from coresteer.nodes.connections import Connections
-from coresteer.nodes.registry import Registry
 from coresteer.nodes.schemas import Node, NodeSummary
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.repository import count_open
-from coresteer_core.model import Inventory, Topology
-from coresteer_core.nic import Learned
+from coresteer.presence.connections import Connections
+from coresteer.presence.registry import Registry
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import Close
 
 

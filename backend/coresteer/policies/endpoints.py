@@ -8,7 +8,7 @@ from pydantic import AwareDatetime
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
 from coresteer.inputs import RowId
-from coresteer.policies import concluded, replay, rollouts, service, trial
+from coresteer.policies import backtest, evaluations, preview, rollouts, service
 from coresteer.policies.schemas import (
     Decision,
     Difference,
@@ -48,7 +48,7 @@ async def create_policy(request: Request, identity: Operator, body: PolicyBody) 
 @router.post("/api/policies/preview")
 async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeConclusion]:
     """What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing."""
-    return await trial.preview(request.app.state.policies, body)
+    return await preview.preview(request.app.state.policies, body)
 
 
 @router.get("/api/policies/{policy_id}")
@@ -100,7 +100,7 @@ async def disable_policy(request: Request, identity: Operator, policy_id: RowId)
 @router.post("/api/policies/{policy_id}/replay")
 async def replay_policy(request: Request, _: Viewer, policy_id: RowId, body: ReplayRequest) -> ReplayAnswer:
     """What the policy would have done on a node in a time of which its samples are stored."""
-    return await replay.replay(request.app.state.policies, policy_id, body)
+    return await backtest.replay(request.app.state.policies, policy_id, body)
 
 
 @router.post("/api/policies/{policy_id}/rollouts", status_code=201)
@@ -132,13 +132,13 @@ async def list_decisions(
     limit: Limit = 100,
 ) -> list[Decision]:
     """What policies concluded on the node, newest first."""
-    return await concluded.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return await evaluations.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/recommendations")
 async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> list[Decision]:
     """The last word of each policy in force that recommends and has something to propose."""
-    return await concluded.recommendations(session, node_id)
+    return await evaluations.recommendations(session, node_id)
 
 
 @router.get("/api/nodes/{node_id}/drifts")
@@ -152,10 +152,10 @@ async def list_drifts(
     limit: Limit = 100,
 ) -> list[DriftEntry]:
     """What somebody else changed of what policies had set, newest first."""
-    return await concluded.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return await evaluations.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
     """The processes that talk over the network, and where their packets arrive."""
-    return await trial.flows(session, request.app.state.registry, node_id)
+    return await preview.flows(session, request.app.state.registry, node_id)

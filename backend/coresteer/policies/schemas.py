@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, Field
 
+from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import KEPT, Body, RowId, Spelt
-from coresteer.plans.schemas import GuardrailIn, Reason
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.model import NetTask
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Conclusion, Damping, Mode, Ownership, Scope
 from coresteer_core.protocol import ChangeState

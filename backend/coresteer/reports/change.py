@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from coresteer.changes.schemas import Change
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.plans.schemas import Change
-from coresteer.reports import conclude
+from coresteer.reports import findings
 from coresteer.reports.charts import cpu_heat, cpu_means
 from coresteer.reports.minutes import LEAST, OBSERVED, Minute, compare
 from coresteer.reports.model import (
@@ -23,7 +23,7 @@ from coresteer.reports.model import (
     Tone,
 )
 from coresteer.reports.numbers import amount, chance, effect, moment, percent
-from coresteer.reports.words import label, say
+from coresteer.reports.text import label, say
 from coresteer.telemetry.repository import to_ms
 
 WINDOW_MIN = 60
@@ -84,8 +84,8 @@ def _conclusion(
         return [say(language, "change.too_few", before=len(before), after=len(after), least=LEAST)]
     load = found.get(_LOAD)
     if load and load.effect and load.verdict in ("higher", "lower"):
-        names = {"metric": conclude.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
-        told.append(say(language, "change.load", **names, **conclude.ends(language, load.effect)))
+        names = {"metric": findings.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
+        told.append(say(language, "change.load", **names, **findings.ends(language, load.effect)))
     return [*told, say(language, "change.observed")]
 
 
@@ -93,13 +93,13 @@ def _sentence(found: Comparison | None, language: Language) -> str | None:
     if found is None or found.effect is None:
         return None
     name = label(language, found.metric)
-    ends = conclude.ends(language, found.effect)
+    ends = findings.ends(language, found.effect)
     if found.verdict == "no-difference":
-        bound = conclude.bound(language, found.effect)
-        return say(language, "change.none", metric=conclude.inside(name), bound=bound, **ends)
+        bound = findings.bound(language, found.effect)
+        return say(language, "change.none", metric=findings.inside(name), bound=bound, **ends)
     size = percent(abs(found.effect.value), language, signed=False)
     told = say(language, f"change.{found.verdict}", metric=name, change=size, **ends)
-    worth = conclude.tone(OBSERVED[found.metric], found.verdict)
+    worth = findings.tone(OBSERVED[found.metric], found.verdict)
     return f"{told} {say(language, f'found.{worth}')}" if worth in ("better", "worse") else told
 
 
@@ -143,7 +143,7 @@ def _effect(
     for one in found.values():
         unit = OBSERVED[one.metric].unit
         levels = [amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
-        finding = conclude.verdict(language, _tone(one), one.verdict)
+        finding = findings.verdict(language, _tone(one), one.verdict)
         rows_of_texts.append(
             [label(language, one.metric), *levels, effect(one.effect, language), chance(one.p), finding]
         )
@@ -154,7 +154,7 @@ def _effect(
 
 
 def _tone(found: Comparison) -> Tone:
-    return conclude.tone(OBSERVED[found.metric], found.verdict)
+    return findings.tone(OBSERVED[found.metric], found.verdict)
 
 
 def _lines(

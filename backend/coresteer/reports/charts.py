@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from coresteer.experiments.schemas import AuthorsRow
 from coresteer.experiments.spec import Arm, Comparison, Interval
-from coresteer.reports.conclude import Teller, of_primary
+from coresteer.reports.findings import Teller, of_primary
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
 from coresteer.reports.numbers import amount, axis_scale, effect, plain
 

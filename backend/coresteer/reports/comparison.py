@@ -7,11 +7,11 @@ import msgspec
 
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.reports import conclude, experiment
-from coresteer.reports.conclude import Teller, conclusion
+from coresteer.reports import experiment, findings
+from coresteer.reports.findings import Teller, conclusion
 from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import effect, moment, percent
-from coresteer.reports.words import say
+from coresteer.reports.text import say
 
 _MOST_ROWS = 400
 _LISTED = 3
@@ -90,7 +90,7 @@ def _differs(ratio: Interval) -> bool:
 
 def _conclusion(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
     primary = [pair for pair in pairs if pair[0].metric == first.primary]
-    metric = conclude.inside(first.label(first.primary))
+    metric = findings.inside(first.label(first.primary))
     noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]
     effects = [effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
     told = []

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from coresteer.experiments.arms import is_as_it_is
 from coresteer.experiments.schedule import SHORTEST_S
-from coresteer.reports.conclude import Teller, unrestored
+from coresteer.reports.findings import Teller, unrestored
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
 from coresteer.reports.numbers import amount, duration, plain
-from coresteer.reports.words import WORDS, retold
-from coresteer_core.experiment import Classes, Command, Observe
+from coresteer.reports.text import WORDS, retold
+from coresteer_core.experiments.model import Classes, Command, Observe
 
 _MOST_DISCARDED = 40
 

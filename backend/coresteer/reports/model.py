@@ -67,7 +67,7 @@ class RunPoint(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True, tag="runs"):
-    """Every run in the order of running. unit: of the values, as coresteer_core.experiment.METRICS spells them."""
+    """Every run in the order of running. unit: of the values, as in METRICS of coresteer_core."""
 
     title: str
     note: str

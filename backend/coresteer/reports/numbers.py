@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from coresteer.experiments.spec import Interval
 from coresteer.reports.model import Language
-from coresteer.reports.words import say
+from coresteer.reports.text import say
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ABSENT = "–"

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from coresteer.reports.model import Dots, Figure, Heat, Language, Line, Lines, Runs
 from coresteer.reports.numbers import axis_scale, percent_sign
-from coresteer.reports.words import say
+from coresteer.reports.text import say
 
 Paint = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""

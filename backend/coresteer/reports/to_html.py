@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from coresteer.reports.model import Figure, Language, Report
 from coresteer.reports.svg import THEMED, draw
-from coresteer.reports.words import say
+from coresteer.reports.text import say
 
 _environment = Environment(
     loader=PackageLoader("coresteer.reports", "templates"),

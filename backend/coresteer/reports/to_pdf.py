@@ -9,7 +9,7 @@ import typst
 
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PRINTED, draw
-from coresteer.reports.words import say
+from coresteer.reports.text import say
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)

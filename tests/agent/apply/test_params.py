@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_agent import ethtool_params, napi
-from coresteer_agent.apply import netdev_params, of_netdev, queue_params, rooted
+from coresteer_agent.apply import netdev_common, netdev_params, queue_params, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.ethtool_params import Params
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_agent.linux import ethtool_params, napi
+from coresteer_agent.linux.ethtool_params import Params
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
 
@@ -117,7 +117,7 @@ def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> Non
 def test_only_what_is_said_of_the_value_is_a_refusal_of_the_driver(
     error: OSError | rooted.ReadOnlyModeError, outcome: str, says: str
 ) -> None:
-    found, sentence = of_netdev.explain(error, Path("/"))
+    found, sentence = netdev_common.explain(error, Path("/"))
     assert found == outcome
     assert says in sentence
     assert sentence.endswith(".")
@@ -230,16 +230,16 @@ def test_whatever_stands_in_a_file_is_a_number_or_absent(text: str, tmp_path_fac
 TRIAL = """
 import errno, json, struct, sys
 from pathlib import Path
-from coresteer_agent import ethtool, napi
+from coresteer_agent.linux import ethtool, napi
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect import queues
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, family_id
+from coresteer_agent.observe import queues
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.linux.netlink import NETLINK_GENERIC, Netlink, family_id
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import Wish, preview
 
 root, path = Path("/"), Path(sys.argv[1])
 journal = Journal(path, root)

@@ -14,8 +14,10 @@ from coresteer_agent.apply import rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
@@ -126,10 +128,10 @@ from pathlib import Path
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import Wish, preview
 
 root, path = Path("/"), Path(sys.argv[1])
 journal = Journal(path, root)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.collect import bpf, btf
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_core.model import Inventory
+from coresteer_agent.linux import bpf, btf
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_core.node.inventory import Inventory
 
 
 def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:

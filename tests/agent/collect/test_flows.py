@@ -16,19 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_agent.collect.landings import Landings, Place, softirq_cpu
-from coresteer_agent.collect.net_tasks import NetTasks, read_cgroup_ids
-from coresteer_agent.collect.socket_owners import SocketOwners
-from coresteer_agent.collect.steering import Steering
+from coresteer_agent.collect.process_identity import Groups, WhoReader, parse_cgroups, parse_command
 from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
 from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
-from coresteer_agent.collect.who import Groups, WhoReader, parse_cgroups, parse_command
-from coresteer_agent.ethtool import Rss
-from coresteer_core.model import CPU_COUNTS, CPU_SHARES, Inventory, Irq, Netdev, Queue, Rates
+from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_address
+from coresteer_agent.linux.ethtool import Rss
+from coresteer_agent.linux.flow_steering import Steering
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.net_tasks import NetTasks, read_cgroup_ids
+from coresteer_agent.observe.rx_placement import Landings, Place, softirq_cpu
+from coresteer_agent.observe.socket_owners import SocketOwners
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
 
 ROOT = Path("/")
 

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_core.model import NetTask
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.node.tasks import NetTask
 
 ROOT = Path("/")
 _PEER = "import socket\nc = socket.create_connection(('10.77.0.1', 9))\nwhile c.recv(64): pass"

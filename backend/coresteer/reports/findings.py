@@ -1,0 +1,236 @@
+"""What an experiment found, in sentences that follow from its intervals. Pure."""
+
+from collections.abc import Sequence
+
+from coresteer.experiments.schemas import Experiment
+from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
+from coresteer.reports.model import Language, Tone
+from coresteer.reports.numbers import amount, chance, correlation, percent
+from coresteer.reports.text import label, retold, say
+from coresteer_core.experiments.model import Metric
+
+_WIDE = 0.1
+"""A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
+_LISTED = 4
+_RISES = 0.05
+"""A trend with a larger p is not told as a conclusion."""
+
+
+class Teller:
+    """Names and sentences of one experiment in one language."""
+
+    def __init__(self, experiment: Experiment, language: Language) -> None:
+        self.experiment = experiment
+        self.language: Language = language
+        self.primary = experiment.primary
+        self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
+
+    def say(self, key: str, **values: object) -> str:
+        """A fixed sentence."""
+        return say(self.language, key, **values)
+
+    def name(self, arm: Arm) -> str:
+        """What an arm is called."""
+        found = self._names.get(arm, "as it is")
+        return self.say("arm.unchanged") if found == "as it is" else found
+
+    @property
+    def baseline(self) -> str:
+        """What the first arm is called."""
+        arms = self.experiment.analysis.arms
+        return self.name(arms[0] if arms else ())
+
+    def label(self, metric: str) -> str:
+        """What a figure is called."""
+        known = self.experiment.metrics.get(metric)
+        return label(self.language, metric, known.label if known else None)
+
+    def inside(self, metric: str) -> str:
+        """The same inside a sentence."""
+        return inside(self.label(metric))
+
+    def unit(self, metric: str) -> str:
+        """The unit of a figure."""
+        known = self.experiment.metrics.get(metric)
+        return known.unit if known else ""
+
+    def tone(self, comparison: Comparison) -> Tone:
+        """Whether what was found is good."""
+        return tone(self.experiment.metrics.get(comparison.metric), comparison.verdict)
+
+    def verdict(self, comparison: Comparison) -> str:
+        """The finding in a word or two."""
+        return verdict(self.language, self.tone(comparison), comparison.verdict)
+
+    def bound(self, interval: Interval) -> str:
+        """The largest difference that an interval allows."""
+        return bound(self.language, interval)
+
+    def ends(self, interval: Interval) -> dict[str, str]:
+        """Its low and its high end."""
+        return ends(self.language, interval)
+
+
+def tone(metric: Metric | None, found: Verdict) -> Tone:
+    """Whether a finding about a figure is good."""
+    if found not in ("higher", "lower"):
+        return "unsure"
+    if metric is None or not metric.better:
+        return "neutral"
+    return "better" if (metric.better == "more") == (found == "higher") else "worse"
+
+
+def verdict(language: Language, worth: Tone, found: Verdict) -> str:
+    """A finding in a word or two."""
+    word = say(language, f"verdict.{found}")
+    return say(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
+
+
+def inside(name: str) -> str:
+    """A figure's name inside a sentence."""
+    return name[:1].lower() + name[1:] if name[1:2].islower() else name
+
+
+def bound(language: Language, interval: Interval) -> str:
+    """The largest difference that an interval allows, rounded up so that a sentence about it stays true."""
+    return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
+
+
+def ends(language: Language, interval: Interval) -> dict[str, str]:
+    """An interval's low and high end."""
+    return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
+
+
+def of_primary(experiment: Experiment) -> list[Comparison]:
+    """The comparisons in the figure that decides, in order of arms."""
+    return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
+
+
+def conclusion(experiment: Experiment, language: Language) -> list[str]:
+    """What was found, the most important first."""
+    teller = Teller(experiment, language)
+    found = of_primary(experiment)
+    told: list[str] = []
+    if experiment.kind == "aa":
+        told = [_of_itself(teller)]
+    elif not found:
+        told = [teller.say("nothing")]
+    elif experiment.kind == "ab":
+        told = [*_of_one(teller, found[0]), _of_itself(teller)]
+    else:
+        told = [*_of_many(teller, found), *_of_trends(teller), _of_itself(teller)]
+    if experiment.state != "done":
+        kept, sentence = experiment.analysis.kept, retold(language, experiment.sentence)
+        is_open = all(one.verdict == "too-few" for one in found)
+        told.insert(0 if is_open else 1, teller.say(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+    told += _unrestored(teller)
+    return told
+
+
+def _of_one(teller: Teller, found: Comparison) -> list[str]:
+    told = [sentence(teller, found)]
+    if found.smallest_visible is not None and found.verdict != "too-few":
+        visible = percent(found.smallest_visible, teller.language, signed=False, up=True)
+        told.append(teller.say("found.visible", visible=visible))
+    return told
+
+
+def sentence(teller: Teller, found: Comparison) -> str:
+    """What was found about one arm, in one figure."""
+    names = {"metric": teller.label(found.metric), "arm": teller.name(found.arm), "baseline": teller.baseline}
+    if found.verdict == "unsteady":
+        return teller.say("found.unsteady", **names | {"metric": teller.inside(found.metric)})
+    if found.verdict == "too-few":
+        return teller.say("found.too_few", **names | {"metric": teller.inside(found.metric)})
+    if found.effect is None:
+        return _absolute(teller, found, names)
+    if found.verdict == "no-difference":
+        names |= {"metric": teller.inside(found.metric)}
+        key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
+        return teller.say(key, **names, bound=teller.bound(found.effect), **teller.ends(found.effect))
+    change = percent(abs(found.effect.value), teller.language, signed=False)
+    told = teller.say(f"found.{found.verdict}", **names, change=change, **teller.ends(found.effect))
+    return _with_worth(teller, found, told)
+
+
+def _absolute(teller: Teller, found: Comparison, names: dict[str, str]) -> str:
+    """Without percentages: the baseline is 0."""
+    unit = teller.unit(found.metric)
+    value = amount(found.level.value if found.level else None, unit, teller.language)
+    base = amount(found.baseline.value if found.baseline else None, unit, teller.language)
+    key = "none" if found.verdict == "no-difference" else found.verdict
+    return _with_worth(teller, found, teller.say(f"found.{key}_absolute", **names, value=value, base=base))
+
+
+def _with_worth(teller: Teller, found: Comparison, told: str) -> str:
+    worth = teller.tone(found)
+    return f"{told} {teller.say(f'found.{worth}')}" if worth in ("better", "worse") else told
+
+
+def _of_many(teller: Teller, found: Sequence[Comparison]) -> list[str]:
+    def having(*verdicts: str) -> list[Comparison]:
+        return [one for one in found if one.verdict in verdicts]
+
+    higher, lower, none = having("higher"), having("lower"), having("no-difference")
+    unsaid = having("unsteady", "too-few")
+    names = {"metric": teller.label(teller.primary), "baseline": teller.baseline}
+    effects = [one.effect for one in none if one.effect]
+    if none and len(none) == len(found) and effects:
+        widest = max(effects, key=_reach)
+        told = [
+            teller.say("sweep.none", **names | {"metric": teller.inside(teller.primary)}, bound=teller.bound(widest))
+        ]
+        return [*told, *([teller.say("found.wide", bound=teller.bound(widest))] if _reach(widest) > _WIDE else [])]
+    counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
+    key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
+    told = [teller.say(f"sweep.{key}", **names, **counts)]
+    if unsaid:
+        told[0] += " " + teller.say("sweep.unsaid", count=len(unsaid))
+    largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)
+    return told + [sentence(teller, one) for one in largest[:_LISTED]]
+
+
+def _reach(effect: Interval) -> float:
+    return max(abs(effect.low), abs(effect.high))
+
+
+def _of_trends(teller: Teller) -> list[str]:
+    factors = teller.experiment.spec.factors
+    return [
+        trend_sentence(teller, trend, factors[trend.factor].name)
+        for trend in teller.experiment.analysis.trends
+        if trend.metric == teller.primary and trend.p is not None and trend.p <= _RISES and trend.rho
+    ]
+
+
+def trend_sentence(teller: Teller, trend: Trend, factor: str) -> str:
+    """How a figure goes with a factor."""
+    rises = trend.rho is not None and trend.rho > 0
+    rho = correlation(trend.rho)
+    key = "sweep.trend_up" if rises else "sweep.trend_down"
+    return teller.say(key, metric=teller.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
+
+
+def _of_itself(teller: Teller) -> str:
+    found = teller.experiment.analysis.noise.get(teller.primary)
+    metric = teller.inside(teller.primary)
+    if found is None or found.effect is None or found.verdict == "too-few":
+        return teller.say("aa.unknown", metric=metric)
+    ends = teller.ends(found.effect)
+    if found.effect.low > 0 or found.effect.high < 0:
+        change = percent(found.effect.value, teller.language)
+        return teller.say("aa.unsteady", metric=metric, change=change, **ends)
+    return teller.say("aa.steady", metric=metric, bound=teller.bound(found.effect), **ends)
+
+
+def _unrestored(teller: Teller) -> list[str]:
+    differing = unrestored(teller.experiment)
+    return [teller.say("settings.differ", keys=", ".join(differing))] if differing else []
+
+
+def unrestored(experiment: Experiment) -> list[str]:
+    """Keys of settings that stand otherwise after the experiment than before it."""
+    before, after = experiment.settings.before, experiment.settings.after
+    if after is None:
+        return []
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
