@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from coresteer_core.model import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.rates import (
+    ABSENT_SHARE,
+    CPU_COUNTS,
+    CPU_SHARES,
+    NetdevCounts,
+    Rates,
+    TcpLatency,
+    encode_irq_id,
+)
 
 CPUS = 4
 START_MS = 1_800_000_030_000

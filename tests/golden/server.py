@@ -4,8 +4,11 @@ from msgspec.structs import replace
 from tests.core.policy_machines import make_topology
 from tests.golden.samples import made
 
-from coresteer_core.model import Inventory, Irq, Landing, Netdev, NetTask, Queue, Rates, View
-from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
 
 TOPOLOGY = make_topology(

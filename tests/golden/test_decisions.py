@@ -9,17 +9,17 @@ from tests.core.nic_plant import ADAPTIVE, DRIVERS, FRAMES, USECS, Plant, Traffi
 from tests.core.policy_machines import Machine, captured
 from tests.golden.store import check
 
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.engine import EngineMemory, PolicyInForce, returns, step, wrote
-from coresteer_core.model import View
-from coresteer_core.nic import Timer
+from coresteer_core.node.nic import Timer
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Conclusion, Mode, Ownership
-from coresteer_core.policies.coalescing import Coalescing
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.matching import Match
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.policies.service_class import ServiceClass, ServiceClasses, steer
+from coresteer_core.policies.coalescing.policy import Coalescing
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.service_class.matching import Match
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, steer
 
 MACHINES = (
     "16em64t-4s2c2t-offlines",

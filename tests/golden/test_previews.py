@@ -6,9 +6,9 @@ from tests.core.policy_machines import captured
 from tests.golden import server
 from tests.golden.store import check
 
-from coresteer_core.effect import expected
-from coresteer_core.model import View
-from coresteer_core.plan import Wish, inverse, preview
+from coresteer_core.changes.effect import expected
+from coresteer_core.changes.plan import Wish, inverse, preview
+from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
 
 WISHES: dict[str, list[tuple[str, str]]] = {

@@ -12,11 +12,12 @@ from tests.golden import samples
 from tests.golden.store import check, row
 
 from coresteer.db import Database
-from coresteer.telemetry import chunks, history, live, partitions, repository, rollup
+from coresteer.live import socket
+from coresteer.telemetry import chunks, history, partitions, repository, rollup
 from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.repository import Encoded
 from coresteer.telemetry.schemas import Metric, Series
-from coresteer_core.model import CPU_SHARES
+from coresteer_core.node.rates import CPU_SHARES
 
 NODE = 3
 END_MS = samples.START_MS + 50_000
@@ -121,7 +122,7 @@ def _series(answer: Series) -> dict[str, object]:
 def test_a_frame_for_browsers_has_the_same_header_and_columns_as_before() -> None:
     frames = []
     for rates in samples.made()[4:7]:
-        frame = live.rates_frame(NODE, rates)
+        frame = socket.rates_frame(NODE, rates)
         (length,) = struct.unpack_from("<I", frame)
         header = json.loads(frame[4 : 4 + length])
         columns = {
