@@ -214,7 +214,7 @@ def test_an_agent_without_experiments_does_not_load_what_they_need() -> None:
         "print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "['coresteer_core.experiments.model']"
+    assert done.stdout.strip() == "['coresteer_core.experiments', 'coresteer_core.experiments.model']"
 
 
 def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:

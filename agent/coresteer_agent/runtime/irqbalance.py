@@ -74,4 +74,4 @@ class Irqbalance:
 
 def _start(program: str, kept: Iterable[int]) -> Child:
     argv = [program, "--foreground", *(f"--banirq={irq}" for irq in kept)]
-    return Child("supervise", Orders(os.getpid(), argv, "irqbalance"))
+    return Child("workloads.supervisor", Orders(os.getpid(), argv, "irqbalance"))

@@ -131,4 +131,4 @@ class Iperf3Load:
 
     def _start(self, arguments: list[str], name: str, network: str, cpus: list[int]) -> Child:
         argv = [self._program, "-p", str(self._port), *arguments]
-        return Child("supervise", Orders(os.getpid(), argv, name, network, cpus))
+        return Child("workloads.supervisor", Orders(os.getpid(), argv, name, network, cpus))

@@ -46,7 +46,7 @@ class Prepared:
         if not isinstance(workload, Traffic) or role == "client":
             self._is_ready = True
         elif role == "alone":
-            self._holder = Child("netns", HolderOrders(os.getpid()))
+            self._holder = Child("linux.netns", HolderOrders(os.getpid()))
         else:
             self._listen(_own_address(wires))
 

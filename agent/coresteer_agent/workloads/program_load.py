@@ -14,12 +14,12 @@ from coresteer_core.experiments.model import Classes, Command
 
 def classes_program(workload: Classes) -> Child:
     """The service classes' experiment."""
-    return Child("classes_program", ClassesOrders(os.getpid(), workload))
+    return Child("workloads.classes_program", ClassesOrders(os.getpid(), workload))
 
 
 def command_program(workload: Command, argv: Sequence[str]) -> Child:
     """A command that the operator allowed."""
-    return Child("supervise", Orders(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
+    return Child("workloads.supervisor", Orders(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
 
 
 class ProgramLoad:

@@ -124,10 +124,10 @@ class GeneratedLoad:
 def _serve(workload: Generated, sockets: list[int]) -> _End:
     counts = Counts(len(sockets) if isinstance(workload, UdpFlood) else processes(workload))
     orders = ServerOrders(os.getpid(), workload, sockets, counts.fd)
-    return _End("traffic server", Child("traffic_server", orders, [*sockets, counts.fd]), counts)
+    return _End("traffic server", Child("workloads.traffic_server", orders, [*sockets, counts.fd]), counts)
 
 
 def _ask(workload: Generated, host: str, port: int, network: str) -> _End:
     counts = Counts(processes(workload))
     orders = ClientOrders(os.getpid(), workload, host, port, network, counts.fd)
-    return _End("traffic client", Child("traffic_client", orders, [counts.fd]), counts)
+    return _End("traffic client", Child("workloads.traffic_client", orders, [counts.fd]), counts)
