@@ -222,7 +222,7 @@ def test_what_was_steered_just_before_a_kill_is_neither_drift_nor_lost(node: Nod
     again.connections = UNEVEN
     again.run(20)
     assert int(again.shares("gold") or 0) > int(steered["gold"] or 0)
-    assert not any(told.conclusion.drifts for told in again.decisions())
+    assert not any(told.evaluation.drifts for told in again.decisions())
     again.enforce(None)
     again.run(STEP_S)
     assert {name: again.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
@@ -234,13 +234,13 @@ def test_what_somebody_else_sets_is_a_drift_and_steered_no_more(node: Node) -> N
     file(node.root, "gold").write_text("77\n")
     node.run(3 * STEP_S)
     assert node.shares("gold") == "77"
-    assert [drift.found for drift in node.decisions()[-1].conclusion.drifts] == ["77"]
+    assert [drift.found for drift in node.decisions()[-1].evaluation.drifts] == ["77"]
     assert int(node.shares("silver") or 0) < 819
 
 
 def test_what_somebody_else_sets_is_taken_over_and_steered_on_where_the_policy_says_so(start: Start) -> None:
     node = start()
-    node.enforce(replace(POLICY, on_drift=Ownership.TAKE_OVER))
+    node.enforce(replace(POLICY, on_drift=Ownership.REASSERT))
     node.run(STEP_S + KEEP_AFTER_S + 1)
     file(node.root, "gold").write_text("77\n")
     node.run(60)

@@ -35,6 +35,7 @@ from coresteer_core.policies.engine import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.protocol import (
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Confirm,
@@ -46,7 +47,6 @@ from coresteer_core.protocol import (
     Policies,
     RatesMessage,
     Rollback,
-    Seen,
     TasksMessage,
     TopologyMessage,
     encode,
@@ -231,7 +231,7 @@ def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_
     agent = agent_here(root, tmp_path / "state")
     agent._look()
     plan = Plan([Action("irq/41/affinity", "0-1", "1", "test")])
-    agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", keep_after_s=0))
+    agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", confirm_after_s=0))
     journal = tmp_path / "state/agent/journal.jsonl"
     journal.rename(journal.with_suffix(".away"))
     journal.mkdir()
@@ -443,7 +443,7 @@ def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it
     connection.close()
     connection = greet(backend)
     assert next_change(connection) == told
-    connection.websocket.send(encode(Seen("c", told.state)))
+    connection.websocket.send(encode(ChangeAck("c", told.state)))
     connection.websocket.send(encode(Confirm("c")))
     assert next_change(connection) == told  # an answer, so what was sent before it has been heard
     connection.close()

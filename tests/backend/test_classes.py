@@ -276,6 +276,6 @@ async def test_a_preview_says_what_weights_the_classes_would_be_given(node: Poli
     spec = SPEC | {"weights": ["cpu"]}
     body = {"body": node.body(spec=spec), "node_ids": [node.agent.node_id]}
     (found,) = await asked(node.operator, "/api/policies/preview", body)
-    (action,) = found["conclusion"]["actions"]
+    (action,) = found["evaluation"]["actions"]
     assert (action["key"], action["was"]) == ("cgroup/web/cpu.weight", "100")
     assert "gold" in action["reason"]

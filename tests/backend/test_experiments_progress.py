@@ -32,7 +32,7 @@ from coresteer.experiments.steps import (
     Wait,
 )
 from coresteer.gateway.experiment_validation import check_experiment
-from coresteer_core.changes.plan import Wish
+from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Measured, RunState, TcpRequest
 from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
 
@@ -43,7 +43,7 @@ SPEC = Spec(
     node_id=1,
     workload=TcpRequest(),
     primary="requests_per_s",
-    factors=[Factor("interrupt", [Level("as it is"), Level("CPU 7", [Wish("irq/41/affinity", "7")])])],
+    factors=[Factor("interrupt", [Level("as it is"), Level("CPU 7", [DesiredValue("irq/41/affinity", "7")])])],
     seed=1,
 )
 PLAN = schedule.plan_runs(SPEC, 1)

@@ -21,7 +21,7 @@ from tests.core.policy_machines import Machine
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
-from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
@@ -68,14 +68,14 @@ def large_machine(random: Random, talking: float) -> Machine:
     tasks = []
     for pid in range(1000, 1000 + _TASKS):
         per_s = random.uniform(1e6, 1e8) if random.random() < talking else 1e3
-        landings = [
-            Landing(irq.netdev or "", irq.queues[0], irq.irq, int(irq.effective or 0), "rss", 1, per_s, per_s / 50)
+        rx_placements = [
+            RxPlacement(irq.netdev or "", irq.queues[0], irq.irq, int(irq.effective or 0), "rss", 1, per_s, per_s / 50)
             for irq in random.sample(nics, random.choice([1, 1, 2, 4]))
         ]
         threads, share = random.choice([1, 1, 1, 4]), random.uniform(0.02, 0.3)
         cpu = random.randrange(_CPUS)
         tasks.append(
-            NetTask(pid, pid, "nginx", "/web.slice", threads, everywhere, everywhere, cpu, share, 0.1, landings)
+            NetTask(pid, pid, "nginx", "/web.slice", threads, everywhere, everywhere, cpu, share, 0.1, rx_placements)
         )
     costs = {irq.irq: random.uniform(0, 0.1) if irq.netdev else 0.001 for irq in irqs}
     view = View(large_topology(), Inventory(netdevs, irqs), tasks=tasks, time_s=1000.0)
@@ -103,11 +103,11 @@ def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
     first_ms = _median_ms(machine, policies, memory, rounds)
     settled = None
     for count in range(_MOST_ROUNDS):
-        conclusions, memory = step(machine.view, policies, memory)
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        evaluations, memory = step(machine.view, policies, memory)
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
         if not actions:
             settled = count
             break

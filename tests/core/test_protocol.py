@@ -12,6 +12,7 @@ from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Clock,
@@ -23,7 +24,6 @@ from coresteer_core.protocol import (
     ProtocolError,
     Result,
     Rollback,
-    Seen,
     TasksMessage,
     ToAgent,
     ToBackend,
@@ -41,7 +41,7 @@ results = st.builds(
 messages_to_agent = st.one_of(
     st.builds(Welcome, numbers, numbers, numbers),
     st.builds(Extend, st.text(), seconds),
-    *[st.builds(kind, st.text()) for kind in (Confirm, Rollback, Seen)],
+    *[st.builds(kind, st.text()) for kind in (Confirm, Rollback, ChangeAck)],
     *[st.builds(kind, numbers) for kind in (Ack, Ping)],
 )
 messages_to_backend = st.one_of(

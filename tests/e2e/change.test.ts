@@ -113,7 +113,7 @@ test("a managed interrupt is locked, in the page and for whoever asks the API", 
   const me = await (await page.request.get(`${stack.url}/api/auth/me`)).json();
   const answer = await page.request.post(`${stack.url}/api/nodes/${node}/previews`, {
     headers: { "X-CSRF-Token": me.csrf_token },
-    data: { wishes: [{ key: `irq/${managed}/affinity`, value: "0" }] },
+    data: { desired: [{ key: `irq/${managed}/affinity`, value: "0" }] },
   });
   const { can_apply, refused } = await answer.json();
   expect(can_apply).toBe(false);

@@ -46,9 +46,9 @@ test("what enabling will do is said before it is done, and nodes then say why or
   await state.getByRole("button", { name: "Enable" }).click();
   await state.getByText("in force", { exact: true }).waitFor();
   await openNode(page, "here");
-  const conclusion = page.getByRole("article", { name: /^calm interrupts/ });
-  await conclusion.getByText(/\d/).first().waitFor();
-  await conclusion.getByText("recommend", { exact: true }).waitFor();
+  const evaluation = page.getByRole("article", { name: /^calm interrupts/ });
+  await evaluation.getByText(/\d/).first().waitFor();
+  await evaluation.getByText("recommend", { exact: true }).waitFor();
 });
 
 test("a node shows which way each task's packets come, and says that it knows TCP only", async () => {

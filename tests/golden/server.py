@@ -7,7 +7,7 @@ from tests.golden.samples import made
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
 
@@ -54,7 +54,7 @@ def view(controllers: tuple[str, ...] = ()) -> View:
         Irq(60, "nvme0q1", "PCI-MSI", "4", "4", 1, False, "The driver spreads this interrupt by itself."),
         Irq(61, "i8042", "IO-APIC", None, None, None, None),
     ]
-    lands = Landing("eth0", "rx-0", 40, 0, "rss", 3, 5e6, 1e5)
+    lands = RxPlacement("eth0", "rx-0", 40, 0, "rss", 3, 5e6, 1e5)
     nginx = NetTask(812, 8120, "nginx", "/web.slice", 2, "0-14", "0-14", 5, 0.4, 0.1, [lands], params={"nice": "0"})
     tasks = [
         nginx,

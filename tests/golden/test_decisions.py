@@ -1,4 +1,4 @@
-"""What the policies conclude, round after round, on captured machines whose load follows what is written."""
+"""What the policies evaluate, round after round, on captured machines whose load follows what is written."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from coresteer_core.node.nic import Timer
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import Conclusion, Mode, Ownership
+from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.policies.coalescing.policy import Coalescing
 from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, step, wrote
 from coresteer_core.policies.irq_spread.policy import IrqSpread
@@ -43,15 +43,15 @@ ROUNDS = 5
 _MOST = 4
 
 
-def brief(conclusion: Conclusion) -> dict[str, object]:
-    """A conclusion as JSON, the first few of each list."""
-    plain = msgspec.to_builtins(conclusion)
+def brief(evaluation: Evaluation) -> dict[str, object]:
+    """A evaluation as JSON, the first few of each list."""
+    plain = msgspec.to_builtins(evaluation)
     said: dict[str, object] = {"sentence": plain["sentence"], "mode": plain["mode"]}
-    said["actions"] = [f"{a.key}: {a.was} → {a.becomes}. {a.reason}" for a in conclusion.actions[:_MOST]]
+    said["actions"] = [f"{a.key}: {a.was} → {a.becomes}. {a.reason}" for a in evaluation.actions[:_MOST]]
     said["held back"] = [
-        f"{h.code}: {h.proposal.key} → {h.proposal.value}. {h.why}" for h in conclusion.held_back[:_MOST]
+        f"{h.code}: {h.proposal.key} → {h.proposal.value}. {h.why}" for h in evaluation.deferred[:_MOST]
     ]
-    said["unmoved"] = [f"{u.subject}: {u.why}" for u in conclusion.unmoved[:_MOST]]
+    said["skipped"] = [f"{u.subject}: {u.why}" for u in evaluation.skipped[:_MOST]]
     said["drifts"] = plain["drifts"]
     return {name: value for name, value in said.items() if value}
 
@@ -70,14 +70,14 @@ def figures(time_s: float) -> dict[str, list[ClassFigures]]:
 def rounds(
     machine: Machine, policies: list[PolicyInForce], disturb: Callable[[int, Machine], Machine] = lambda _, m: m
 ) -> dict[str, object]:
-    """What is concluded in each round; what they hold in the end, and what puts that back."""
+    """What is evaluated in each round; what they hold in the end, and what puts that back."""
     memory, told = EngineMemory(), []
     for number in range(ROUNDS):
         machine = disturb(number, machine)
         view = replace(machine.view, classes=figures(machine.view.time_s))
-        conclusions, memory = step(view, policies, memory)
-        told.append([brief(conclusion) for conclusion in conclusions])
-        done = [(c.policy_id, a) for c in conclusions if c.mode is Mode.ENFORCE for a in c.actions]
+        evaluations, memory = step(view, policies, memory)
+        told.append([brief(evaluation) for evaluation in evaluations])
+        done = [(c.policy_id, a) for c in evaluations if c.mode is Mode.ENFORCE for a in c.actions]
         for policy_id, action in done:
             memory = wrote(memory, policy_id, action, view.time_s)
         machine = machine.after([action for _, action in done])
@@ -116,7 +116,7 @@ def test_the_coalescing_policy_concludes_on_each_timer_as_before(
     course = run(Plant(timer, DRIVERS[timer], params, traffic), Coalescing(250.0, adaptive="compare"), 12)
     kept = msgspec.json.decode(msgspec.json.encode(replace(course.memory, left={})))
     said = {
-        "rounds": [brief(conclusion) for conclusion in course.conclusions],
+        "rounds": [brief(evaluation) for evaluation in course.evaluations],
         "written": [f"{n}: {each.key} {each.was} → {each.becomes}" for n, each in course.writes],
         "memory": {name: value for name, value in kept.items() if value},
     }

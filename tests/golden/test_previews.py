@@ -7,7 +7,7 @@ from tests.golden import server
 from tests.golden.store import check
 
 from coresteer_core.changes.effect import expected
-from coresteer_core.changes.plan import Wish, inverse, preview
+from coresteer_core.changes.plan import DesiredValue, inverse, preview
 from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
 
@@ -76,15 +76,20 @@ TOGETHER: dict[str, list[tuple[str, str]]] = {
 CAPTURED = ("16em64t-4s2c2t-offlines", "20em64t-hybrid-1p6c2t+2ca4co1t", "64amd64-4s2n4ca2co")
 
 
-def told(view: View, wishes: list[tuple[str, str]], *, allow_isolated: bool = False) -> dict[str, object]:
+def told(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool = False) -> dict[str, object]:
     """A preview as JSON, without what is empty."""
-    said = preview(view, [Wish(*wish) for wish in wishes], reason="golden", allow_isolated=allow_isolated)
+    said = preview(
+        view,
+        [DesiredValue(*desired_value) for desired_value in desired],
+        reason="golden",
+        allow_isolated=allow_isolated,
+    )
     undone = inverse(said.plan)
     plain = msgspec.to_builtins(said)
     plain["plan"] = [f"{each.key}: {each.was} → {each.becomes} ({each.reason})" for each in said.plan.actions]
     plain["inverse"] = [f"{each.key}: {each.was} → {each.becomes} ({each.reason})" for each in undone.actions]
     plain["expected"] = [] if said.refused else expected(said.plan, view, server.rates())
-    for each in ("warned", "refused"):
+    for each in ("warnings", "refused"):
         plain[each] = [f"{why['code']} {why['key']}: {why['sentence']}" for why in plain[each]]
     return {name: value for name, value in plain.items() if value}
 
@@ -92,12 +97,12 @@ def told(view: View, wishes: list[tuple[str, str]], *, allow_isolated: bool = Fa
 @pytest.mark.parametrize("kind", WISHES)
 def test_each_kind_of_setting_is_previewed_as_before(kind: str) -> None:
     view = server.view()
-    said = [{"wish": f"{key} = {value}", **told(view, [(key, value)])} for key, value in WISHES[kind]]
+    said = [{"desired_value": f"{key} = {value}", **told(view, [(key, value)])} for key, value in WISHES[kind]]
     check(f"previews/{kind.replace(' ', '_')}", said)
 
 
 def test_plans_of_several_actions_are_previewed_as_before() -> None:
-    said = {name: told(server.view(), wishes) for name, wishes in TOGETHER.items()}
+    said = {name: told(server.view(), desired) for name, desired in TOGETHER.items()}
     said["an isolated CPU that is meant"] = told(server.view(), [("irq/40/affinity", "6")], allow_isolated=True)
     said["beside irqbalance"] = told(server.view(("irqbalance", "tuned")), TOGETHER["several kinds at once"])
     everything = [
@@ -116,4 +121,4 @@ def test_moves_on_captured_machines_are_previewed_as_before(name: str) -> None:
     last = max(view.topology.online())
     keys = [f"irq/{irq.irq}/affinity" for irq in view.inventory.irqs[:6]]
     keys += [f"task/{task.pid}/affinity" for task in view.tasks[:4]]
-    check(f"previews/{name}", [{"wish": f"{key} = {last}", **told(view, [(key, str(last))])} for key in keys])
+    check(f"previews/{name}", [{"desired_value": f"{key} = {last}", **told(view, [(key, str(last))])} for key in keys])

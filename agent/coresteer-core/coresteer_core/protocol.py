@@ -21,10 +21,10 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.topology import Topology
-from coresteer_core.policies.base import Conclusion
+from coresteer_core.policies.base import Evaluation
 from coresteer_core.policies.engine import PolicyInForce
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
@@ -168,12 +168,12 @@ class DecisionMessage(Struct, frozen=True, tag="decision"):
     """
 
     time_ms: int
-    conclusion: Conclusion
+    evaluation: Evaluation
     change_id: str | None = None
 
 
 class ChangeMessage(Struct, frozen=True, tag="change"):
-    """Where a change stands. Sent at every step; the last one again after each Welcome until Seen.
+    """Where a change stands. Sent at every step; the last one again after each Welcome until ChangeAck.
 
     deadline_ms: when an unconfirmed change returns (node's clock, Unix); remaining_s the same as a duration.
     results: of the plan or, once rolled back, of its inverse.
@@ -293,7 +293,7 @@ class Ping(Struct, frozen=True, tag="ping"):
     ping_ms: int
 
 
-class Seen(Struct, frozen=True, tag="seen"):
+class ChangeAck(Struct, frozen=True, tag="change_ack"):
     """That a change stands so is stored; the agent need not tell it again unless it has gone on since."""
 
     change_id: str
@@ -322,7 +322,7 @@ ToAgent: TypeAlias = (
     | Rollback
     | Extend
     | Ping
-    | Seen
+    | ChangeAck
     | Policies
     | BeginExperiment
     | RunExperiment

@@ -165,7 +165,7 @@ class Journal:
         """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
-    def lending(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
+    def delegating(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
         """Note at once what stands in settings, and whose they are, before another program may write them.
 
         Raises OSError.

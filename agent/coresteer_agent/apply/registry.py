@@ -59,7 +59,7 @@ class Kind(Protocol[S_contra]):
         """A failed write's outcome, refused or failed, and a sentence for it."""
 
 
-class Knob(Generic[S]):
+class Tunable(Generic[S]):
     """One setting of one machine, of whatever kind; see Kind."""
 
     def __init__(self, root: Path, kind: Kind[S], setting: S) -> None:
@@ -93,39 +93,39 @@ class Knob(Generic[S]):
 
 
 AnyKnob: TypeAlias = (
-    Knob[IrqAffinity]
-    | Knob[TaskAffinity]
-    | Knob[TaskNice]
-    | Knob[CgroupWeight]
-    | Knob[Rps | Xps]
-    | Knob[RssTable]
-    | Knob[Channels]
-    | Knob[NetdevParam]
-    | Knob[QueueParam]
+    Tunable[IrqAffinity]
+    | Tunable[TaskAffinity]
+    | Tunable[TaskNice]
+    | Tunable[CgroupWeight]
+    | Tunable[Rps | Xps]
+    | Tunable[RssTable]
+    | Tunable[Channels]
+    | Tunable[NetdevParam]
+    | Tunable[QueueParam]
 )
 
 
-def knob(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return a kind
-    """The knob of a setting."""
+def tunable(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return a kind
+    """The tunable of a setting."""
     match setting:
         case IrqAffinity():
-            return Knob(root, irq_affinity, setting)
+            return Tunable(root, irq_affinity, setting)
         case TaskAffinity():
-            return Knob(root, task_affinity, setting)
+            return Tunable(root, task_affinity, setting)
         case TaskNice():
-            return Knob(root, task_nice, setting)
+            return Tunable(root, task_nice, setting)
         case CgroupWeight():
-            return Knob(root, cgroup_weight, setting)
+            return Tunable(root, cgroup_weight, setting)
         case Rps() | Xps():
-            return Knob[Rps | Xps](root, queue_cpus, setting)
+            return Tunable[Rps | Xps](root, queue_cpus, setting)
         case RssTable():
-            return Knob(root, rss_table, setting)
+            return Tunable(root, rss_table, setting)
         case Channels():
-            return Knob(root, channels, setting)
+            return Tunable(root, channels, setting)
         case NetdevParam():
-            return Knob(root, netdev_params, setting)
+            return Tunable(root, netdev_params, setting)
         case QueueParam():
-            return Knob(root, queue_params, setting)
+            return Tunable(root, queue_params, setting)
 
 
 def seen(root: Path, setting: Setting, view: View) -> View:

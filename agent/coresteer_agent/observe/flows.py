@@ -15,11 +15,11 @@ from coresteer_agent.collect.tcp_sockets import Moved, TcpSockets
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.bpf import TCP, BpfRefusedError, ByteCounters
 from coresteer_agent.observe.net_tasks import TICKS_PER_S, Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
-from coresteer_agent.observe.rx_placement import Landings, Place
+from coresteer_agent.observe.rx_placement import Place, RxPlacements
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.tasks import NetTask, RxPlacement
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class FlowReader:
 
     Bytes are what the kernel lists of each TCP socket that is open at a look; UDP sockets, those closed before the next
     look and those of other network namespaces tell nothing. exact: the kernel lets eBPF programs count as well, so
-    that a process's bytes are all there; those that no listed socket tells of have a landing without a netdev.
+    that a process's bytes are all there; those that no listed socket tells of have a rx_placement without a netdev.
 
     A captured tree has no sockets. Where the kernel does not list them there are no tasks, which is logged once.
     """
@@ -124,7 +124,7 @@ class FlowReader:
     def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
         """The processes that communicate, the busiest first; none at the first look. rates: since the last look.
 
-        Landings are of the sockets that moved bytes since then; a process that has been silent has none.
+        RxPlacements are of the sockets that moved bytes since then; a process that has been silent has none.
         """
         if not self._live:
             return []
@@ -172,13 +172,13 @@ class FlowReader:
         if before_s is None:
             return []
         self._owners.forget_sockets(gone)
-        landings = Landings(inventory, self._fresh_addresses(now_s), rates)
+        rx_placements = RxPlacements(inventory, self._fresh_addresses(now_s), rates)
         traffic: dict[int, dict[int, _Traffic]] = {}
         self._moved = moved
-        unknown = self._count(moved, landings, traffic)
+        unknown = self._count(moved, rx_placements, traffic)
         if unknown:
             self._find_owners(unknown, now_s)
-            self._count(unknown, landings, traffic)
+            self._count(unknown, rx_placements, traffic)
         for pid, (tcp, udp) in exact.items():
             self._add_rest(traffic.setdefault(pid, {}), tcp, udp)
         return self._tasks(traffic, now_s - before_s, now_s)
@@ -260,12 +260,14 @@ class FlowReader:
             self._addresses_read_s = now_s
         return self._addresses
 
-    def _count(self, moved: list[Moved], landings: Landings, traffic: dict[int, dict[int, _Traffic]]) -> list[Moved]:
+    def _count(
+        self, moved: list[Moved], rx_placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
+    ) -> list[Moved]:
         """Add to the traffic by process and place; returns what no process is known for."""
         unknown = []
         ports = self._ports
         pid_of = self._owners.pid
-        place_of = landings.place
+        place_of = rx_placements.place
         for one in moved:
             tcp, flow, sent, received, idle_ms = one
             pid = pid_of(tcp.inode)
@@ -314,8 +316,8 @@ class FlowReader:
                 self._listeners.forget_process(pid)
                 continue
             talker.started_ticks = facts.started_ticks
-            landings = [_landing(counted, elapsed_s) for counted in traffic.get(pid, {}).values()]
-            tasks.append(_task(pid, facts, talker, now_s, landings))
+            rx_placements = [_rx_placement(counted, elapsed_s) for counted in traffic.get(pid, {}).values()]
+            tasks.append(_task(pid, facts, talker, now_s, rx_placements))
         return tasks
 
     def _note_listeners(self) -> None:
@@ -335,9 +337,9 @@ class FlowReader:
         self._facts.forget(pid)
 
 
-def _landing(counted: _Traffic, elapsed_s: float) -> Landing:
+def _rx_placement(counted: _Traffic, elapsed_s: float) -> RxPlacement:
     place = counted.place
-    return Landing(
+    return RxPlacement(
         netdev=place.netdev,
         queue=place.queue,
         irq=place.irq,
@@ -349,7 +351,7 @@ def _landing(counted: _Traffic, elapsed_s: float) -> Landing:
     )
 
 
-def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, landings: list[Landing]) -> NetTask:
+def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, rx_placements: list[RxPlacement]) -> NetTask:
     who, scheduling = facts.who, facts.scheduling
     active_s = talker.active_s
     if active_s is None:  # not since it started, as far as was seen
@@ -367,7 +369,7 @@ def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, landings: list[
         cpu=facts.cpu,
         cpu_share=facts.cpu_share,
         idle_s=max(now_s - active_s, 0.0),
-        landings=sorted(landings, key=lambda landing: -landing.bytes_per_s),
+        rx_placements=sorted(rx_placements, key=lambda rx_placement: -rx_placement.bytes_per_s),
         user=who.user,
         command=who.command,
         unit=who.groups.unit,

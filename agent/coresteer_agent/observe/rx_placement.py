@@ -40,7 +40,7 @@ _MOSTLY = 0.95
 
 
 class Place(Struct, frozen=True):
-    """Where packets are handled: the fields of a Landing that say where."""
+    """Where packets are handled: the fields of a RxPlacement that say where."""
 
     netdev: str
     queue: str | None = None
@@ -78,7 +78,7 @@ def softirq_cpu(rates: Iterable[Rates]) -> int | None:
     return busiest if busiest is not None and raised[busiest] >= _MOSTLY * sum(raised.values()) else None
 
 
-class Landings:
+class RxPlacements:
     """Where the flows of one look land. The netdevs' settings are read as they are needed, once.
 
     rates: what happened since the previous look.

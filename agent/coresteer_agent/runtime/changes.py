@@ -11,28 +11,28 @@ from msgspec.structs import replace
 from coresteer_agent.apply.executor import Executor, reason
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.changes.events import (
+    AcknowledgedByBackend,
     ApplyRequested,
     Change,
     Changes,
+    ConfirmFailed,
     ConfirmRequested,
+    Delegated,
     Event,
     ExtendRequested,
     InverseRan,
-    Lent,
-    LookAgain,
-    LookedAgain,
     Measured,
     Note,
-    NotKept,
     PlanRan,
-    PutBack,
+    Recheck,
+    Rechecked,
     Report,
     Restarted,
+    RestoredExternally,
     RollbackRequested,
     RunInverse,
     RunPlan,
-    RunReturn,
-    SeenByBackend,
+    RunRestore,
     Tick,
 )
 from coresteer_core.changes.guardrail import measure
@@ -43,6 +43,7 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
 from coresteer_core.protocol import (
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Confirm,
@@ -50,13 +51,12 @@ from coresteer_core.protocol import (
     Outcome,
     Result,
     Rollback,
-    Seen,
 )
 
 log = logging.getLogger("coresteer.changes")
 
-LOAN = "lent"
-"""The id of the change that puts lent settings back."""
+LOAN = "delegated"
+"""The id of the change that puts delegated settings back."""
 
 
 class ChangeKeeper:
@@ -85,7 +85,7 @@ class ChangeKeeper:
         if self._journal is not None:
             self.feed(Restarted(self._journal.changes()))
 
-    def asked(self, message: Apply | Confirm | Rollback | Extend | Seen) -> frozenset[str]:
+    def asked(self, message: Apply | Confirm | Rollback | Extend | ChangeAck) -> frozenset[str]:
         """What the backend wants. Returns the settings that were worked on, as feed does."""
         match message:
             case Apply():
@@ -98,13 +98,13 @@ class ChangeKeeper:
                 return self.feed(RollbackRequested(message.change_id))
             case Extend():
                 return self.feed(ExtendRequested(message.change_id, message.seconds))
-            case Seen():
-                return self.feed(SeenByBackend(message.change_id, message.state))
+            case ChangeAck():
+                return self.feed(AcknowledgedByBackend(message.change_id, message.state))
 
     def tick(self) -> frozenset[str]:
         """Once a second: timers, and what somebody restored beside us."""
         keys = self._restored_by_others()
-        touched = keys | self.feed(PutBack(keys)) if keys else frozenset()
+        touched = keys | self.feed(RestoredExternally(keys)) if keys else frozenset()
         return touched | self.feed(Tick())
 
     def measured(self, rates: Rates) -> frozenset[str]:
@@ -137,7 +137,7 @@ class ChangeKeeper:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.steer(action)
 
-    def lend(self, keys: Iterable[str]) -> frozenset[str]:
+    def delegate(self, keys: Iterable[str]) -> frozenset[str]:
         """Let another program write settings until take_back(); returns which. Open changes keep theirs.
 
         Whatever ends the agent or the connection meanwhile, they go back. Raises OSError or JournalError, and lends
@@ -148,16 +148,16 @@ class ChangeKeeper:
         taken = frozenset[str]().union(*(change.keys for change in self._state.changes.values() if change.open))
         actions = self._executor.standing(key for key in keys if key not in taken)
         self._taken = 0
-        self.feed(Lent(LOAN, Plan(actions)))
+        self.feed(Delegated(LOAN, Plan(actions)))
         try:
-            self._executor.lend(LOAN, actions)
+            self._executor.delegate(LOAN, actions)
         except (OSError, JournalError):
             self.feed(RollbackRequested(LOAN))
             raise
         return frozenset(action.key for action in actions)
 
     def take_back(self, at_most: int) -> list[Result] | None:
-        """Put so many lent settings back; what became of each of all of them once it is done, None before.
+        """Put so many delegated settings back; what became of each of all of them once it is done, None before.
 
         The program must have ended.
         """
@@ -204,17 +204,17 @@ class ChangeKeeper:
         return keys
 
     def _carry_out(
-        self, instruction: RunPlan | RunReturn | LookAgain | RunInverse | Report
-    ) -> PlanRan | LookedAgain | NotKept | InverseRan | None:
+        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | Report
+    ) -> PlanRan | Rechecked | ConfirmFailed | InverseRan | None:
         match instruction:
             case Report():
                 self._tell(instruction.message)
             case RunPlan():
                 return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
-            case RunReturn():
+            case RunRestore():
                 return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
-            case LookAgain():
-                return self._look_again(instruction)
+            case Recheck():
+                return self._recheck(instruction)
             case RunInverse():
                 return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
         return None
@@ -235,18 +235,18 @@ class ChangeKeeper:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.undo(action)
 
-    def _look_again(self, instruction: LookAgain) -> LookedAgain | NotKept:
+    def _recheck(self, instruction: Recheck) -> Rechecked | ConfirmFailed:
         try:
-            return LookedAgain(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
+            return Rechecked(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
         except (OSError, JournalError) as error:
-            return NotKept(self._state.changes[instruction.change_id], reason(error))
+            return ConfirmFailed(self._state.changes[instruction.change_id], reason(error))
 
     def _stands(self, action: Action) -> Result:
         if self._executor is None:
             return Result(action.key, Outcome.REFUSED, "This agent only observes.")
         return self._executor.stands(action)
 
-    def _note(self, note: Note, before: Changes) -> NotKept | None:
+    def _note(self, note: Note, before: Changes) -> ConfirmFailed | None:
         if self._journal is None:
             return None
         change_id = note.change.change_id
@@ -257,12 +257,12 @@ class ChangeKeeper:
             log.error("The journal could not note change %s: %s.", change_id, reason(error))
             waiting = before.changes.get(change_id)
             if note.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
-                return NotKept(waiting, reason(error))
+                return ConfirmFailed(waiting, reason(error))
         return None
 
     def _tell(self, message: ChangeMessage) -> None:
         change = self._state.changes.get(message.change_id)
-        if change is not None and change.lent:
+        if change is not None and change.delegated:
             return
         log.info("Change %s is %s. %s", message.change_id[:60], message.state.replace("_", " "), message.sentence)
         if message.remaining_s is not None:

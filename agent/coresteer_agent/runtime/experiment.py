@@ -251,7 +251,7 @@ class Session:
             stuck = running.irqbalance.stop()
             if stuck is None:
                 return touched
-            touched = running.irqbalance.lent
+            touched = running.irqbalance.delegated
             running.irqbalance = None
             if stuck:
                 raise RunError(f"Not everything that irqbalance moved could be put back: {' '.join(stuck)}")
@@ -301,7 +301,7 @@ class Session:
         touched: frozenset[str] = frozenset()
         try:
             if running.irqbalance is not None:
-                touched = running.irqbalance.lent
+                touched = running.irqbalance.delegated
                 running.irqbalance.end()
         finally:
             running.close()

@@ -38,11 +38,11 @@ class Irqbalance:
         self._changes = changes
         movable = [irq.irq for irq in inventory.irqs if irq.movable is not False]
         try:
-            self.lent = changes.lend(IrqAffinity(irq).key for irq in movable)
+            self.delegated = changes.delegate(IrqAffinity(irq).key for irq in movable)
         except (OSError, JournalError) as error:
             why = f"The journal cannot be written ({reason(error)}), so irqbalance was not started."
             raise IrqbalanceError(why) from None
-        kept = [irq for irq in movable if IrqAffinity(irq).key not in self.lent]
+        kept = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
         try:
             self._child = _start(program, kept)
         except OSError as error:
@@ -68,7 +68,7 @@ class Irqbalance:
         return self._take_back()
 
     def _take_back(self) -> list[str]:
-        results = self._changes.take_back(max(len(self.lent), 1)) or []
+        results = self._changes.take_back(max(len(self.delegated), 1)) or []
         return [result.sentence for result in results if result.stuck]
 
 

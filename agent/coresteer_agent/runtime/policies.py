@@ -13,12 +13,12 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.changes.events import ApplyRequested, Change, Event, ReturnRequested
+from coresteer_core.changes.events import ApplyRequested, Change, Event, RestoreRequested
 from coresteer_core.changes.guard import MAX_MOVES
 from coresteer_core.changes.machine import MIN_TIMEOUT_S
 from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine import (
     EngineMemory,
     Holding,
@@ -42,7 +42,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 """How long a setting is left alone after a policy's change of it did not work; twice as long each time in a row."""
 
 LEFT_ALONE_S = 60.0
-"""How often a conclusion is told of which only that differs what is left alone, as it does with every idle device."""
+"""How often a evaluation is told of which only that differs what is left alone, as it does with every idle device."""
 
 
 class Own(Struct, frozen=True):
@@ -186,8 +186,8 @@ class PolicyKeeper:
             self._remember(forget(self._kept.memory, key))
         self._adopt(view)
         touched = self._give_back(view)
-        for conclusion in self._decide(view):
-            touched |= self._carry_out(conclusion)
+        for evaluation in self._decide(view):
+            touched |= self._carry_out(evaluation)
         self._save()
         return touched
 
@@ -262,8 +262,8 @@ class PolicyKeeper:
         many = "1 setting goes" if len(actions) == 1 else f"{len(actions)} settings go"
         sentence = f"{why} {many} back to what stood there before it."
         change_id = str(uuid.uuid4())
-        self._say(Conclusion(policy_id, version, mode, sentence, actions), change_id)
-        touched = self._changes.feed(ReturnRequested(change_id, Plan(actions, allow_isolated=True), name, why))
+        self._say(Evaluation(policy_id, version, mode, sentence, actions), change_id)
+        touched = self._changes.feed(RestoreRequested(change_id, Plan(actions, allow_isolated=True), name, why))
         change = self._changes.change(change_id)
         results = {result.key: result for result in change.results} if change is not None else {}
         for action in actions:
@@ -276,21 +276,21 @@ class PolicyKeeper:
                 self._refuse(action.key, result.sentence if result is not None else change.sentence, time.monotonic())
         return touched
 
-    def _decide(self, view: View) -> list[Conclusion]:
+    def _decide(self, view: View) -> list[Evaluation]:
         policies = self._kept.policies
         if self._observes:
             policies = [replace(policy, mode=Mode.OBSERVE) for policy in policies]
         memory = replace(self._kept.memory, refused=self._waiting(view.time_s))
         try:
-            conclusions, after = step(view, policies, memory)
+            evaluations, after = step(view, policies, memory)
         except Exception:
             sound = [policy for policy in policies if self._is_sound(view, policy, memory)]
             if len(sound) == len(policies):
                 raise
-            conclusions, after = step(view, sound, memory)
+            evaluations, after = step(view, sound, memory)
             after = replace(after, memories={**memory.memories, **after.memories})
         self._remember(after)
-        return conclusions
+        return evaluations
 
     def _is_sound(self, view: View, policy: PolicyInForce, memory: EngineMemory) -> bool:
         """Whether a policy can be decided at all; a mistake in one must not stop the others."""
@@ -302,27 +302,27 @@ class PolicyKeeper:
                 self._mistaken.add(known)
                 sentence = f"Policy {policy.name} is left out because of a mistake in it. What it set stays."
                 log.error("%s", sentence, exc_info=error)
-                self._say(Conclusion(policy.policy_id, policy.version, policy.mode, f"{sentence} {error!r}"[:500]))
+                self._say(Evaluation(policy.policy_id, policy.version, policy.mode, f"{sentence} {error!r}"[:500]))
             return False
         self._mistaken.discard((policy.policy_id, policy.version))
         return True
 
-    def _carry_out(self, conclusion: Conclusion) -> frozenset[str]:
-        policy = self._policy(conclusion.policy_id)
-        if policy is None or conclusion.mode is not Mode.ENFORCE or not conclusion.actions:
-            if self._is_news(conclusion):
-                self._say(conclusion)
+    def _carry_out(self, evaluation: Evaluation) -> frozenset[str]:
+        policy = self._policy(evaluation.policy_id)
+        if policy is None or evaluation.mode is not Mode.ENFORCE or not evaluation.actions:
+            if self._is_news(evaluation):
+                self._say(evaluation)
             return frozenset()
         change_id = str(uuid.uuid4())
-        self._say(conclusion, change_id)
+        self._say(evaluation, change_id)
         touched = self._changes.feed(
             ApplyRequested(
                 change_id,
-                Plan(conclusion.actions, allow_isolated=policy.spec.allow_isolated),
+                Plan(evaluation.actions, allow_isolated=policy.spec.allow_isolated),
                 MIN_TIMEOUT_S,
                 policy.guardrails,
                 policy=policy.name,
-                keep_after_s=KEEP_AFTER_S,
+                confirm_after_s=KEEP_AFTER_S,
             )
         )
         if (change := self._changes.change(change_id)) is not None:
@@ -346,16 +346,16 @@ class PolicyKeeper:
         if change.open:
             self._kept.changes[change.change_id] = Own(policy_id, done, returned)
 
-    def _is_news(self, conclusion: Conclusion) -> bool:
-        before = self._told.get(conclusion.policy_id)
-        if before is None or not alike(replace(before.conclusion, unmoved=[]), replace(conclusion, unmoved=[])):
+    def _is_news(self, evaluation: Evaluation) -> bool:
+        before = self._told.get(evaluation.policy_id)
+        if before is None or not alike(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
             return True
         long_ago = time.time_ns() // 1_000_000 - before.time_ms >= LEFT_ALONE_S * 1000
-        return long_ago and not alike(before.conclusion, conclusion)
+        return long_ago and not alike(before.evaluation, evaluation)
 
-    def _say(self, conclusion: Conclusion, change_id: str | None = None) -> None:
-        message = DecisionMessage(time.time_ns() // 1_000_000, conclusion, change_id)
-        self._told[conclusion.policy_id] = message
+    def _say(self, evaluation: Evaluation, change_id: str | None = None) -> None:
+        message = DecisionMessage(time.time_ns() // 1_000_000, evaluation, change_id)
+        self._told[evaluation.policy_id] = message
         self._tell(message)
 
     def _waiting(self, now_s: float) -> dict[str, str]:

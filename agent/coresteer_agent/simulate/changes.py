@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.events import (
+    AcknowledgedByBackend,
     ApplyRequested,
     BackendBack,
     BackendLost,
@@ -14,17 +15,16 @@ from coresteer_core.changes.events import (
     Event,
     ExtendRequested,
     InverseRan,
-    LookAgain,
-    LookedAgain,
     Measured,
     Note,
     PlanRan,
+    Recheck,
+    Rechecked,
     Report,
     RollbackRequested,
     RunInverse,
     RunPlan,
-    RunReturn,
-    SeenByBackend,
+    RunRestore,
     Tick,
 )
 from coresteer_core.changes.guard import refusals
@@ -33,7 +33,7 @@ from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
+from coresteer_core.protocol import Apply, ChangeAck, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback
 from coresteer_core.settings import (
     CgroupWeight,
     IrqAffinity,
@@ -70,7 +70,7 @@ class SimulatedChanges:
         """What is known of a change."""
         return self._state.changes.get(change_id)
 
-    def asked(self, message: Apply | Confirm | Rollback | Extend | Seen, now: float) -> list[ChangeMessage]:
+    def asked(self, message: Apply | Confirm | Rollback | Extend | ChangeAck, now: float) -> list[ChangeMessage]:
         """What the backend wants."""
         match message:
             case Apply():
@@ -83,8 +83,8 @@ class SimulatedChanges:
                 event = RollbackRequested(message.change_id)
             case Extend():
                 event = ExtendRequested(message.change_id, message.seconds)
-            case Seen():
-                event = SeenByBackend(message.change_id, message.state)
+            case ChangeAck():
+                event = AcknowledgedByBackend(message.change_id, message.state)
         return self._feed(event, now)
 
     def connected(self, now: float) -> list[ChangeMessage]:
@@ -110,12 +110,12 @@ class SimulatedChanges:
                     said.append(message)
                 case RunPlan(change_id, plan):
                     said += self._feed(PlanRan(change_id, self._run(plan)), now)
-                case RunReturn(change_id, plan):
+                case RunRestore(change_id, plan):
                     done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(PlanRan(change_id, done), now)
-                case LookAgain(change_id, plan):
+                case Recheck(change_id, plan):
                     found = [self._stands(action) for action in plan.actions]
-                    said += self._feed(LookedAgain(change_id, found), now)
+                    said += self._feed(Rechecked(change_id, found), now)
                 case RunInverse(change_id, plan):
                     done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(InverseRan(change_id, done), now)

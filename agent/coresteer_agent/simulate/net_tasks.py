@@ -13,7 +13,7 @@ from coresteer_agent.simulate.machine import Machine
 from coresteer_agent.simulate.seeded import seeded
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.tasks import NetTask, RxPlacement
 
 _TALKERS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
 _MOST_QUEUES = 3
@@ -64,8 +64,8 @@ def net_tasks(
                 cpu=task.cpu if task.cpu in allowed else allowed[0],
                 cpu_share=round(task.cpu_share * level / (LEVELS - 1), 3),
                 idle_s=0.0 if level else 5.0,
-                landings=[
-                    Landing(
+                rx_placements=[
+                    RxPlacement(
                         netdev=machine.nic.netdev,
                         queue=irq.queues[0],
                         irq=irq.irq,

@@ -28,6 +28,7 @@ from coresteer_core.protocol import (
     Ack,
     Apply,
     BeginExperiment,
+    ChangeAck,
     ChangeMessage,
     ClassesMessage,
     Clock,
@@ -47,7 +48,6 @@ from coresteer_core.protocol import (
     RatesMessage,
     Rollback,
     RunExperiment,
-    Seen,
     TasksMessage,
     TopologyMessage,
     Welcome,
@@ -58,7 +58,7 @@ from coresteer_core.protocol import (
 log = logging.getLogger("coresteer.link")
 
 Request: TypeAlias = (
-    Apply | Confirm | Rollback | Extend | Seen | Policies | BeginExperiment | RunExperiment | EndExperiment
+    Apply | Confirm | Rollback | Extend | ChangeAck | Policies | BeginExperiment | RunExperiment | EndExperiment
 )
 """What the backend asks and tells; the loop answers."""
 Heard: TypeAlias = Request | BackendBack | BackendLost

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from coresteer.inputs import KEPT, Body
 from coresteer.structs import AsStruct
-from coresteer_core.changes.guard import MAX_MOVES, Refusal, Warned
+from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import ChangeState, EndedBy, Result
 
@@ -17,7 +17,7 @@ Reason = Annotated[str, Field(max_length=500), KEPT]
 Seconds = Annotated[float, Field(ge=30, le=600)]
 
 
-class WishIn(Body):
+class DesiredValueIn(Body):
     """A setting and the value it should have, for example irq/41/affinity and 2-3."""
 
     key: Key
@@ -27,7 +27,7 @@ class WishIn(Body):
 class PreviewRequest(Body):
     """What to look at. allow_isolated: isolated CPUs are meant."""
 
-    wishes: list[WishIn] = Field(min_length=1, max_length=MAX_MOVES)
+    desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
 
@@ -41,7 +41,7 @@ class PreviewAnswer(BaseModel):
     sentence: str
     commands: list[str]
     expected: list[str]
-    warned: list[Annotated[Warned, AsStruct()]]
+    warnings: list[Annotated[PlanWarning, AsStruct()]]
     refused: list[Annotated[Refusal, AsStruct()]]
     can_apply: bool
     blocked_because: str | None

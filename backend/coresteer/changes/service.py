@@ -23,10 +23,11 @@ from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
 from coresteer_core.changes.effect import expected
 from coresteer_core.changes.guardrail import Guardrail
-from coresteer_core.changes.plan import Plan, Wish, preview, sentence_of
+from coresteer_core.changes.plan import DesiredValue, Plan, preview, sentence_of
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import (
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Confirm,
@@ -34,7 +35,6 @@ from coresteer_core.protocol import (
     Extend,
     FlowsMessage,
     Rollback,
-    Seen,
     ToAgent,
 )
 
@@ -68,7 +68,7 @@ async def preview_for(
     view = validation.view_of(node, flows)
     found = preview(
         view,
-        [Wish(wish.key, wish.value) for wish in request.wishes],
+        [DesiredValue(desired_value.key, desired_value.value) for desired_value in request.desired],
         reason=f"Asked for by {identity.username}.",
         allow_isolated=request.allow_isolated,
     )
@@ -86,7 +86,7 @@ async def preview_for(
         sentence=found.sentence,
         commands=found.commands,
         expected=effect,
-        warned=found.warned,
+        warnings=found.warnings,
         refused=found.refused,
         can_apply=blocked is None,
         blocked_because=blocked,
@@ -236,7 +236,7 @@ async def on_change_message(
     """Keep what an agent reports; late, repeated and unknown reports do no harm.
 
     One of a change that is not known yet is kept until the decision that it belongs to comes. An end is answered with
-    Seen once it is stored, so that the agent need not tell it again.
+    ChangeAck once it is stored, so that the agent need not tell it again.
     """
     try:
         change_id = UUID(message.change_id)
@@ -257,7 +257,7 @@ async def on_change_message(
     if change is not None:
         publish(bus, change)
     if message.state in _ENDED:
-        await _try_to_send(connections, node_id, Seen(message.change_id, message.state))
+        await _try_to_send(connections, node_id, ChangeAck(message.change_id, message.state))
 
 
 async def _keep_early(session: AsyncSession, node_id: int, change_id: UUID, message: ChangeMessage) -> None:

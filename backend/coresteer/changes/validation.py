@@ -9,7 +9,7 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes.service import told
 from coresteer.nodes.tables import NodeRow
-from coresteer_core.changes.plan import Plan, Preview, Wish, preview
+from coresteer_core.changes.plan import DesiredValue, Plan, Preview, preview
 from coresteer_core.node.view import View
 from coresteer_core.protocol import FlowsMessage, Hello
 from coresteer_core.settings import SettingError, parse_setting
@@ -73,8 +73,8 @@ def check_plan(plan: Plan) -> None:
 
 def check_against_node(view: View, plan: Plan) -> Preview:
     """The plan as the node is now. Raises Conflict when it is refused or the node has changed since the preview."""
-    wishes = [Wish(action.key, action.becomes) for action in plan.actions]
-    now = preview(view, wishes, reason="", allow_isolated=plan.allow_isolated)
+    desired = [DesiredValue(action.key, action.becomes) for action in plan.actions]
+    now = preview(view, desired, reason="", allow_isolated=plan.allow_isolated)
     if now.refused:
         raise Conflict(" ".join(f"{refusal.key}: {refusal.sentence}" for refusal in now.refused))
     is_now = {action.key: action.was for action in now.plan.actions}

@@ -25,7 +25,7 @@ from coresteer.experiments.context import Shared
 from coresteer.experiments.machine import machine_of
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.session_state import AtHand, Heard
-from coresteer.experiments.spec import Arm, KeptRun, PlannedRun, Spec
+from coresteer.experiments.spec import Arm, PlannedRun, RecordedRun, Spec
 from coresteer.experiments.steps import (
     Begin,
     Conclude,
@@ -178,7 +178,7 @@ class Drive:
             case Start(planned, side):
                 self._start(planned, side, facts)
             case Keep(planned, attempt, measured, discarded):
-                run = KeptRun(
+                run = RecordedRun(
                     planned=planned,
                     attempt=attempt,
                     started_ms=measured.started_ms,
@@ -287,7 +287,7 @@ class Drive:
     async def _open(self, planned: PlannedRun, attempt: int, facts: Facts) -> None:
         asked, spec = self._asked, self._asked.spec
         view = await self._seen()
-        found = preview(view, arms.wishes_of(spec, planned.arm, facts.netdev), reason=f"Experiment {spec.name}.")
+        found = preview(view, arms.desired_of(spec, planned.arm, facts.netdev), reason=f"Experiment {spec.name}.")
         if found.refused:
             await self._lose(planned, attempt, found.sentence)
             return
@@ -358,7 +358,7 @@ class Drive:
         self._post(node_id, RunExperiment(self._asked.experiment_id, run))
 
     async def _lose(self, planned: PlannedRun, attempt: int, why: str) -> None:
-        run = KeptRun(
+        run = RecordedRun(
             planned=planned,
             attempt=attempt,
             started_ms=time.time_ns() // 1_000_000,
@@ -372,7 +372,7 @@ class Drive:
         await self._keep(run)
         self.heard.begin_anew()
 
-    async def _keep(self, run: KeptRun) -> None:
+    async def _keep(self, run: RecordedRun) -> None:
         async with self._shared.database.session() as session:
             await repository.keep_run(session, self._asked.experiment_id, run)
         self.heard.enter(None)
@@ -419,7 +419,7 @@ class Drive:
         async with self._shared.database.session() as session:
             found = await service.get(session, self._asked.experiment_id)
             row = await service.find(session, self._asked.experiment_id, lock=True)
-            row.sentence = f"{found.conclusion[0]} {note}".rstrip()
+            row.sentence = f"{found.findings[0]} {note}".rstrip()
 
     def _post(self, node_id: int, message: ToAgent) -> None:
         """To the agent; one that is away is told when it is back, as what it was asked for begins anew then."""

@@ -8,9 +8,9 @@ from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsNow
-from coresteer.experiments.spec import Analysis, KeptRun, Spec
+from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer.reports.findings import conclusion
+from coresteer.reports.findings import findings
 from coresteer_core.experiments.model import METRICS
 
 _KEPT = 32
@@ -42,7 +42,7 @@ def summary(row: ExperimentRow, done: Done, place: int | None) -> ExperimentSumm
     )
 
 
-def whole(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun], place: int | None) -> Experiment:
+def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], place: int | None) -> Experiment:
     """All of it; its analysis takes some 100 ms of CPU time where nobody has asked for it since its last run."""
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
@@ -57,11 +57,11 @@ def whole(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun], place: int | 
         analysis=_analysed(row, spec, runs),
         metrics=dict(METRICS),
     )
-    experiment.conclusion = conclusion(experiment, "en")
+    experiment.findings = findings(experiment, "en")
     return experiment
 
 
-def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[KeptRun]) -> Analysis:
+def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun]) -> Analysis:
     # numbers of experiments begin anew in another database
     key = (row.id, row.created_at, len(runs))
     if (found := _analyses.get(key)) is None:

@@ -25,7 +25,7 @@ from coresteer.experiments.schemas import (
     ExperimentState,
     ExperimentSummary,
 )
-from coresteer.experiments.spec import KeptRun, Spec
+from coresteer.experiments.spec import RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
@@ -44,7 +44,7 @@ async def get(session: AsyncSession, experiment_id: int) -> Experiment:
     rows = await repository.runs(session, experiment_id)
     try:
         spec = msgspec.convert(row.spec, Spec)
-        runs = [msgspec.convert(run.run, KeptRun) for run in rows]
+        runs = [msgspec.convert(run.run, RecordedRun) for run in rows]
     except msgspec.ValidationError as error:
         raise Conflict(cannot_be_read(experiment_id, error)) from None
     return await asyncio.to_thread(serialize.whole, row, spec, runs, places.get(row.id))
@@ -114,7 +114,7 @@ def _places(not_over: Sequence[repository.Taken]) -> dict[int, int]:
 async def preview(session: AsyncSession, shared: Shared, spec: Spec, *, role: Role) -> ExperimentPreview:
     """What an experiment would do. Raises Invalid with the field, NotFound, and Conflict for a node never seen."""
     node, peer, seen, names = await _checked(session, shared, spec)
-    warned = await _warnings(session, spec, node, peer)
+    warnings = await _warnings(session, spec, node, peer)
     blocked = _blocked_because(shared, spec, node, peer, role)
     arms = await asyncio.to_thread(validation.arm_previews, spec, seen, names)
     return ExperimentPreview(
@@ -122,7 +122,7 @@ async def preview(session: AsyncSession, shared: Shared, spec: Spec, *, role: Ro
         runs=schedule.run_count(spec),
         duration_s=schedule.duration_s(spec),
         arms=arms,
-        warned=warned,
+        warnings=warnings,
         blocked_because=blocked,
     )
 
@@ -244,22 +244,22 @@ async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[st
 
 
 async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: NodeRow | None) -> list[str]:
-    warned = validation.too_few(spec)
+    warnings = validation.too_few(spec)
     both = [node] if peer is None else [node, peer]
     for name, paused in (await enforced_on(session, [row.id for row in both])).items():
         if paused:
-            warned.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
+            warnings.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
     if peer is not None:
-        warned.append(f"{peer.name} makes the load, and its network carries it.")
+        warnings.append(f"{peer.name} makes the load, and its network carries it.")
     if isinstance(spec.workload, Command):
-        warned.append(
+        warnings.append(
             f"It runs the command “{spec.workload.name}” that the agent's configuration on {node.name} allows."
         )
     queue = [taken for taken in await repository.not_over(session) if {row.id for row in both} & set(taken.node_ids)]
     if queue:
         first = "Another experiment on these nodes comes" if len(queue) == 1 else f"{len(queue)} others come"
-        warned.append(f"{first} first.")
-    return warned
+        warnings.append(f"{first} first.")
+    return warnings
 
 
 def _blocked_because(shared: Shared, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role) -> str | None:

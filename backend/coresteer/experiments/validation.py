@@ -9,20 +9,20 @@ from coresteer.errors import Invalid
 from coresteer.experiments import schedule
 from coresteer.experiments.arms import (
     NETDEV,
+    desired_of,
     every_level,
     has_irqbalance,
     has_two_ends,
     is_as_it_is,
     levels_of,
     policies_of,
-    wishes_of,
     workload_of,
 )
 from coresteer.experiments.schemas import ArmPreview
 from coresteer.experiments.spec import Arm, Spec
 from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
 from coresteer_core.changes.guardrail import METRICS
-from coresteer_core.changes.plan import Wish, preview
+from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.model import METRICS as FIGURES
 from coresteer_core.experiments.model import Workload
@@ -61,7 +61,7 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
         except msgspec.ValidationError as error:
             raise Invalid(f"{str(error).replace('`', '')}.", field=_workload_path(spec, arm)) from None
         _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
-        if refused := preview(view, _known(wishes_of(spec, arm, NETDEV)), reason="").refused:
+        if refused := preview(view, _known(desired_of(spec, arm, NETDEV)), reason="").refused:
             raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
         ids = [level.policy_id for level in policies_of(spec, arm)]
         if len(set(ids)) < len(ids):
@@ -77,26 +77,26 @@ def _names(spec: Spec) -> list[tuple[str, str]]:
 def _check_levels(spec: Spec, view: View) -> None:
     kind = type(spec.workload).__struct_config__.tag
     for path, level in every_level(spec):
-        for place, wish in enumerate(level.settings):
-            _check_wish(wish, f"{path}.settings[{place}]", view, traffic=has_two_ends(spec.workload))
+        for place, desired_value in enumerate(level.settings):
+            _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_two_ends(spec.workload))
         known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
         if unknown := sorted(level.workload.keys() - known):
             sentence = f"{unknown[0]} is no field of {kind}; they are {', '.join(sorted(known))}."
             raise Invalid(sentence, field=f"{path}.workload")
 
 
-def _check_wish(wish: Wish, path: str, view: View, *, traffic: bool) -> None:
-    if NETDEV in wish.key and not traffic:
+def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, traffic: bool) -> None:
+    if NETDEV in desired_value.key and not traffic:
         raise Invalid(f"{NETDEV} stands for the netdev of traffic that the experiment makes.", field=f"{path}.key")
     try:
-        setting = parse_setting(wish.key.replace(NETDEV, _STAND_IN))
+        setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
     except SettingError as error:
         raise Invalid(str(error), field=f"{path}.key") from None
     try:
-        setting.canonical(wish.value)
+        setting.canonical(desired_value.value)
     except SettingError as error:
-        raise Invalid(f"{wish.key}: {error}", field=f"{path}.value") from None
-    if NETDEV not in wish.key and (refused := preview(view, [wish], reason="").refused):
+        raise Invalid(f"{desired_value.key}: {error}", field=f"{path}.value") from None
+    if NETDEV not in desired_value.key and (refused := preview(view, [desired_value], reason="").refused):
         field = "key" if refused[0].code == "unknown" else "value"
         raise Invalid(refused[0].sentence, field=f"{path}.{field}")
 
@@ -121,8 +121,8 @@ def _check_workload(workload: Workload, path: str, topology: Topology, peer: Top
             raise Invalid(f"{name}: CPU {min(offline)} is not online.", field=path)
 
 
-def _known(wishes: Sequence[Wish]) -> list[Wish]:
-    return [wish for wish in wishes if NETDEV not in wish.key]
+def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
+    return [desired_value for desired_value in desired if NETDEV not in desired_value.key]
 
 
 def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[ArmPreview]:
@@ -133,16 +133,16 @@ def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[Ar
 def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) -> ArmPreview:
     parts: list[str] = []
     commands: list[str] = []
-    wishes = wishes_of(spec, arm, NETDEV)
-    if known := _known(wishes):
+    desired = desired_of(spec, arm, NETDEV)
+    if known := _known(desired):
         found = preview(view, known, reason="")
         parts.append(found.sentence)
         commands += found.commands
-    for wish in wishes:
-        if NETDEV in wish.key:
-            setting = parse_setting(wish.key.replace(NETDEV, _STAND_IN))
-            value = setting.canonical(wish.value)
-            parts.append(f"{wish.key} becomes {value} on the netdev of the load.")
+    for desired_value in desired:
+        if NETDEV in desired_value.key:
+            setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
+            value = setting.canonical(desired_value.value)
+            parts.append(f"{desired_value.key} becomes {value} on the netdev of the load.")
             commands.append(setting.shell(value))
     parts += [
         f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."

@@ -25,7 +25,7 @@ from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Learned, Point
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT, NetdevCounts, Rates
 from coresteer_core.node.service_classes import ClassFigures
-from coresteer_core.node.tasks import Landing, NetTask, Task
+from coresteer_core.node.tasks import NetTask, RxPlacement, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import (
     ChangeMessage,
@@ -282,15 +282,17 @@ def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
     """Whether flows can be kept, shown and decided on."""
     if wrong := bad_time(message.time_ms, now_ms):
         return f"Flows: {wrong}"
-    landings = [landing for task in message.tasks for landing in task.landings]
-    if len(message.tasks) > MAX_NET_TASKS or len(landings) > MAX_LANDINGS:
-        return f"Flows: more than {MAX_NET_TASKS} processes or {MAX_LANDINGS} landings."
+    rx_placements = [rx_placement for task in message.tasks for rx_placement in task.rx_placements]
+    if len(message.tasks) > MAX_NET_TASKS or len(rx_placements) > MAX_LANDINGS:
+        return f"Flows: more than {MAX_NET_TASKS} processes or {MAX_LANDINGS} rx_placements."
     ports = sum(len(task.listens) for task in message.tasks)
     clients = sum(len(task.clients) for task in message.tasks)
     if ports > MAX_PORTS or clients > MAX_CLIENTS:
         return f"Flows: {ports} ports and {clients} clients are more than {MAX_PORTS} and {MAX_CLIENTS}."
     texts: list[str | None] = [task.name for task in message.tasks]
-    texts += [text for landing in landings for text in (landing.netdev, landing.queue, landing.how)]
+    texts += [
+        text for rx_placement in rx_placements for text in (rx_placement.netdev, rx_placement.queue, rx_placement.how)
+    ]
     wrong = (
         bad_text(texts, MAX_NAME)
         or bad_text((path for task in message.tasks for path in (task.cgroup, task.cpu_cgroup)), MAX_PATH)
@@ -299,7 +301,7 @@ def check_flows(message: FlowsMessage, *, now_ms: int) -> str | None:
         or bad_cpu_lists(text for task in message.tasks for text in (task.affinity, task.allowed))
         or _bad_weights(message)
         or next((wrong for task in message.tasks if (wrong := _bad_net_task(task))), None)
-        or next((wrong for landing in landings if (wrong := _bad_landing(landing))), None)
+        or next((wrong for rx_placement in rx_placements if (wrong := _bad_rx_placement(rx_placement))), None)
     )
     return f"Flows: {wrong}" if wrong else None
 
@@ -335,14 +337,17 @@ def _bad_net_task(task: NetTask) -> str | None:
     return None
 
 
-def _bad_landing(landing: Landing) -> str | None:
-    if not (landing.cpu is None or 0 <= landing.cpu < MAX_CPUS) or not (
-        landing.irq is None or 0 <= landing.irq < 2**31
+def _bad_rx_placement(rx_placement: RxPlacement) -> str | None:
+    if not (rx_placement.cpu is None or 0 <= rx_placement.cpu < MAX_CPUS) or not (
+        rx_placement.irq is None or 0 <= rx_placement.irq < 2**31
     ):
-        return f"packets of {landing.netdev} cannot arrive by interrupt {landing.irq} on CPU {landing.cpu}."
-    figures = (landing.rx_bytes_per_s, landing.tx_bytes_per_s, landing.sockets)
+        return (
+            f"packets of {rx_placement.netdev} cannot arrive by interrupt {rx_placement.irq} on CPU {rx_placement.cpu}."
+        )
+    figures = (rx_placement.rx_bytes_per_s, rx_placement.tx_bytes_per_s, rx_placement.sockets)
     if not all(0 <= figure < MAX_INT for figure in figures):
-        return f"{landing.sockets} sockets on {landing.netdev} cannot carry {landing.rx_bytes_per_s} bytes/s."
+        carried = f"{rx_placement.rx_bytes_per_s} bytes/s"
+        return f"{rx_placement.sockets} sockets on {rx_placement.netdev} cannot carry {carried}."
     return None
 
 

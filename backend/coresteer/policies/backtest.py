@@ -11,7 +11,7 @@ from coresteer.nodes import service as nodes
 from coresteer.policies import service, snapshot_store
 from coresteer.policies.context import Shared
 from coresteer.policies.in_force import for_agent
-from coresteer.policies.schemas import PolicyBody, ReplayAnswer, ReplayRequest, ReplayStep
+from coresteer.policies.schemas import BacktestRequest, BacktestResult, BacktestStep, PolicyBody
 from coresteer.telemetry import history
 from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.repository import at_ms
@@ -20,7 +20,7 @@ from coresteer_core.node.load import load_of
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import STEP_S, Conclusion
+from coresteer_core.policies.base import STEP_S, Evaluation
 from coresteer_core.policies.engine import PolicyInForce, alike
 from coresteer_core.protocol import FlowsMessage
 from coresteer_core.simulate.backtest import replay as enforced_alone
@@ -34,7 +34,7 @@ _FLOWS_LAST_MS = 4 * _STEP_MS
 _NO_FLOWS = FlowsMessage(0, [])
 
 
-async def replay(shared: Shared, policy_id: int, request: ReplayRequest) -> ReplayAnswer:
+async def replay(shared: Shared, policy_id: int, request: BacktestRequest) -> BacktestResult:
     """Rounds that came to something else than those before. Raises NotFound, Invalid, and Conflict without data."""
     span = Range.asked(request.from_time, request.to_time, _LONGEST)
     if request.version is not None and request.body is not None:
@@ -70,21 +70,21 @@ def _answer(
     topologies: Sequence[tuple[float, Topology]],
     inventories: Sequence[tuple[float, Inventory]],
     flows: Sequence[bytes],
-) -> ReplayAnswer:
+) -> BacktestResult:
     told = map(snapshot_store.decode_flows, flows)
     found = enforced_alone(_views(samples, topologies, inventories, list(told)), policy)
     times = [window[-1].time_ms for window in _windows(samples)]
-    steps: list[ReplayStep] = []
-    before: Conclusion | None = None
-    for time_ms, conclusion in zip(times, found.conclusions, strict=True):
-        if before is None or not alike(before, conclusion):
-            steps.append(ReplayStep(at=at_ms(time_ms), conclusion=conclusion))
-        before = conclusion
-    settings = {action.key for conclusion in found.conclusions for action in conclusion.actions}
+    steps: list[BacktestStep] = []
+    before: Evaluation | None = None
+    for time_ms, evaluation in zip(times, found.evaluations, strict=True):
+        if before is None or not alike(before, evaluation):
+            steps.append(BacktestStep(at=at_ms(time_ms), evaluation=evaluation))
+        before = evaluation
+    settings = {action.key for evaluation in found.evaluations for action in evaluation.actions}
     moves = f"{found.moves} {'setting' if found.moves == 1 else 'settings'} written"
     moves += f", to {len(settings)} different ones" if found.moves > len(settings) else ""
     minutes = (times[-1] - samples[0].time_ms) / 60_000
-    return ReplayAnswer(
+    return BacktestResult(
         steps=steps,
         moves=found.moves,
         sentence=f"In {len(times)} rounds over {minutes:.1f} minutes “{policy.name}” would have had {moves}.",

@@ -1,4 +1,4 @@
-"""Policies over HTTP, and what nodes concluded from them."""
+"""Policies over HTTP, and what nodes evaluated from them."""
 
 from typing import Annotated
 
@@ -10,18 +10,18 @@ from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.policies import backtest, evaluations, preview, rollouts, service
 from coresteer.policies.schemas import (
+    BacktestRequest,
+    BacktestResult,
     Decision,
     Difference,
     DriftEntry,
-    NodeConclusion,
+    NodeEvaluation,
     NodeFlows,
     Policy,
     PolicyBody,
     PolicyPreviewRequest,
     PolicyVersion,
     PolicyVersionCreate,
-    ReplayAnswer,
-    ReplayRequest,
     Rollout,
     RolloutCreate,
     RolloutStop,
@@ -46,7 +46,7 @@ async def create_policy(request: Request, identity: Operator, body: PolicyBody) 
 
 # before the paths with a policy's number, which would take "preview" for one
 @router.post("/api/policies/preview")
-async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeConclusion]:
+async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeEvaluation]:
     """What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing."""
     return await preview.preview(request.app.state.policies, body)
 
@@ -97,8 +97,8 @@ async def disable_policy(request: Request, identity: Operator, policy_id: RowId)
     return await service.set_enabled(request.app.state.policies, policy_id, False, actor=identity.username)
 
 
-@router.post("/api/policies/{policy_id}/replay")
-async def replay_policy(request: Request, _: Viewer, policy_id: RowId, body: ReplayRequest) -> ReplayAnswer:
+@router.post("/api/policies/{policy_id}/backtest")
+async def backtest_policy(request: Request, _: Viewer, policy_id: RowId, body: BacktestRequest) -> BacktestResult:
     """What the policy would have done on a node in a time of which its samples are stored."""
     return await backtest.replay(request.app.state.policies, policy_id, body)
 
@@ -131,7 +131,7 @@ async def list_decisions(
     to_time: AwareDatetime | None = None,
     limit: Limit = 100,
 ) -> list[Decision]:
-    """What policies concluded on the node, newest first."""
+    """What policies evaluated on the node, newest first."""
     return await evaluations.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 

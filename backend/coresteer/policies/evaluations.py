@@ -1,4 +1,4 @@
-"""What nodes' policies concluded: kept with the changes they led to, and told."""
+"""What nodes' policies evaluated: kept with the changes they led to, and told."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody
 from coresteer.policies.selector import Facts
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
-from coresteer_core.policies.base import Conclusion, Mode, Ownership
+from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.protocol import ChangeState, DecisionMessage
 
 
@@ -28,8 +28,8 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
 
     The agent may tell a decision again after it was away; then nothing is kept twice.
     """
-    conclusion = message.conclusion
-    policy_id = int(conclusion.policy_id)
+    evaluation = message.evaluation
+    policy_id = int(evaluation.policy_id)
     state = shared.registry.get(node_id)
     at = min(datetime.now(UTC), _at(message.time_ms, state.clock_skew_ms))
     adopted = None
@@ -39,24 +39,24 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
         if node is None:
             return
         before = await repository.last_decision(session, node_id, policy_id)
-        told = msgspec.to_builtins(conclusion)
+        told = msgspec.to_builtins(evaluation)
         change_id = UUID(message.change_id) if message.change_id is not None else None
-        if before is not None and (before.conclusion, before.change_id) == (told, change_id):
+        if before is not None and (before.evaluation, before.change_id) == (told, change_id):
             return
         name = await repository.name_of(session, policy_id)
-        policy_name = name or conclusion.policy_id
+        policy_name = name or evaluation.policy_id
         if change_id is not None:
-            version = await repository.version(session, policy_id, conclusion.version)
+            version = await repository.version(session, policy_id, evaluation.version)
             guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
             adopted = await plans.adopt(
                 session,
                 node,
                 change_id=change_id,
-                plan=Plan(conclusion.actions),
+                plan=Plan(evaluation.actions),
                 flows=state.flows,
                 policy_id=None if name is None else policy_id,
-                created_by=f"policy {policy_name} v{conclusion.version}",
-                reason=conclusion.sentence,
+                created_by=f"policy {policy_name} v{evaluation.version}",
+                reason=evaluation.sentence,
                 guardrails=guardrails,
             )
         session.add(
@@ -65,29 +65,29 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 at=at,
                 policy_id=policy_id,
                 policy_name=policy_name,
-                version=conclusion.version,
-                mode=conclusion.mode,
-                conclusion=told,
+                version=evaluation.version,
+                mode=evaluation.mode,
+                evaluation=told,
                 change_id=None if adopted is None else change_id,
             )
         )
-        _keep_drifts(session, node, at, conclusion, before)
+        _keep_drifts(session, node, at, evaluation, before)
     if adopted is not None:
         plans.publish(shared.bus, adopted)
     shared.bus.publish(PoliciesEvent(node_id))
 
 
 def _keep_drifts(
-    session: AsyncSession, node: NodeRow, at: datetime, conclusion: Conclusion, before: DecisionRow | None
+    session: AsyncSession, node: NodeRow, at: datetime, evaluation: Evaluation, before: DecisionRow | None
 ) -> None:
-    known = [] if before is None else msgspec.convert(before.conclusion, Conclusion).drifts
-    for drift in conclusion.drifts:
+    known = [] if before is None else msgspec.convert(before.evaluation, Evaluation).drifts
+    for drift in evaluation.drifts:
         if drift not in known:
             session.add(
                 DriftRow(
                     node_id=node.id,
                     at=at,
-                    policy_id=int(conclusion.policy_id),
+                    policy_id=int(evaluation.policy_id),
                     key=drift.key,
                     expected=drift.expected,
                     found=drift.found,
@@ -114,7 +114,7 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
     for policy in policies:
         if policy.mode is Mode.RECOMMEND:
             row = await repository.last_decision(session, node_id, int(policy.policy_id))
-            if row is not None and row.version == policy.version and row.conclusion["actions"]:
+            if row is not None and row.version == policy.version and row.evaluation["actions"]:
                 found.append(_schema(row, None))
     return found
 
@@ -156,7 +156,7 @@ def _schema(row: DecisionRow, state: str | None) -> Decision:
         policy_name=row.policy_name,
         version=row.version,
         mode=Mode(row.mode),
-        conclusion=msgspec.convert(row.conclusion, Conclusion),
+        evaluation=msgspec.convert(row.evaluation, Evaluation),
         change_id=row.change_id,
         outcome=ChangeState(state) if state is not None else None,
     )

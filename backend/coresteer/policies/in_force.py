@@ -55,13 +55,13 @@ def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[Policy
 
     Those that pause are leased too: without the backend they go on.
     """
-    lent = {policy.policy_id: policy for policy in leased}
-    others = [policy for policy in policies if policy.policy_id not in lent]
+    delegated = {policy.policy_id: policy for policy in leased}
+    others = [policy for policy in policies if policy.policy_id not in delegated]
     paused = [
         replace(policy, mode=Mode.RECOMMEND, leased=True) if policy.mode is Mode.ENFORCE else policy
         for policy in others
     ]
-    return sorted([*paused, *lent.values()], key=lambda policy: policy.precedence)
+    return sorted([*paused, *delegated.values()], key=lambda policy: policy.precedence)
 
 
 def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:

@@ -28,7 +28,7 @@ from coresteer.telemetry.repository import to_ms
 
 WINDOW_MIN = 60
 _TOLD = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
-"""Of which the conclusion speaks."""
+"""Of which the findings speaks."""
 _DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
 _LOAD = "rx_bit_per_s"
 _HEATS = ("busy", "softirq")
@@ -58,7 +58,7 @@ def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute],
         language=language,
         title=say(language, "change.title", node=change.node_name),
         kind=say(language, "change.kind"),
-        conclusion=_conclusion(change, before, after, found, language),
+        findings=_findings(change, before, after, found, language),
         facts=_facts(change, before, after, language),
         sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
         columns=COLUMNS,
@@ -74,7 +74,7 @@ def _paragraphs(language: Language, keys: Sequence[str]) -> list[Block]:
     return [Paragraph(say(language, key, most=WINDOW_MIN)) for key in keys]
 
 
-def _conclusion(
+def _findings(
     change: Change, before: Sequence[Minute], after: Sequence[Minute], found: dict[str, Comparison], language: Language
 ) -> list[str]:
     if change.applied_at is None:

@@ -8,7 +8,7 @@ import msgspec
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.reports import experiment, findings
-from coresteer.reports.findings import Teller, conclusion
+from coresteer.reports.findings import Teller
 from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import effect, moment, percent
 from coresteer.reports.text import say
@@ -26,8 +26,8 @@ def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
     sections: list[tuple[str, list[Block]]] = [
         ("compare.section.effects", _effects(first, pairs)),
         ("compare.section.differ", [_differences(first, second)]),
-        ("compare.section.a", [*_paragraphs(conclusion(a, language)), Facts(experiment.facts(first))]),
-        ("compare.section.b", [*_paragraphs(conclusion(b, language)), Facts(experiment.facts(second))]),
+        ("compare.section.a", [*_paragraphs(findings.findings(a, language)), Facts(experiment.facts(first))]),
+        ("compare.section.b", [*_paragraphs(findings.findings(b, language)), Facts(experiment.facts(second))]),
         ("section.method", [Paragraph(say(language, "compare.method"))]),
         ("section.limits", [Paragraph(say(language, key)) for key in limits]),
     ]
@@ -36,7 +36,7 @@ def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
         language=language,
         title=say(language, "compare.title", a=a.name, b=b.name),
         kind=say(language, "compare.kind"),
-        conclusion=_conclusion(first, second, pairs),
+        findings=_findings(first, second, pairs),
         facts=[(say(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
         sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
         columns=experiment.COLUMNS,
@@ -88,7 +88,7 @@ def _differs(ratio: Interval) -> bool:
     return ratio.low > 0 or ratio.high < 0
 
 
-def _conclusion(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
+def _findings(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
     primary = [pair for pair in pairs if pair[0].metric == first.primary]
     metric = findings.inside(first.label(first.primary))
     noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]

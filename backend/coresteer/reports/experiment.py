@@ -10,7 +10,7 @@ from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
 from coresteer.reports.experiment_method import limits, machine, method, repeat, runs, settings, spoken
-from coresteer.reports.findings import Teller, conclusion, inside, of_primary
+from coresteer.reports.findings import Teller, findings, inside, of_primary
 from coresteer.reports.model import Block, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import amount, chance, correlation, effect, estimate, moment, percent
 from coresteer_core.experiments.model import Command
@@ -53,7 +53,7 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
         language=language,
         title=experiment.name,
         kind=teller.say("subtitle", kind=kind, node=experiment.node_name),
-        conclusion=conclusion(experiment, language),
+        findings=findings(experiment, language),
         facts=facts(teller),
         sections=[
             Section(teller.say(key, **({"metric": metric} if key == "section.primary" else {})), blocks)
@@ -138,7 +138,7 @@ def _compared(teller: Teller) -> list[Block]:
 
 def does(teller: Teller, level: Level) -> list[str]:
     """What a level does to the node, in short."""
-    told = [f"{wish.key} = {wish.value}" for wish in level.settings]
+    told = [f"{desired_value.key} = {desired_value.value}" for desired_value in level.settings]
     if level.policy:
         policy = level.policy
         told.append(teller.say("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))

@@ -13,7 +13,7 @@ _WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
 _LISTED = 4
 _RISES = 0.05
-"""A trend with a larger p is not told as a conclusion."""
+"""A trend with a larger p is not told as a findings."""
 
 
 class Teller:
@@ -106,7 +106,7 @@ def of_primary(experiment: Experiment) -> list[Comparison]:
     return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
 
 
-def conclusion(experiment: Experiment, language: Language) -> list[str]:
+def findings(experiment: Experiment, language: Language) -> list[str]:
     """What was found, the most important first."""
     teller = Teller(experiment, language)
     found = of_primary(experiment)

@@ -39,9 +39,9 @@ def _compiler(report: Report) -> typst.Compiler:
         "language": report.language,
         "title": report.title,
         "kind": report.kind,
-        "heading": say(report.language, "conclusion"),
+        "heading": say(report.language, "findings"),
         "page": say(report.language, "page"),
-        "conclusion": report.conclusion,
+        "findings": report.findings,
         "facts": report.facts,
         "sections": [
             {"title": section.title, "blocks": [_block(block, report) for block in section.blocks]}

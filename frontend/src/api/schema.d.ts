@@ -680,7 +680,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/policies/{policy_id}/replay": {
+    "/api/policies/{policy_id}/backtest": {
         parameters: {
             query?: never;
             header?: never;
@@ -690,10 +690,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replay Policy
+         * Backtest Policy
          * @description What the policy would have done on a node in a time of which its samples are stored.
          */
-        post: operations["replay_policy"];
+        post: operations["backtest_policy"];
         delete?: never;
         options?: never;
         head?: never;
@@ -769,7 +769,7 @@ export interface paths {
         };
         /**
          * List Decisions
-         * @description What policies concluded on the node, newest first.
+         * @description What policies evaluated on the node, newest first.
          */
         get: operations["list_decisions"];
         put?: never;
@@ -1269,6 +1269,118 @@ export interface components {
             value: number | null;
         };
         /**
+         * BacktestRequest
+         * @description A kept version, or a body in its place; the version in force if neither is given. At most an hour.
+         */
+        BacktestRequest: {
+            /** Version */
+            version?: number | null;
+            body?: components["schemas"]["PolicyBody"] | null;
+            /** Node Id */
+            node_id: number;
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
+        };
+        /**
+         * BacktestResult
+         * @description What the policy would have done. moves: settings it would have written; the range is what there is data for.
+         */
+        BacktestResult: {
+            /** Steps */
+            steps: components["schemas"]["BacktestStep"][];
+            /** Moves */
+            moves: number;
+            /** Sentence */
+            sentence: string;
+            /**
+             * From Time
+             * Format: date-time
+             */
+            from_time: string;
+            /**
+             * To Time
+             * Format: date-time
+             */
+            to_time: string;
+        };
+        /**
+         * BacktestStep
+         * @description A round that came to something else than the one before it.
+         */
+        BacktestStep: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Evaluation
+             * @description What one policy's round came to on one node, and why.
+             *
+             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
+             *         with its numbers.
+             */
+            evaluation: {
+                policy_id: string;
+                version: number;
+                /**
+                 * Mode
+                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @enum {string}
+                 */
+                mode: "enforce" | "observe" | "recommend";
+                sentence: string;
+                /** @default [] */
+                actions: {
+                    key: string;
+                    was: string;
+                    becomes: string;
+                    reason: string;
+                }[];
+                /** @default [] */
+                deferred: {
+                    /**
+                     * Proposal
+                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     */
+                    proposal: {
+                        key: string;
+                        value: string;
+                        subject: string;
+                        reason: string;
+                    };
+                    code: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                skipped: {
+                    subject: string;
+                    why: string;
+                }[];
+                /** @default [] */
+                drifts: {
+                    key: string;
+                    expected: string;
+                    found: string;
+                    cause: string | null;
+                    /**
+                     * Ownership
+                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @enum {string}
+                     */
+                    response: "reassert" | "warn" | "yield";
+                }[];
+            };
+        };
+        /**
          * Change
          * @description A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
          *
@@ -1511,13 +1623,13 @@ export interface components {
             version: number;
             mode: components["schemas"]["Mode"];
             /**
-             * Conclusion
+             * Evaluation
              * @description What one policy's round came to on one node, and why.
              *
              *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
              *         with its numbers.
              */
-            conclusion: {
+            evaluation: {
                 policy_id: string;
                 version: number;
                 /**
@@ -1535,7 +1647,7 @@ export interface components {
                     reason: string;
                 }[];
                 /** @default [] */
-                held_back: {
+                deferred: {
                     /**
                      * Proposal
                      * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
@@ -1550,7 +1662,7 @@ export interface components {
                     why: string;
                 }[];
                 /** @default [] */
-                unmoved: {
+                skipped: {
                     subject: string;
                     why: string;
                 }[];
@@ -1565,12 +1677,22 @@ export interface components {
                      * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
                      * @enum {string}
                      */
-                    response: "take_over" | "warn" | "yield";
+                    response: "reassert" | "warn" | "yield";
                 }[];
             };
             /** Change Id */
             change_id: string | null;
             outcome: components["schemas"]["ChangeState"] | null;
+        };
+        /**
+         * DesiredValueIn
+         * @description A setting and the value it should have, for example irq/41/affinity and 2-3.
+         */
+        DesiredValueIn: {
+            /** Key */
+            key: string;
+            /** Value */
+            value: string;
         };
         /**
          * Difference
@@ -1679,7 +1801,7 @@ export interface components {
          * Experiment
          * @description All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
          *
-         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. conclusion: what
+         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. findings: what
          *     follows from its intervals, in sentences, the most important first.
          */
         Experiment: {
@@ -1976,10 +2098,10 @@ export interface components {
                 discarded: number;
             };
             /**
-             * Conclusion
+             * Findings
              * @default []
              */
-            conclusion: string[];
+            findings: string[];
             /** Metrics */
             metrics: {
                 [key: string]: {
@@ -2007,7 +2129,7 @@ export interface components {
          * ExperimentPreview
          * @description What would be done. blocked_because: why it cannot be started, None when it can.
          *
-         *     sentence: the whole in one line; warned: what is worth knowing first (policies that pause, load on a peer).
+         *     sentence: the whole in one line; warnings: what is worth knowing first (policies that pause, load on a peer).
          */
         ExperimentPreview: {
             /** Sentence */
@@ -2018,8 +2140,8 @@ export interface components {
             duration_s: number;
             /** Arms */
             arms: components["schemas"]["ArmPreview"][];
-            /** Warned */
-            warned: string[];
+            /** Warnings */
+            warnings: string[];
             /** Blocked Because */
             blocked_because: string | null;
         };
@@ -2658,16 +2780,16 @@ export interface components {
             policies: components["schemas"]["PolicyClasses"][];
         };
         /**
-         * NodeConclusion
-         * @description What the policy would conclude on a node now. view_age_s: of the load it looked at; error: why it cannot.
+         * NodeEvaluation
+         * @description What the policy would evaluate on a node now. view_age_s: of the load it looked at; error: why it cannot.
          */
-        NodeConclusion: {
+        NodeEvaluation: {
             /** Node Id */
             node_id: number;
             /** Node Name */
             node_name: string;
-            /** Conclusion */
-            conclusion: {
+            /** Evaluation */
+            evaluation: {
                 policy_id: string;
                 version: number;
                 /**
@@ -2685,7 +2807,7 @@ export interface components {
                     reason: string;
                 }[];
                 /** @default [] */
-                held_back: {
+                deferred: {
                     /**
                      * Proposal
                      * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
@@ -2700,7 +2822,7 @@ export interface components {
                     why: string;
                 }[];
                 /** @default [] */
-                unmoved: {
+                skipped: {
                     subject: string;
                     why: string;
                 }[];
@@ -2715,7 +2837,7 @@ export interface components {
                      * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
                      * @enum {string}
                      */
-                    response: "take_over" | "warn" | "yield";
+                    response: "reassert" | "warn" | "yield";
                 }[];
             } | null;
             /** View Age S */
@@ -2746,7 +2868,7 @@ export interface components {
                 cpu: number;
                 cpu_share: number;
                 idle_s: number;
-                landings: {
+                rx_placements: {
                     netdev: string;
                     queue: string | null;
                     irq: number | null;
@@ -2831,7 +2953,7 @@ export interface components {
          * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
          * @enum {string}
          */
-        Ownership: "yield" | "warn" | "take_over";
+        Ownership: "yield" | "warn" | "reassert";
         /**
          * PlanIn
          * @description A coresteer_core Plan as somebody sends it.
@@ -2948,7 +3070,7 @@ export interface components {
                  * @default leave
                  * @enum {string}
                  */
-                adaptive: "compare" | "leave" | "take_over";
+                adaptive: "compare" | "leave" | "reassert";
                 /** @default false */
                 software: boolean;
                 /** @default 0.1 */
@@ -3216,8 +3338,8 @@ export interface components {
             commands: string[];
             /** Expected */
             expected: string[];
-            /** Warned */
-            warned: {
+            /** Warnings */
+            warnings: {
                 code: string;
                 key: string;
                 sentence: string;
@@ -3238,8 +3360,8 @@ export interface components {
          * @description What to look at. allow_isolated: isolated CPUs are meant.
          */
         PreviewRequest: {
-            /** Wishes */
-            wishes: components["schemas"]["WishIn"][];
+            /** Desired */
+            desired: components["schemas"]["DesiredValueIn"][];
             /**
              * Allow Isolated
              * @default false
@@ -3256,118 +3378,6 @@ export interface components {
             /** Params */
             params: {
                 [key: string]: string;
-            };
-        };
-        /**
-         * ReplayAnswer
-         * @description What the policy would have done. moves: settings it would have written; the range is what there is data for.
-         */
-        ReplayAnswer: {
-            /** Steps */
-            steps: components["schemas"]["ReplayStep"][];
-            /** Moves */
-            moves: number;
-            /** Sentence */
-            sentence: string;
-            /**
-             * From Time
-             * Format: date-time
-             */
-            from_time: string;
-            /**
-             * To Time
-             * Format: date-time
-             */
-            to_time: string;
-        };
-        /**
-         * ReplayRequest
-         * @description A kept version, or a body in its place; the version in force if neither is given. At most an hour.
-         */
-        ReplayRequest: {
-            /** Version */
-            version?: number | null;
-            body?: components["schemas"]["PolicyBody"] | null;
-            /** Node Id */
-            node_id: number;
-            /**
-             * From Time
-             * Format: date-time
-             */
-            from_time: string;
-            /**
-             * To Time
-             * Format: date-time
-             */
-            to_time: string;
-        };
-        /**
-         * ReplayStep
-         * @description A round that came to something else than the one before it.
-         */
-        ReplayStep: {
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
-            /**
-             * Conclusion
-             * @description What one policy's round came to on one node, and why.
-             *
-             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
-             *         with its numbers.
-             */
-            conclusion: {
-                policy_id: string;
-                version: number;
-                /**
-                 * Mode
-                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
-                 * @enum {string}
-                 */
-                mode: "enforce" | "observe" | "recommend";
-                sentence: string;
-                /** @default [] */
-                actions: {
-                    key: string;
-                    was: string;
-                    becomes: string;
-                    reason: string;
-                }[];
-                /** @default [] */
-                held_back: {
-                    /**
-                     * Proposal
-                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
-                     */
-                    proposal: {
-                        key: string;
-                        value: string;
-                        subject: string;
-                        reason: string;
-                    };
-                    code: string;
-                    why: string;
-                }[];
-                /** @default [] */
-                unmoved: {
-                    subject: string;
-                    why: string;
-                }[];
-                /** @default [] */
-                drifts: {
-                    key: string;
-                    expected: string;
-                    found: string;
-                    cause: string | null;
-                    /**
-                     * Ownership
-                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
-                     * @enum {string}
-                     */
-                    response: "take_over" | "warn" | "yield";
-                }[];
             };
         };
         /**
@@ -3860,16 +3870,6 @@ export interface components {
             disabled?: boolean | null;
             /** Password */
             password?: string | null;
-        };
-        /**
-         * WishIn
-         * @description A setting and the value it should have, for example irq/41/affinity and 2-3.
-         */
-        WishIn: {
-            /** Key */
-            key: string;
-            /** Value */
-            value: string;
         };
         /**
          * Problem
@@ -4937,7 +4937,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NodeConclusion"][];
+                    "application/json": components["schemas"]["NodeEvaluation"][];
                 };
             };
             /** @description A problem */
@@ -5173,7 +5173,7 @@ export interface operations {
             };
         };
     };
-    replay_policy: {
+    backtest_policy: {
         parameters: {
             query?: never;
             header?: never;
@@ -5184,7 +5184,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ReplayRequest"];
+                "application/json": components["schemas"]["BacktestRequest"];
             };
         };
         responses: {
@@ -5194,7 +5194,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ReplayAnswer"];
+                    "application/json": components["schemas"]["BacktestResult"];
                 };
             };
             /** @description A problem */

@@ -96,7 +96,7 @@ function Known({ experiment }: { experiment: Experiment }) {
             <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
           </h2>
           <div className="body">
-            <p className={classes.sentence}>{experiment.conclusion[0]}</p>
+            <p className={classes.sentence}>{experiment.findings[0]}</p>
             {compared.length > 0 && (
               <Ruler
                 rows={compared.map((comparison) => ({
@@ -107,7 +107,7 @@ function Known({ experiment }: { experiment: Experiment }) {
                 better={primary.better}
               />
             )}
-            {experiment.conclusion.slice(1).map((sentence) => (
+            {experiment.findings.slice(1).map((sentence) => (
               <p key={sentence}>{sentence}</p>
             ))}
           </div>

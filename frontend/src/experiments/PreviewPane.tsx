@@ -63,7 +63,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
                 It cannot be started: {data.blocked_because}
               </p>
             )}
-            <Sentences title="Worth knowing first" of={data.warned} />
+            <Sentences title="Worth knowing first" of={data.warnings} />
             <Sentences title="How this machine differs from the paper's" of={differs} />
             <h3>What each arm does</h3>
             <ol className={classes.arms}>

@@ -1,4 +1,4 @@
-import type { Comparison, Experiment, Interval, KeptRun, Level } from "./types";
+import type { Comparison, Experiment, Interval, Level, RecordedRun } from "./types";
 
 /** An interval of 10 % around a value. */
 export const about = (value: number): Interval => ({ value, low: value * 0.9, high: value * 1.1 });
@@ -25,7 +25,7 @@ export const comparison = (more: Partial<Comparison> = {}): Comparison => ({
   ...more,
 });
 
-export const run = (number: number, arm: number[], more: Partial<KeptRun> = {}): KeptRun => ({
+export const run = (number: number, arm: number[], more: Partial<RecordedRun> = {}): RecordedRun => ({
   planned: { number, stage: arm.length === 0 ? "aa" : "main", block: 0, label: 0, arm },
   attempt: 0,
   started_ms: 0,
@@ -57,7 +57,7 @@ export const sweep = (values: [number | null, number | null, number | null] = [0
       discarded: 0,
     },
     metrics: { throughput_bit_per_s: { label: "Throughput", unit: "bit/s", better: "more" } },
-    runs: [] as KeptRun[],
+    runs: [] as RecordedRun[],
     runs_planned: 4,
     // the parts of an experiment that these tests take
   }) as unknown as Experiment;

@@ -8,7 +8,7 @@ export type LiveEvents = {
   node: Schemas["NodeSummary"];
   /** The node whose topology, inventory or tasks changed: fetch it again. */
   inventory: number;
-  /** What a node concluded from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
+  /** What a node evaluated from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
   policies: number | null;
   classes: ClassesTold;
   experiment: Schemas["ExperimentSummary"];

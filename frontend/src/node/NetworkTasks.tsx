@@ -138,14 +138,14 @@ function Unknown({ why }: { why: string | undefined }) {
   );
 }
 
-function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view: NodeView; link: Link }) {
+function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { view: NodeView; link: Link }) {
   const selected = view.search.sel;
   const cpu = (number: number, children: ReactNode) => (
     <Select view={view} sel={`cpu:${number}`}>
       {children}
     </Select>
   );
-  const here = selected === `irq:${landing.irq}` || selected === `cpu:${landing.cpu}`;
+  const here = selected === `irq:${placement.irq}` || selected === `cpu:${placement.cpu}`;
   const facts = [
     task.bound ? "a kernel thread bound to its CPU" : `may run on CPUs ${task.affinity}`,
     count(task.threads, "thread"),
@@ -158,26 +158,26 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
       <td title={facts.filter(Boolean).join(" · ")}>
         {cpu(task.cpu, task.name)} <span className="muted">{task.pid}</span>
       </td>
-      <td className="n">{landing.sockets.toLocaleString("en")}</td>
+      <td className="n">{placement.sockets.toLocaleString("en")}</td>
       <td>
-        {landing.netdev !== "" && (
-          <Select view={view} sel={`nic:${landing.netdev}`}>
-            {landing.queue === null ? landing.netdev : `${landing.netdev} ${landing.queue}`}
+        {placement.netdev !== "" && (
+          <Select view={view} sel={`nic:${placement.netdev}`}>
+            {placement.queue === null ? placement.netdev : `${placement.netdev} ${placement.queue}`}
           </Select>
         )}{" "}
-        {landing.queue === null && <Unknown why={why.queue} />}
+        {placement.queue === null && <Unknown why={why.queue} />}
       </td>
       <td>
-        {landing.irq === null ? (
+        {placement.irq === null ? (
           <Unknown why={why.irq} />
         ) : (
-          <Select view={view} sel={`irq:${landing.irq}`}>
-            {landing.irq}
+          <Select view={view} sel={`irq:${placement.irq}`}>
+            {placement.irq}
           </Select>
         )}
       </td>
-      <td title={howFound(landing.how)}>
-        {landing.cpu === null ? <Unknown why={why.cpu} /> : cpu(landing.cpu, `CPU ${landing.cpu}`)}
+      <td title={howFound(placement.how)}>
+        {placement.cpu === null ? <Unknown why={why.cpu} /> : cpu(placement.cpu, `CPU ${placement.cpu}`)}
       </td>
       <td>
         {cpu(task.cpu, `CPU ${task.cpu}`)}{" "}
@@ -193,8 +193,8 @@ function Row({ view, link: { task, landing, hop, nodes, offNode, why } }: { view
         <Nodes of={nodes} />
         {offNode && <span className={`${classes.wrong} warn`}>off the NIC's node</span>}
       </td>
-      <td className="n">{text(bitRate(landing.rx_bytes_per_s))}</td>
-      <td className="n">{text(bitRate(landing.tx_bytes_per_s))}</td>
+      <td className="n">{text(bitRate(placement.rx_bytes_per_s))}</td>
+      <td className="n">{text(bitRate(placement.tx_bytes_per_s))}</td>
     </tr>
   );
 }

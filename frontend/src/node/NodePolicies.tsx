@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { sentenceOf } from "../api/client";
 import { dateTime } from "../lib/time";
-import { ConclusionOf, SettingName } from "../policies/ConclusionOf";
+import { EvaluationView, SettingName } from "../policies/EvaluationView";
 import { OWNERSHIPS } from "../policies/kinds";
 import { decisionsQuery, driftsQuery, recommendationsQuery } from "../policies/queries";
 import type { Decision } from "../policies/types";
@@ -24,7 +24,7 @@ const OUTCOME = {
 } as const;
 const SHOWN_DRIFTS = 8;
 
-/** What policies think of this node: what they recommend, their last conclusion with why and why not, and what others changed. */
+/** What policies think of this node: what they recommend, their last evaluation with why and why not, and what others changed. */
 export function NodePolicies({ view }: { view: NodeView }) {
   const recommended = useQuery(recommendationsQuery(view.node.id));
   const decisions = useQuery(decisionsQuery(view.node.id, null));
@@ -39,7 +39,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
     <section className="card" aria-labelledby="policies-heading">
       <h2>
         <span id="policies-heading">Policies</span>
-        <small>what they conclude here, and why</small>
+        <small>what they evaluate here, and why</small>
         <span className="grow" />
         <Link to="/policies">all policies</Link>
       </h2>
@@ -48,9 +48,9 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {sentenceOf(error)}
         </p>
       )}
-      {!known && error === null && <p className={classes.note}>Reading what they concluded.</p>}
+      {!known && error === null && <p className={classes.note}>Reading what they evaluated.</p>}
       {known && latest.length === 0 && (
-        <p className={classes.note}>No policy has concluded anything on this node yet.</p>
+        <p className={classes.note}>No policy has evaluated anything on this node yet.</p>
       )}
       {latest.length > 0 && (
         <Verdicts>
@@ -60,7 +60,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {others.map((decision) => (
             <article key={decision.policy_id} className={classes.verdict} aria-label={decision.policy_name}>
               <Head decision={decision} />
-              <ConclusionOf conclusion={decision.conclusion} label={decision.policy_name} onSelect={select} />
+              <EvaluationView evaluation={decision.evaluation} label={decision.policy_name} onSelect={select} />
             </article>
           ))}
           {drifts.data !== undefined && drifts.data.length > 0 && (
@@ -104,7 +104,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
   // What is being looked at closely holds still, also when the policy has a newer word meanwhile.
   const [held, setHeld] = useState<Decision | null>(null);
   const shown = held ?? decision;
-  const { actions } = shown.conclusion;
+  const { actions } = shown.evaluation;
   return (
     <article
       className={`${classes.verdict} ${classes.recommended}`}
@@ -112,8 +112,8 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
       data-held={held !== null || undefined}
     >
       <Head decision={shown} />
-      <ConclusionOf
-        conclusion={shown.conclusion}
+      <EvaluationView
+        evaluation={shown.evaluation}
         label={decision.policy_name}
         onSelect={(sel) => view.navigate({ sel })}
       />
@@ -121,7 +121,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
         <div className={classes.applying}>
           <ApplyPlan
             node={view.node}
-            wishes={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
+            desired={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
             reason={`Recommended by policy ${held.policy_name} v${held.version}`}
           />
           <Button onClick={() => setHeld(null)}>Close the preview</Button>

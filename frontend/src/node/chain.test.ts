@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { chainOf, hopBetween, inKeptOrder, type Landing, localityOf, type NetTask, placesOf } from "./chain";
+import { chainOf, hopBetween, inKeptOrder, localityOf, type NetTask, placesOf, type RxPlacement } from "./chain";
 import { inventory, irq, machine } from "./testing";
 
 // Two packages, one node each with two L3s of two cores with two threads: CPUs 0-7 and their siblings 8-15.
@@ -36,7 +36,7 @@ describe("the hop from the softirq CPU to the task's CPU", () => {
   });
 });
 
-const landing = (over: Partial<Landing> = {}): Landing => ({
+const placement = (over: Partial<RxPlacement> = {}): RxPlacement => ({
   netdev: "eth0",
   queue: "rx-41",
   irq: 41,
@@ -47,7 +47,7 @@ const landing = (over: Partial<Landing> = {}): Landing => ({
   tx_bytes_per_s: 0,
   ...over,
 });
-const task = (cpu: number, ...landings: Landing[]): NetTask => ({
+const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
   pid: 812,
   started_ticks: 1,
   name: "nginx",
@@ -59,7 +59,7 @@ const task = (cpu: number, ...landings: Landing[]): NetTask => ({
   cpu,
   cpu_share: 0.5,
   idle_s: 0,
-  landings,
+  rx_placements,
   user: null,
   command: null,
   unit: null,
@@ -74,7 +74,7 @@ const PLACES = placesOf(topology);
 const INVENTORY = inventory([irq(41)]);
 
 test("each way of a task is a line of its own, the busiest first, with the NUMA nodes it passes", () => {
-  const links = chainOf([task(4, landing(), landing({ cpu: 5, rx_bytes_per_s: 9000 }))], PLACES, INVENTORY);
+  const links = chainOf([task(4, placement(), placement({ cpu: 5, rx_bytes_per_s: 9000 }))], PLACES, INVENTORY);
   expect(links.map(({ hop, nodes, offNode }) => [hop?.words, nodes.softirq, nodes.task, offNode])).toEqual([
     ["share L3", 1, 1, true],
     ["other NUMA node", 0, 1, false],
@@ -82,7 +82,7 @@ test("each way of a task is a line of its own, the busiest first, with the NUMA 
 });
 
 test("what is not known says why, and is neither near nor wrong", () => {
-  const unknown = landing({ queue: null, irq: null, cpu: null, how: null });
+  const unknown = placement({ queue: null, irq: null, cpu: null, how: null });
   const [link] = chainOf([task(0, unknown)], PLACES, INVENTORY);
   expect(link?.hop).toBeNull();
   expect(Object.keys(link?.why ?? {})).toEqual(["queue", "irq", "cpu", "hop"]);
@@ -91,7 +91,7 @@ test("what is not known says why, and is neither near nor wrong", () => {
 
 test("a virtual device's missing queue has its own reason", () => {
   const virtual = { ...INVENTORY, netdevs: INVENTORY.netdevs.map((netdev) => ({ ...netdev, virtual: true })) };
-  const [link] = chainOf([task(0, landing({ queue: null, irq: null, how: "softirq" }))], PLACES, virtual);
+  const [link] = chainOf([task(0, placement({ queue: null, irq: null, how: "softirq" }))], PLACES, virtual);
   expect(link?.why).toEqual({
     queue: "A virtual device has no hardware queue that its packets come through.",
     irq: "A virtual device has no interrupt of its own.",
@@ -100,7 +100,7 @@ test("a virtual device's missing queue has its own reason", () => {
 
 test("locality weighs by received bytes", () => {
   const links = chainOf(
-    [task(0, landing({ rx_bytes_per_s: 3000 }), landing({ cpu: 4, rx_bytes_per_s: 1000 }))],
+    [task(0, placement({ rx_bytes_per_s: 3000 }), placement({ cpu: 4, rx_bytes_per_s: 1000 }))],
     PLACES,
     INVENTORY,
   );
@@ -109,10 +109,10 @@ test("locality weighs by received bytes", () => {
 });
 
 test("lines keep their places when traffic changes, and new ones follow", () => {
-  const links = chainOf([task(0, landing({ cpu: 2 }), landing({ cpu: 0 }), landing({ cpu: 1 }))], PLACES, null);
+  const links = chainOf([task(0, placement({ cpu: 2 }), placement({ cpu: 0 }), placement({ cpu: 1 }))], PLACES, null);
   const order = links
     .map(({ key }) => key)
     .slice(1)
     .reverse();
-  expect(inKeptOrder(links, order).map(({ landing: { cpu } }) => cpu)).toEqual([2, 1, 0]);
+  expect(inKeptOrder(links, order).map(({ placement: { cpu } }) => cpu)).toEqual([2, 1, 0]);
 });

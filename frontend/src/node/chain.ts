@@ -4,7 +4,7 @@ import type { Inventory } from "./irqs";
 import type { Topology } from "./rows";
 
 export type NetTask = Schemas["NodeFlows"]["tasks"][number];
-export type Landing = NetTask["landings"][number];
+export type RxPlacement = NetTask["rx_placements"][number];
 
 /** How near two CPUs are, the nearest first. */
 export type Nearness = "cpu" | "core" | "l2" | "l3" | "numa" | "remote";
@@ -54,7 +54,7 @@ export function hopBetween({ of, told }: Places, softirq: number, task: number):
 export type Link = {
   key: string;
   task: NetTask;
-  landing: Landing;
+  placement: RxPlacement;
   hop: Hop | null;
   nodes: { nic: number | null; softirq: number | null; task: number | null };
   /** The interrupt is handled on another NUMA node than its device's. */
@@ -72,25 +72,25 @@ const HOW: Record<string, string> = {
 /** How the CPU was found, in words. */
 export const howFound = (how: string | null): string => (how === null ? "" : (HOW[how] ?? how));
 
-function whyUnknown(landing: Landing, inventory: Inventory | null): Link["why"] {
-  const netdev = inventory?.netdevs.find((candidate) => candidate.name === landing.netdev);
+function whyUnknown(placement: RxPlacement, inventory: Inventory | null): Link["why"] {
+  const netdev = inventory?.netdevs.find((candidate) => candidate.name === placement.netdev);
   const virtual = netdev?.virtual === true;
   const why: Link["why"] = {};
-  if (landing.netdev === "") why.queue = "The network device of these connections is not known.";
-  else if (landing.queue === null)
+  if (placement.netdev === "") why.queue = "The network device of these connections is not known.";
+  else if (placement.queue === null)
     why.queue = virtual
       ? "A virtual device has no hardware queue that its packets come through."
       : "The NIC's hash key and table could not be read, so its queue is not known.";
-  if (landing.irq === null)
+  if (placement.irq === null)
     why.irq = virtual
       ? "A virtual device has no interrupt of its own."
-      : landing.queue === null
+      : placement.queue === null
         ? "Without the queue its interrupt is not known."
         : "The kernel does not tell which interrupt this queue has.";
-  if (landing.cpu === null)
+  if (placement.cpu === null)
     why.cpu = virtual
       ? "Packets of a virtual device are handled on the CPU that sent them or that RPS chose, which is not told."
-      : landing.irq === null
+      : placement.irq === null
         ? "Without the interrupt it is not known where its packets are handled."
         : "The interrupt may go to several CPUs, and none has taken it yet.";
   return why;
@@ -101,19 +101,19 @@ export function chainOf(tasks: NetTask[], places: Places, inventory: Inventory |
   const nodeOf = (cpu: number | null) => (cpu === null ? null : (places.of.get(cpu)?.numa ?? null));
   return tasks
     .flatMap((task) =>
-      task.landings.map((landing): Link => {
-        const { netdev, queue, irq, cpu } = landing;
+      task.rx_placements.map((placement): Link => {
+        const { netdev, queue, irq, cpu } = placement;
         const nic = inventory?.netdevs.find((candidate) => candidate.name === netdev)?.numa_node ?? null;
         const hop = cpu === null ? null : hopBetween(places, cpu, task.cpu);
         const nodes = { nic, softirq: nodeOf(cpu), task: nodeOf(task.cpu) };
-        const why = whyUnknown(landing, inventory);
+        const why = whyUnknown(placement, inventory);
         if (hop === null)
           why.hop =
             cpu === null ? "Without the CPU the way is not known." : "It is not known which caches the two CPUs share.";
         return {
           key: [task.pid, task.started_ticks, netdev, queue, irq, cpu].join(" "),
           task,
-          landing,
+          placement,
           hop,
           nodes,
           offNode: nodes.nic !== null && nodes.softirq !== null && nodes.nic !== nodes.softirq,
@@ -121,11 +121,11 @@ export function chainOf(tasks: NetTask[], places: Places, inventory: Inventory |
         };
       }),
     )
-    .sort((a, b) => bytesOf(b.landing) - bytesOf(a.landing) || a.key.localeCompare(b.key));
+    .sort((a, b) => bytesOf(b.placement) - bytesOf(a.placement) || a.key.localeCompare(b.key));
 }
 
-/** Both directions of a landing, bytes a second. */
-export const bytesOf = (landing: Landing): number => landing.rx_bytes_per_s + landing.tx_bytes_per_s;
+/** Both directions of a placement, bytes a second. */
+export const bytesOf = (placement: RxPlacement): number => placement.rx_bytes_per_s + placement.tx_bytes_per_s;
 
 /** Links in a kept order, so that lines do not change places under the eye; new ones follow. */
 export function inKeptOrder(links: Link[], order: string[]): Link[] {
@@ -135,7 +135,7 @@ export function inKeptOrder(links: Link[], order: string[]): Link[] {
 
 /** The received bytes by what their hop is, as shares of all of them; null when nothing is received. */
 export function localityOf(links: Link[]): { near: number; wrong: number; unknown: number } | null {
-  const sum = (of: Link[]) => of.reduce((total, { landing }) => total + landing.rx_bytes_per_s, 0);
+  const sum = (of: Link[]) => of.reduce((total, { placement }) => total + placement.rx_bytes_per_s, 0);
   const all = sum(links);
   if (all <= 0) return null;
   const unknown = sum(links.filter(({ hop }) => hop === null)) / all;

@@ -10,7 +10,7 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
   policy_name: policy,
   version: 2,
   mode: "recommend",
-  conclusion: {
+  evaluation: {
     policy_id: "1",
     version: 2,
     mode: "recommend",
@@ -21,8 +21,8 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
       becomes: "1",
       reason: "",
     })),
-    held_back: [],
-    unmoved: [],
+    deferred: [],
+    skipped: [],
     drifts: [],
   },
   change_id: null,

@@ -22,19 +22,19 @@ export function decisionMarks(decisions: Decision[], skewMs: number): Mark[] {
   const before = new Map<number, string>();
   return decisions
     .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at))
-    .filter(({ policy_id, conclusion, change_id }) => {
-      const what = conclusion.actions
+    .filter(({ policy_id, evaluation, change_id }) => {
+      const what = evaluation.actions
         .map(({ key }) => key)
         .sort()
         .join();
       const same = before.get(policy_id) === what;
       before.set(policy_id, what);
-      return !same && conclusion.actions.length > 0 && change_id === null;
+      return !same && evaluation.actions.length > 0 && change_id === null;
     })
-    .map(({ id, at, policy_name, version, mode, conclusion }) => ({
+    .map(({ id, at, policy_name, version, mode, evaluation }) => ({
       key: `decision ${id}`,
       timeMs: Date.parse(at) + skewMs,
       kind: "decision",
-      label: `◇ ${policy_name} v${version} ${WOULD[mode]} ${count(conclusion.actions.length, "setting")}`,
+      label: `◇ ${policy_name} v${version} ${WOULD[mode]} ${count(evaluation.actions.length, "setting")}`,
     }));
 }

@@ -7,7 +7,7 @@ import { nodesQuery } from "../api/queries";
 import { duration } from "../lib/format";
 import { SimulatedTagOf } from "../shell/NodeTags";
 import { ClassMatches } from "./ClassMatches";
-import { ConclusionOf } from "./ConclusionOf";
+import { EvaluationView } from "./EvaluationView";
 import { bodyOf, type Draft } from "./form";
 import { NodeField } from "./NodeField";
 import classes from "./policies.module.css";
@@ -26,7 +26,7 @@ export function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen
 
 type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: string | undefined) => void };
 
-/** What the policy as it is typed would conclude on chosen nodes now. */
+/** What the policy as it is typed would evaluate on chosen nodes now. */
 export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const nodes = useQuery(nodesQuery).data;
   const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
@@ -101,7 +101,7 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
 
 const STALE_S = 30;
 
-function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: ReactNode }) {
+function OnNode({ of, children }: { of: Schemas["NodeEvaluation"]; children: ReactNode }) {
   const age = of.view_age_s;
   return (
     <article className={classes.onNode} aria-label={of.node_name}>
@@ -116,8 +116,8 @@ function OnNode({ of, children }: { of: Schemas["NodeConclusion"]; children: Rea
           </span>
         )}
       </h3>
-      {of.conclusion !== null && of.error === null ? (
-        <ConclusionOf conclusion={of.conclusion} label={of.node_name} />
+      {of.evaluation !== null && of.error === null ? (
+        <EvaluationView evaluation={of.evaluation} label={of.node_name} />
       ) : (
         <p className={classes.unknown}>
           <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}

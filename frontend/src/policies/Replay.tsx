@@ -5,7 +5,7 @@ import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { nodesQuery } from "../api/queries";
 import { count, duration } from "../lib/format";
 import { clock, dateTime, localInput } from "../lib/time";
-import { ConclusionOf } from "./ConclusionOf";
+import { EvaluationView } from "./EvaluationView";
 import { NodeField } from "./NodeField";
 import type { Version } from "./PolicyPage";
 import classes from "./policies.module.css";
@@ -42,7 +42,7 @@ export function Replay({ policy, versions, edited, search, navigate }: Props) {
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: ({ signal }) =>
       answer(
-        api.POST("/api/policies/{policy_id}/replay", {
+        api.POST("/api/policies/{policy_id}/backtest", {
           params: { path: { policy_id: policy.id } },
           body: {
             ...(body === null ? { version } : { body }),
@@ -133,7 +133,7 @@ function Result({
   answer: { steps, moves, sentence, from_time, to_time },
   name,
 }: {
-  answer: Schemas["ReplayAnswer"];
+  answer: Schemas["BacktestResult"];
   name: string;
 }) {
   const [shown, setShown] = useState(SHOWN);
@@ -154,9 +154,9 @@ function Result({
           {steps.map((step) => (
             <i
               key={step.at}
-              data-moves={step.conclusion.actions.length > 0 || undefined}
+              data-moves={step.evaluation.actions.length > 0 || undefined}
               style={{ left: `${(100 * (Date.parse(step.at) - from)) / Math.max(1, to - from)}%` }}
-              title={`${clock(Date.parse(step.at))} ${step.conclusion.sentence}`}
+              title={`${clock(Date.parse(step.at))} ${step.evaluation.sentence}`}
             />
           ))}
         </div>
@@ -170,7 +170,7 @@ function Result({
             <time className="mono" dateTime={step.at}>
               {clock(Date.parse(step.at))}
             </time>
-            <ConclusionOf conclusion={step.conclusion} label={clock(Date.parse(step.at))} />
+            <EvaluationView evaluation={step.evaluation} label={clock(Date.parse(step.at))} />
           </li>
         ))}
       </ol>

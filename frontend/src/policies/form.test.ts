@@ -25,7 +25,7 @@ const BODY: PolicyBody = {
   scope: { netdevs: ["eth*"], drivers: [], tasks: ["nginx"], cgroups: [] },
   damping: { moves_per_step: 3, dwell_s: 60, window_s: 300 },
   on_controller: "yield",
-  on_drift: "take_over",
+  on_drift: "reassert",
   guardrails: [{ metric: "rtt_p99_us", max: 500 }],
 };
 

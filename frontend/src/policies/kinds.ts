@@ -158,7 +158,7 @@ export const KINDS: { [K in Kind]: KindOf<K> } = {
           options: {
             leave: "leave it alone",
             compare: "turn it off for a while and keep what is better",
-            take_over: "turn it off",
+            reassert: "turn it off",
           },
         },
       },
@@ -234,7 +234,7 @@ export const MODES: Record<Mode, { label: string; about: string }> = {
 export const OWNERSHIPS = {
   warn: "go on and warn",
   yield: "leave it to the other",
-  take_over: "put its own back",
+  reassert: "put its own back",
 } as const satisfies Record<PolicyBody["on_drift"], string>;
 
 export const METRICS: Record<Metric, { label: string; unit: string }> = {

@@ -66,7 +66,7 @@ export function mergeDecisions(known: Decision[], told: Decision[]): Decision[] 
   return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, KEPT);
 }
 
-/** What policies concluded on a node, newest first; of a past range, or the newest: of these only what is new is asked. */
+/** What policies evaluated on a node, newest first; of a past range, or the newest: of these only what is new is asked. */
 export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "decisions", range],
@@ -124,7 +124,7 @@ export function takeClasses({ node_id, policy_id, time_ms, told }: ClassesTold):
   });
 }
 
-/** A live frame said that policies (null) or what a node concluded from them changed. */
+/** A live frame said that policies (null) or what a node evaluated from them changed. */
 export function refetchPolicies(nodeId: number | null): void {
   if (nodeId === null) void queryClient.invalidateQueries({ queryKey: ["policies"] });
   void queryClient.invalidateQueries({ queryKey: nodeId === null ? ["node-policies"] : ["node-policies", nodeId] });

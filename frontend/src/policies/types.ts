@@ -9,6 +9,6 @@ export type ServiceClasses = Extract<Spec, { type: "service-class" }>;
 export type ServiceClass = ServiceClasses["classes"][number];
 export type Mode = Schemas["Mode"];
 export type Decision = Schemas["Decision"];
-export type Conclusion = Decision["conclusion"];
+export type Evaluation = Decision["evaluation"];
 export type Metric = Schemas["GuardrailIn"]["metric"];
 export type NetTask = Schemas["NodeFlows"]["tasks"][number];

@@ -15,7 +15,7 @@ import { Moment } from "./Moment";
 import classes from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
-type Wish = { what: "revoke" | "delete" | "labels"; node: NodeSummary };
+type DesiredValue = { what: "revoke" | "delete" | "labels"; node: NodeSummary };
 
 const PAGE = 50;
 const SKEW_WARN_MS = 1_000;
@@ -63,7 +63,7 @@ export function NodesSection() {
   const nodes = useQuery(nodesQuery);
   const may = useMay("admin");
   const mayLabel = useMay("operator");
-  const [wish, setWish] = useState<Wish | null>(null);
+  const [desiredValue, setWish] = useState<DesiredValue | null>(null);
   const [shown, setShown] = useState(PAGE);
   const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
   return (
@@ -163,9 +163,9 @@ export function NodesSection() {
         )}
         {!may && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
       </section>
-      {wish?.what === "labels" && <EditLabels node={wish.node} onClose={() => setWish(null)} />}
-      {wish !== null && wish.what !== "labels" && (
-        <Ask node={wish.node} what={wish.what} onClose={() => setWish(null)} />
+      {desiredValue?.what === "labels" && <EditLabels node={desiredValue.node} onClose={() => setWish(null)} />}
+      {desiredValue !== null && desiredValue.what !== "labels" && (
+        <Ask node={desiredValue.node} what={desiredValue.what} onClose={() => setWish(null)} />
       )}
     </>
   );

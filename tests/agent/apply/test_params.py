@@ -239,7 +239,7 @@ from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.linux.netlink import NETLINK_GENERIC, Netlink, family_id
 from coresteer_agent.collect.topology import read_topology
 from coresteer_core.node.view import View
-from coresteer_core.changes.plan import Wish, preview
+from coresteer_core.changes.plan import DesiredValue, preview
 
 root, path = Path("/"), Path(sys.argv[1])
 journal = Journal(path, root)
@@ -247,7 +247,7 @@ view = lambda: View(read_topology(root), InventoryReader(root).read())
 executor = Executor(root, journal, view)
 told = []
 for key, value in [a.split("=") for a in sys.argv[2:]]:
-    shown = preview(view(), [Wish(key, value)], reason="trial")
+    shown = preview(view(), [DesiredValue(key, value)], reason="trial")
     results = [executor.apply(action, change_id="c") for action in shown.plan.actions]
     told.append([[r.code for r in shown.refused], [(r.outcome, r.sentence) for r in results]])
 told.append([result.sentence for result in restore(path, root)])
@@ -277,14 +277,14 @@ print(json.dumps(told))
     reason="A network namespace with a tap needs root, ip (package iproute2) and /dev/net/tun.",
 )
 def test_a_taps_batch_is_rounded_and_a_veths_polling_is_set_and_restored(tmp_path: Path) -> None:
-    wishes = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
-    wishes += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
+    desired = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
+    desired += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
     script = (
         "mount -t sysfs none /sys && ip tuntap add t0 mode tap && ip link add va type veth peer name vb && "
         'ip link set va up && ip link set vb up && exec "$0" -c "$@"'
     )
     command = ["unshare", "--net", "--mount", "sh", "-c", script, sys.executable, TRIAL]
-    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *wishes]
+    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *desired]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     if "must be superuser" in done.stderr or "not permitted" in done.stderr:
         pytest.skip(f"No namespace can be made here: {done.stderr.strip()}")

@@ -16,9 +16,9 @@ class Change(Struct, frozen=True):
     ending: why the undo is under way, None when it is not. deadline: monotonic seconds.
     strikes: intervals in a row over each guardrail, over_s: how long these lasted.
     seen: the backend has stored its present state.
-    policy: the name of the policy it is for, empty for a person's change. keep_after_s: after so long it is kept
-    without being asked, None where somebody has to confirm it. keep_at: when that is, monotonic seconds.
-    returns: it puts back what a policy had set, so nothing undoes it. lent: another program may write its settings
+    policy: the name of the policy it is for, empty for a person's change. confirm_after_s: after so long it is kept
+    without being asked, None where somebody has to confirm it. confirm_at: when that is, monotonic seconds.
+    returns: it puts back what a policy had set, so nothing undoes it. delegated: another program may write its settings
     until it is undone; the backend is told nothing of it.
     """
 
@@ -37,10 +37,10 @@ class Change(Struct, frozen=True):
     over_s: list[float] = []
     seen: bool = False
     policy: str = ""
-    keep_after_s: float | None = None
-    keep_at: float | None = None
+    confirm_after_s: float | None = None
+    confirm_at: float | None = None
     returns: bool = False
-    lent: bool = False
+    delegated: bool = False
 
     @property
     def open(self) -> bool:
@@ -67,7 +67,7 @@ class Changes(Struct, frozen=True):
 class ApplyRequested(Struct, frozen=True):
     """The backend asks for a plan, or a policy does.
 
-    policy, keep_after_s: as in Change. With keep_after_s nobody has to confirm it, and the backend may be away.
+    policy, confirm_after_s: as in Change. With confirm_after_s nobody has to confirm it, and the backend may be away.
     """
 
     change_id: str
@@ -75,10 +75,10 @@ class ApplyRequested(Struct, frozen=True):
     confirm_timeout_s: float
     guardrails: list[Guardrail] = []
     policy: str = ""
-    keep_after_s: float | None = None
+    confirm_after_s: float | None = None
 
 
-class ReturnRequested(Struct, frozen=True):
+class RestoreRequested(Struct, frozen=True):
     """What a policy had set goes back, whatever becomes of each setting; why: a sentence. It is kept at once."""
 
     change_id: str
@@ -87,7 +87,7 @@ class ReturnRequested(Struct, frozen=True):
     why: str
 
 
-class Lent(Struct, frozen=True):
+class Delegated(Struct, frozen=True):
     """Another program is about to write these settings; each action becomes what stands there now.
 
     It is undone like a change that is not confirmed, but has no deadline. One at a time has the same change_id; what
@@ -99,14 +99,14 @@ class Lent(Struct, frozen=True):
 
 
 class PlanRan(Struct, frozen=True):
-    """RunPlan was carried out, up to the first action that did not work, or RunReturn, all of it."""
+    """RunPlan was carried out, up to the first action that did not work, or RunRestore, all of it."""
 
     change_id: str
     results: list[Result]
 
 
-class LookedAgain(Struct, frozen=True):
-    """LookAgain was carried out: each action's result is done while the setting stands as it became."""
+class Rechecked(Struct, frozen=True):
+    """Recheck was carried out: each action's result is done while the setting stands as it became."""
 
     change_id: str
     results: list[Result]
@@ -125,7 +125,7 @@ class ConfirmRequested(Struct, frozen=True):
     change_id: str
 
 
-class NotKept(Struct, frozen=True):
+class ConfirmFailed(Struct, frozen=True):
     """The confirmation could not be noted, so it must not count. change: as it stood before; why: within a sentence."""
 
     change: Change
@@ -145,7 +145,7 @@ class ExtendRequested(Struct, frozen=True):
     seconds: float
 
 
-class SeenByBackend(Struct, frozen=True):
+class AcknowledgedByBackend(Struct, frozen=True):
     """The backend has stored that it stood so."""
 
     change_id: str
@@ -175,7 +175,7 @@ class Stopping(Struct, frozen=True):
     """The agent is about to end; nobody would be there to undo."""
 
 
-class PutBack(Struct, frozen=True):
+class RestoredExternally(Struct, frozen=True):
     """``coresteer-agent restore`` put these settings back beside the running agent."""
 
     keys: frozenset[str]
@@ -189,22 +189,22 @@ class Restarted(Struct, frozen=True):
 
 Event: TypeAlias = (
     ApplyRequested
-    | ReturnRequested
-    | Lent
+    | RestoreRequested
+    | Delegated
     | PlanRan
-    | LookedAgain
+    | Rechecked
     | InverseRan
     | ConfirmRequested
-    | NotKept
+    | ConfirmFailed
     | RollbackRequested
     | ExtendRequested
-    | SeenByBackend
+    | AcknowledgedByBackend
     | Measured
     | BackendLost
     | BackendBack
     | Tick
     | Stopping
-    | PutBack
+    | RestoredExternally
     | Restarted
 )
 
@@ -224,15 +224,15 @@ class RunPlan(Struct, frozen=True):
     plan: Plan
 
 
-class RunReturn(Struct, frozen=True):
+class RunRestore(Struct, frozen=True):
     """Undo all these actions in order: each setting gets what its action becomes. Then feed PlanRan."""
 
     change_id: str
     plan: Plan
 
 
-class LookAgain(Struct, frozen=True):
-    """Read what stands in the settings of the actions, write nothing, then feed LookedAgain."""
+class Recheck(Struct, frozen=True):
+    """Read what stands in the settings of the actions, write nothing, then feed Rechecked."""
 
     change_id: str
     plan: Plan
@@ -252,4 +252,4 @@ class Report(Struct, frozen=True):
     message: ChangeMessage
 
 
-Instruction: TypeAlias = Note | RunPlan | RunReturn | LookAgain | RunInverse | Report
+Instruction: TypeAlias = Note | RunPlan | RunRestore | Recheck | RunInverse | Report

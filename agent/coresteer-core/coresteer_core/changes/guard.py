@@ -27,7 +27,7 @@ class Refusal(Struct, frozen=True):
     sentence: str
 
 
-class Warned(Struct, frozen=True):
+class PlanWarning(Struct, frozen=True):
     """What somebody should know.
 
     code: other_numa_node, smt_sibling, isolated, management, one_core, restart, latency, adaptive, controller.
@@ -50,7 +50,7 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
             )
         )
     online = view.topology.online()
-    isolated = view.topology.kept_free
+    isolated = view.topology.isolated_cpus
     for key, value in wanted:
         setting = parse_setting(key)
         cpus = setting.cpus(value)
@@ -76,17 +76,17 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     return found
 
 
-def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool) -> list[Warned]:
+def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:
     """What a person should know before writing (key, canonical value) pairs."""
-    found: list[Warned] = []
-    isolated = view.topology.kept_free
+    found: list[PlanWarning] = []
+    isolated = view.topology.isolated_cpus
     known = [(s, value) for key, value in wanted if (s := parse_setting(key)).absent(view) is None]
     after = {setting.irq: setting.cpus(value) for setting, value in known if isinstance(setting, IrqAffinity)}
     for setting, value in known:
         cpus = setting.cpus(value)
         if allow_isolated and (touched := cpus & isolated):
             found.append(
-                Warned(
+                PlanWarning(
                     "isolated", setting.key, f"{say_cpus(touched)} {_is(touched)} kept free by isolcpus or nohz_full."
                 )
             )
@@ -96,10 +96,10 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
                 f"{setting.netdev} restarts for it: packets are lost for a moment, "
                 "and its queues and interrupts begin anew, RPS and affinity included."
             )
-            found.append(Warned("restart", setting.key, sentence))
+            found.append(PlanWarning("restart", setting.key, sentence))
         if isinstance(setting, NetdevParam) and setting.param.startswith("ring/"):
             sentence = f"{setting.netdev} may restart for it: packets are lost for a moment."
-            found.append(Warned("restart", setting.key, sentence))
+            found.append(PlanWarning("restart", setting.key, sentence))
     found += _waits(view, [(s, value) for s, value in known if isinstance(s, NetdevParam | QueueParam)])
     told: set[str] = set()
     for setting, _ in known:
@@ -112,13 +112,15 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
         runs = "runs" if len(who) == 1 else "run"
         what = "the interrupt" if len(after) == 1 else "the interrupts"
         sentence = f"{' and '.join(who)} {runs} on this node and may move {what} again."
-        found.append(Warned("controller", IrqAffinity(next(iter(after))).key, sentence))
+        found.append(PlanWarning("controller", IrqAffinity(next(iter(after))).key, sentence))
     return found
 
 
-def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[int, frozenset[int]]) -> list[Warned]:
+def _placement(
+    view: View, setting: Setting, cpus: frozenset[int], after: dict[int, frozenset[int]]
+) -> list[PlanWarning]:
     """What is to be said of the CPUs of one setting."""
-    found: list[Warned] = []
+    found: list[PlanWarning] = []
     netdev = _netdev_of(view, setting)
     irq = view.inventory.irq(setting.irq) if isinstance(setting, IrqAffinity) else None
     home = netdev.numa_node if netdev is not None else None
@@ -129,7 +131,7 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
         if foreign:
             device = setting.about(view) or f"{setting.describe()}'s device"
             found.append(
-                Warned(
+                PlanWarning(
                     "other_numa_node",
                     setting.key,
                     f"{say_cpus(foreign)} {_is(foreign)} on another NUMA node than {device} (node {home}).",
@@ -141,7 +143,7 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
     if shared := {cpu for cpu in _siblings(view, cpus) - cpus if any(cpu in o for o in others)}:
         one = len(shared) == 1
         found.append(
-            Warned(
+            PlanWarning(
                 "smt_sibling",
                 setting.key,
                 f"{say_cpus(shared)} {'shares a core' if one else 'share cores'} with {say_cpus(cpus)} "
@@ -151,9 +153,9 @@ def _placement(view: View, setting: Setting, cpus: frozenset[int], after: dict[i
     return found
 
 
-def _waits(view: View, wanted: list[tuple[NetdevParam | QueueParam, str]]) -> list[Warned]:
+def _waits(view: View, wanted: list[tuple[NetdevParam | QueueParam, str]]) -> list[PlanWarning]:
     """What is to be said of how long packets wait, once for each netdev or queue and direction."""
-    found: dict[tuple[str, str], Warned] = {}
+    found: dict[tuple[str, str], PlanWarning] = {}
     after: dict[str, dict[str, str]] = {}
     for setting, value in wanted:
         after.setdefault(setting.whose, {})[setting.param] = value
@@ -165,12 +167,12 @@ def _waits(view: View, wanted: list[tuple[NetdevParam | QueueParam, str]]) -> li
         timer, _ = timer_of(netdev.driver, netdev.params | stands)
         for code, sentence in _waiting(timer, stands, way):
             told = f"{setting.whose}: {sentence}"
-            found.setdefault((code, told), Warned(code, setting.key, told))
+            found.setdefault((code, told), PlanWarning(code, setting.key, told))
     return list(found.values())
 
 
 def _waiting(timer: Timer | None, params: dict[str, str], way: str) -> list[tuple[str, str]]:
-    """Codes of Warned with a sentence. way: ``rx`` or ``tx``."""
+    """Codes of PlanWarning with a sentence. way: ``rx`` or ``tx``."""
     found = []
     usecs, frames = (int(params.get(f"coalesce/{way}-{unit}", 0)) for unit in ("usecs", "frames"))
     product = usecs * frames if timer in (None, Timer.RESTARTING) else 0
@@ -200,12 +202,12 @@ def _netdev_of(view: View, setting: Setting) -> Netdev | None:
     return view.inventory.netdev(setting.about(view))
 
 
-def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int]]) -> list[Warned]:
+def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int]]) -> list[PlanWarning]:
     """What is to be said of a netdev once, however many of its settings a plan changes."""
-    found: list[Warned] = []
+    found: list[PlanWarning] = []
     if netdev.management:
         found.append(
-            Warned(
+            PlanWarning(
                 "management",
                 key,
                 f"{netdev.name} carries this node's management connection; the change undoes itself if it is lost.",
@@ -218,7 +220,7 @@ def _netdev(view: View, key: str, netdev: Netdev, after: dict[int, frozenset[int
     if len(lands) > 1 and cpus <= _siblings(view, frozenset([core])) | {core}:
         whom = f"{say_cpus(cpus)} alone" if len(cpus) == 1 else f"{say_cpus(cpus)}, which are one core,"
         sentence = f"All {len(lands)} interrupts of {netdev.name} would be served by {whom}"
-        found.append(Warned("one_core", key, sentence.rstrip(",") + "."))
+        found.append(PlanWarning("one_core", key, sentence.rstrip(",") + "."))
     return found
 
 

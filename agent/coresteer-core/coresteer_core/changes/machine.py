@@ -11,31 +11,31 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from coresteer_core.changes.events import (
+    AcknowledgedByBackend,
     ApplyRequested,
     BackendBack,
     BackendLost,
     Change,
     Changes,
+    ConfirmFailed,
     ConfirmRequested,
+    Delegated,
     Event,
     ExtendRequested,
     Instruction,
     InverseRan,
-    Lent,
-    LookAgain,
-    LookedAgain,
     Measured,
     Note,
-    NotKept,
     PlanRan,
-    PutBack,
+    Recheck,
+    Rechecked,
     Report,
     Restarted,
-    ReturnRequested,
+    RestoredExternally,
+    RestoreRequested,
     RollbackRequested,
     RunPlan,
-    RunReturn,
-    SeenByBackend,
+    RunRestore,
     Stopping,
     Tick,
 )
@@ -48,9 +48,9 @@ from coresteer_core.changes.undo import (
     as_before,
     inverse_ran,
     keep,
-    put_back,
     report,
     restarted,
+    restored_externally,
     undo_all,
 )
 from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
@@ -67,10 +67,10 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911,
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
-        case ReturnRequested():
+        case RestoreRequested():
             return _return(state, event, now)
-        case Lent():
-            return _lend(state, event)
+        case Delegated():
+            return _delegate(state, event)
         case Tick():
             return _tick(state, now)
         case Measured():
@@ -83,27 +83,27 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911,
         case Stopping():
             open_ones = [c for c in reversed(state.changes.values()) if c.state is ChangeState.UNCONFIRMED]
             return undo_all(state, [(c, EndedBy.AGENT_RESTART, "") for c in open_ones])
-        case PutBack():
-            return put_back(state, event.keys, now)
+        case RestoredExternally():
+            return restored_externally(state, event.keys, now)
         case Restarted():
             return restarted(state, event.changes)
-        case NotKept():
+        case ConfirmFailed():
             sentence = f"The journal cannot be written ({event.why}), so it cannot be kept yet."
-            wait = event.change.keep_after_s
-            waiting = replace(event.change, sentence=sentence, keep_at=None if wait is None else now + wait)
+            wait = event.change.confirm_after_s
+            waiting = replace(event.change, sentence=sentence, confirm_at=None if wait is None else now + wait)
             return keep(state, waiting), [report(waiting, now)]
         case (
             PlanRan()
-            | LookedAgain()
+            | Rechecked()
             | InverseRan()
             | ConfirmRequested()
             | RollbackRequested()
             | ExtendRequested()
-            | SeenByBackend()
+            | AcknowledgedByBackend()
         ):
             change = state.changes.get(event.change_id)
-            if change is None:  # an answer to Seen would be answered with Seen, and so on without end
-                return state, [] if isinstance(event, SeenByBackend) else _unknown(state, event.change_id)
+            if change is None:  # an answer to ChangeAck would be answered with ChangeAck, and so on without end
+                return state, [] if isinstance(event, AcknowledgedByBackend) else _unknown(state, event.change_id)
             return _about_one(state, change, event, now)
     assert_never(event)
 
@@ -111,14 +111,20 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911,
 def _about_one(  # noqa: PLR0911 - one return an event
     state: Changes,
     change: Change,
-    event: PlanRan | LookedAgain | InverseRan | ConfirmRequested | RollbackRequested | ExtendRequested | SeenByBackend,
+    event: PlanRan
+    | Rechecked
+    | InverseRan
+    | ConfirmRequested
+    | RollbackRequested
+    | ExtendRequested
+    | AcknowledgedByBackend,
     now: float,
 ) -> Step:
     match event:
         case PlanRan():
             return _plan_ran(state, change, event.results, now)
-        case LookedAgain():
-            return _looked_again(state, change, event.results, now)
+        case Rechecked():
+            return _rechecked(state, change, event.results, now)
         case InverseRan():
             return inverse_ran(state, change, event.results, now)
         case ConfirmRequested():
@@ -127,7 +133,7 @@ def _about_one(  # noqa: PLR0911 - one return an event
             return _roll_back(state, change, now)
         case ExtendRequested():
             return _extend(state, change, event.seconds, now)
-        case SeenByBackend():
+        case AcknowledgedByBackend():
             if change.open or change.seen or change.state is not event.state:
                 return state, []
             change = replace(change, seen=True)
@@ -149,7 +155,7 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         strikes=[0] * len(event.guardrails),
         over_s=[0.0] * len(event.guardrails),
         policy=event.policy,
-        keep_after_s=event.keep_after_s,
+        confirm_after_s=event.confirm_after_s,
     )
     if against := _objection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
@@ -157,7 +163,7 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
     return keep(state, change), [Note(change), report(change, now), RunPlan(change.change_id, change.plan)]
 
 
-def _return(state: Changes, event: ReturnRequested, now: float) -> Step:
+def _return(state: Changes, event: RestoreRequested, now: float) -> Step:
     change = Change(
         change_id=event.change_id,
         plan=event.plan,
@@ -170,10 +176,10 @@ def _return(state: Changes, event: ReturnRequested, now: float) -> Step:
     if against := _objection(state, change):
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
         return keep(state, change), [Note(change), report(change, now)]
-    return keep(state, change), [Note(change), report(change, now), RunReturn(change.change_id, change.plan)]
+    return keep(state, change), [Note(change), report(change, now), RunRestore(change.change_id, change.plan)]
 
 
-def _lend(state: Changes, event: Lent) -> Step:
+def _delegate(state: Changes, event: Delegated) -> Step:
     before = state.changes.get(event.change_id)
     stuck = {action.key: action for action in before.undo.actions} if before is not None else {}
     plan = Plan([stuck.pop(action.key, action) for action in event.plan.actions] + [*stuck.values()])
@@ -184,7 +190,7 @@ def _lend(state: Changes, event: Lent) -> Step:
         sentence="",
         confirm_timeout_s=MIN_TIMEOUT_S,
         undo=plan,
-        lent=True,
+        delegated=True,
     )
     others = {name: other for name, other in state.changes.items() if name != event.change_id}
     return keep(replace(state, changes=others), change), [Note(change)]
@@ -210,8 +216,8 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
             return f"The guardrail on {guardrail.metric} needs a number as its max."
     for other in state.changes.values():
         if other.open and (shared := sorted(other.keys & change.keys)):
-            if other.lent:
-                return f"{shared[0]} is lent to another program until an experiment's run has ended."
+            if other.delegated:
+                return f"{shared[0]} is delegated to another program until an experiment's run has ended."
             return (
                 f"{shared[0]} is part of change {other.change_id}, which is not confirmed yet; "
                 "keep it or roll it back first."
@@ -234,10 +240,10 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
             return undo_all(keep(state, change), [(change, EndedBy.ERROR, "")])
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR)
         return keep(state, change), [Note(change), report(change, now)]
-    if (wait := change.keep_after_s) is not None:
+    if (wait := change.confirm_after_s) is not None:
         sentence = f"Applied and read back. Policy {change.policy} keeps it in {wait:g} s"
         sentence += " unless a guardrail trips." if change.guardrails else "."
-        change = replace(change, state=ChangeState.UNCONFIRMED, sentence=sentence, keep_at=now + wait)
+        change = replace(change, state=ChangeState.UNCONFIRMED, sentence=sentence, confirm_at=now + wait)
     else:
         change = replace(
             change,
@@ -261,9 +267,9 @@ def _returned(state: Changes, change: Change, results: list[Result], now: float)
     return keep(state, change), [Note(change), report(change, now)]
 
 
-def _looked_again(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def _rechecked(state: Changes, change: Change, results: list[Result], now: float) -> Step:
     """A policy keeps what stands; what somebody else has moved since is theirs, and the rest of it is put back."""
-    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.keep_after_s is None:
+    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.confirm_after_s is None:
         return state, []
     wrong = [result for result in results if result.stuck]
     if wrong:
@@ -273,8 +279,8 @@ def _looked_again(state: Changes, change: Change, results: list[Result], now: fl
         change = replace(change, undo=undo, sentence=f"Not kept by policy {change.policy}: {why}")
         return undo_all(keep(state, change), [(change, EndedBy.ERROR, "")])
     held = "its guardrails held" if change.guardrails else "it stood"
-    sentence = f"Kept by policy {change.policy}: {held} for {change.keep_after_s:g} s."
-    change = replace(change, state=ChangeState.CONFIRMED, sentence=sentence, keep_at=None)
+    sentence = f"Kept by policy {change.policy}: {held} for {change.confirm_after_s:g} s."
+    change = replace(change, state=ChangeState.CONFIRMED, sentence=sentence, confirm_at=None)
     return keep(state, change), [Note(change), report(change, now)]
 
 
@@ -285,11 +291,11 @@ def _touched(result: Result) -> bool:
 
 
 def _confirm(state: Changes, change: Change, now: float) -> Step:
-    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.lent:
+    if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.delegated:
         return state, [report(change, now)]
     if change.deadline is not None and now >= change.deadline:
         return undo_all(state, [(change, EndedBy.TIMEOUT, "")])
-    change = replace(change, state=ChangeState.CONFIRMED, sentence="Kept.", deadline=None, keep_at=None)
+    change = replace(change, state=ChangeState.CONFIRMED, sentence="Kept.", deadline=None, confirm_at=None)
     return keep(state, change), [Note(change), report(change, now)]
 
 
@@ -301,8 +307,8 @@ def _roll_back(state: Changes, change: Change, now: float) -> Step:
     if (later := _later(state, change)) is not None:
         message = report(change, now).message
         sentence = f"Its settings were changed again by change {later.change_id}; roll that one back first."
-        if later.lent:
-            sentence = "Its settings are lent to another program until an experiment's run has ended."
+        if later.delegated:
+            sentence = "Its settings are delegated to another program until an experiment's run has ended."
         return state, [Report(replace(message, sentence=sentence))]
     return undo_all(state, [(change, EndedBy.USER, "")])
 
@@ -336,9 +342,9 @@ def _tick(state: Changes, now: float) -> Step:
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None:
             continue
-        if change.keep_at is not None:
-            if now >= change.keep_at:
-                looks.append(LookAgain(change.change_id, change.plan))
+        if change.confirm_at is not None:
+            if now >= change.confirm_at:
+                looks.append(Recheck(change.change_id, change.plan))
         elif change.deadline is not None and now >= change.deadline:
             due.append((change, EndedBy.TIMEOUT, ""))
         elif lost:

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from coresteer_core.changes.guard import Refusal, Warned, refusals, warnings
+from coresteer_core.changes.guard import PlanWarning, Refusal, refusals, warnings
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
@@ -23,7 +23,7 @@ class Plan(Struct, frozen=True):
     allow_isolated: bool = False
 
 
-class Wish(Struct, frozen=True):
+class DesiredValue(Struct, frozen=True):
     """A setting and the value somebody wants it to have."""
 
     key: str
@@ -40,7 +40,7 @@ class Preview(Struct, frozen=True):
     plan: Plan
     sentence: str
     commands: list[str]
-    warned: list[Warned]
+    warnings: list[PlanWarning]
     refused: list[Refusal]
 
 
@@ -52,39 +52,39 @@ def inverse(plan: Plan) -> Plan:
     )
 
 
-def preview(view: View, wishes: list[Wish], *, reason: str, allow_isolated: bool = False) -> Preview:
-    """The plan for some wishes on a node, with everything that speaks against it.
+def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isolated: bool = False) -> Preview:
+    """Return the plan that sets the desired values on a node, with its refusals and warnings.
 
-    A wish that the node already fulfils makes no action. Never raises: what is wrong with a wish
+    A desired_value that the node already fulfils makes no action. Never raises: what is wrong with a desired_value
     is a Refusal with a sentence.
     """
     actions: list[Action] = []
     refused: list[Refusal] = []
     seen: set[str] = set()
-    for wish in wishes:
+    for desired_value in desired:
         try:
-            setting = parse_setting(wish.key)
-            value = setting.canonical(wish.value)
+            setting = parse_setting(desired_value.key)
+            value = setting.canonical(desired_value.value)
         except SettingError as error:
-            refused.append(Refusal("invalid", wish.key, str(error)))
+            refused.append(Refusal("invalid", desired_value.key, str(error)))
             continue
-        if wish.key in seen:
-            refused.append(Refusal("invalid", wish.key, f"{wish.key} is wished for twice; name it once."))
+        if desired_value.key in seen:
+            refused.append(Refusal("invalid", desired_value.key, f"{desired_value.key} is named twice; name it once."))
         elif (why := setting.absent(view)) is not None:
-            refused.append(Refusal("unknown", wish.key, why))
+            refused.append(Refusal("unknown", desired_value.key, why))
         elif (was := setting.current(view)) is None:
             sentence = f"What {setting.describe(view)} is set to is not known, so it cannot be changed."
-            refused.append(Refusal("unsupported", wish.key, sentence))
+            refused.append(Refusal("unsupported", desired_value.key, sentence))
         elif not setting.equal(was, value):
             actions.append(Action(setting.key, was, value, reason))
-        seen.add(wish.key)
+        seen.add(desired_value.key)
     plan = Plan(actions, allow_isolated)
     refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
     return Preview(
         plan=plan,
         sentence=_refused(refused) if refused else sentence_of(view, plan),
         commands=[] if refused else [parse_setting(a.key).shell(a.becomes) for a in actions],
-        warned=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
+        warnings=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
         refused=refused,
     )
 

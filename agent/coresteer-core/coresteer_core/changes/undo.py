@@ -59,7 +59,7 @@ def inverse_ran(state: Changes, change: Change, results: list[Result], now: floa
         ending=None,
         ended_by=by,
         deadline=None,
-        keep_at=None,
+        confirm_at=None,
     )
     return keep(state, change), [Note(change), report(change, now)]
 
@@ -78,7 +78,7 @@ def as_before(results: list[Result]) -> str:
             return " ".join([f"{back} of {len(results)} settings are as before.", *gone])
 
 
-def put_back(state: Changes, keys: frozenset[str], now: float) -> Step:
+def restored_externally(state: Changes, keys: frozenset[str], now: float) -> Step:
     """``coresteer-agent restore`` put settings back; a change with nothing left to undo has ended."""
     instructions: list[Instruction] = []
     for before in state.changes.values():
@@ -96,7 +96,7 @@ def put_back(state: Changes, keys: frozenset[str], now: float) -> Step:
                 ending=None,
                 ended_by=change.ending or EndedBy.USER,
                 deadline=None,
-                keep_at=None,
+                confirm_at=None,
                 seen=False,
                 sentence="Put back on the node by coresteer-agent restore.",
             )
@@ -125,7 +125,7 @@ def after_reboot(changes: list[Change]) -> list[Change]:
                 ending=None,
                 ended_by=EndedBy.AGENT_RESTART,
                 deadline=None,
-                keep_at=None,
+                confirm_at=None,
                 sentence="The node rebooted before it was kept; a reboot puts every setting back by itself.",
             )
             told.append(ended)

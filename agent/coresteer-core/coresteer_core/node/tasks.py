@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Landing(Struct, frozen=True):
+class RxPlacement(Struct, frozen=True):
     """Where packets of a task arrive: its flows that share netdev, queue and CPU, taken together.
 
     netdev: empty where not known. queue, irq, cpu: None where not known. how: the CPU was found by ``rss`` (hash over
@@ -49,7 +49,7 @@ class NetTask(Struct, frozen=True):
     cpu: int
     cpu_share: float
     idle_s: float
-    landings: list[Landing]
+    rx_placements: list[RxPlacement]
     bound: bool = False
     user: str | None = None
     command: str | None = None

@@ -60,7 +60,7 @@ class Topology(Struct, frozen=True, dict=True):
         return frozenset(c.cpu for c in self.cpus if c.online)
 
     @cached_property
-    def kept_free(self) -> frozenset[int]:
+    def isolated_cpus(self) -> frozenset[int]:
         """CPUs that isolcpus or nohz_full keep free of other work."""
         return parse_cpu_list(self.isolated) | parse_cpu_list(self.nohz_full)
 

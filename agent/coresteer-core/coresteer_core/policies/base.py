@@ -21,7 +21,7 @@ class Ownership(StrEnum):
 
     YIELD = "yield"
     WARN = "warn"
-    TAKE_OVER = "take_over"
+    REASSERT = "reassert"
 
 
 class Scope(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Proposal(Struct, frozen=True):
     reason: str
 
 
-class Unmoved(Struct, frozen=True):
+class Skipped(Struct, frozen=True):
     """What a policy looked at and leaves as it is for one reason: the “why not”. subject: one, or many in ranges."""
 
     subject: str
@@ -82,14 +82,14 @@ class Decision(Struct, frozen=True):
     sentence: str
     memory: Struct
     proposals: list[Proposal] = []
-    unmoved: list[Unmoved] = []
+    skipped: list[Skipped] = []
     returns: frozenset[str] = frozenset()
     retreats: frozenset[str] = frozenset()
     steers: frozenset[str] | None = None
 
 
-class HeldBack(Struct, frozen=True):
-    """A proposal that is not carried out now, and why. code: overruled, dwell, ping_pong, moves, owned, refused."""
+class Deferred(Struct, frozen=True):
+    """A proposal that is not carried out now, and why. code: overruled, dwell, flap_damping, moves, owned, refused."""
 
     proposal: Proposal
     code: str
@@ -106,7 +106,7 @@ class Drift(Struct, frozen=True):
     response: Ownership
 
 
-class Conclusion(Struct, frozen=True):
+class Evaluation(Struct, frozen=True):
     """What one policy's round came to on one node, and why.
 
     actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
@@ -118,6 +118,6 @@ class Conclusion(Struct, frozen=True):
     mode: Mode
     sentence: str
     actions: list[Action] = []
-    held_back: list[HeldBack] = []
-    unmoved: list[Unmoved] = []
+    deferred: list[Deferred] = []
+    skipped: list[Skipped] = []
     drifts: list[Drift] = []

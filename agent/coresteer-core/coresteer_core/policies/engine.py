@@ -15,11 +15,11 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, Spec, decide
 from coresteer_core.policies.base import (
-    Conclusion,
     Damping,
     Decision,
+    Deferred,
     Drift,
-    HeldBack,
+    Evaluation,
     Mode,
     Ownership,
     Proposal,
@@ -83,7 +83,7 @@ class EngineMemory(Struct, frozen=True):
     to such a value; each time doubles its window. yielded: the policy that gave a setting up because somebody else
     had changed it. processes: started_ticks of the processes that task settings are about, so
     that a later process with the number of an earlier one is told from it. refused: settings that are not written now,
-    with the sentence why: a proposal for one is HeldBack as ``refused`` and takes none of the moves of a step. Whoever
+    with the sentence why: a proposal for one is Deferred as ``refused`` and takes none of the moves of a step. Whoever
     carries actions out keeps it; step() only hands it on.
     """
 
@@ -96,7 +96,7 @@ class EngineMemory(Struct, frozen=True):
     refused: dict[str, str] = {}
 
 
-def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tuple[list[Conclusion], EngineMemory]:
+def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tuple[list[Evaluation], EngineMemory]:
     """Decide once. Conclusions in order of rank. What is to be written becomes a holding only by wrote().
 
     A policy overrules those after it in rank for a setting that it wants now or holds, but none that goes further
@@ -112,19 +112,19 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
         holder = by_id.get(holding.policy_id)
         if holder is not None and holder.mode is Mode.ENFORCE:
             round_.claims[key] = [holder]
-    conclusions = []
+    evaluations = []
     memories: dict[str, Memory] = {}
     seen = view
     for policy in ranked:
         decision = decide(seen, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
         # decide() gives a policy's own struct back, as Decision cannot say
         memories[policy.policy_id] = cast(Memory, decision.memory)
-        conclusions.append(conclusion := round_.conclude(policy, decision, drifts[policy.policy_id]))
+        evaluations.append(evaluation := round_.evaluate(policy, decision, drifts[policy.policy_id]))
         if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
-            seen = overlay(seen, {action.key: action.becomes for action in conclusion.actions})
-    touched = dict.fromkeys([*round_.holdings, *(action.key for said in conclusions for action in said.actions)])
+            seen = overlay(seen, {action.key: action.becomes for action in evaluation.actions})
+    touched = dict.fromkeys([*round_.holdings, *(action.key for said in evaluations for action in said.actions)])
     processes = {key: ticks for key in touched if (ticks := _process(view, key, memory)) is not None}
-    return conclusions, replace(
+    return evaluations, replace(
         round_.memory, holdings=round_.holdings, memories=memories, yielded=round_.yielded, processes=processes
     )
 
@@ -188,16 +188,16 @@ def returns(
     return actions, memory
 
 
-def alike(a: Conclusion, b: Conclusion) -> bool:
-    """Whether two conclusions say the same but for the figures in their sentences."""
+def alike(a: Evaluation, b: Evaluation) -> bool:
+    """Whether two evaluations say the same but for the figures in their sentences."""
 
-    def gist(conclusion: Conclusion) -> tuple[object, ...]:
+    def gist(evaluation: Evaluation) -> tuple[object, ...]:
         return (
-            (conclusion.policy_id, conclusion.version, conclusion.mode),
-            [(action.key, action.was, action.becomes) for action in conclusion.actions],
-            {(held.proposal.key, held.proposal.value, held.code) for held in conclusion.held_back},
-            {unmoved.subject for unmoved in conclusion.unmoved},
-            conclusion.drifts,
+            (evaluation.policy_id, evaluation.version, evaluation.mode),
+            [(action.key, action.was, action.becomes) for action in evaluation.actions],
+            {(held.proposal.key, held.proposal.value, held.code) for held in evaluation.deferred},
+            {skipped.subject for skipped in evaluation.skipped},
+            evaluation.drifts,
         )
 
     return gist(a) == gist(b)
@@ -231,21 +231,21 @@ class _Round:
                 self.yielded[key] = policy.policy_id
         return found
 
-    def conclude(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Conclusion:
+    def evaluate(self, policy: PolicyInForce, decision: Decision, drifts: list[Drift]) -> Evaluation:
         """What of a policy's proposals is to be written."""
         decision = self._steered(policy, decision)
         proposals = [*decision.proposals, *_reassertions(policy, decision, drifts)]
         drifted = {drift.key: drift for drift in drifts}
         most = policy.damping.moves_per_step if policy.mode is Mode.ENFORCE else MAX_MOVES
         actions: list[Action] = []
-        held_back: list[HeldBack] = []
+        deferred: list[Deferred] = []
         seen: set[str] = set()
         for proposal in proposals:
             returning = proposal.key in decision.returns
             if len(actions) >= most and proposal.key not in seen:  # hundreds may wait, so they are not looked into
                 seen.add(proposal.key)
                 why = f"{most} settings in one round are the most; this one waits for a later one."
-                held_back.append(self._overruled(policy, proposal) or HeldBack(proposal, "moves", why))
+                deferred.append(self._overruled(policy, proposal) or Deferred(proposal, "moves", why))
                 continue
             was, value, held = self._admitted(policy, proposal, seen, returning)
             seen.add(proposal.key)
@@ -257,15 +257,15 @@ class _Round:
             if held is None:
                 actions.append(Action(proposal.key, was, value, proposal.reason))
             else:
-                held_back.append(held)
-        return Conclusion(
+                deferred.append(held)
+        return Evaluation(
             policy.policy_id,
             policy.version,
             policy.mode,
-            self._sentence(policy, decision, actions, held_back, drifts),
+            self._sentence(policy, decision, actions, deferred, drifts),
             actions,
-            held_back,
-            decision.unmoved,
+            deferred,
+            decision.skipped,
             drifts,
         )
 
@@ -286,7 +286,7 @@ class _Round:
 
     def _admitted(
         self, policy: PolicyInForce, proposal: Proposal, seen: set[str], returning: bool
-    ) -> tuple[str, str, HeldBack | None]:
+    ) -> tuple[str, str, Deferred | None]:
         """The current and the wanted value, and what forbids to write it whatever the other policies want."""
         holding = self.holdings.get(proposal.key)
         try:
@@ -298,7 +298,7 @@ class _Round:
             else:
                 why = _refused(self.view, proposal.key, value, policy.spec.allow_isolated)
         except SettingError as error:
-            return "", "", HeldBack(proposal, "refused", str(error))
+            return "", "", Deferred(proposal, "refused", str(error))
         if refused := self.memory.refused.get(proposal.key):
             why = refused
         elif proposal.key in seen:
@@ -306,19 +306,19 @@ class _Round:
         elif was is None:
             why = why or f"This node has no {proposal.key}, or its value cannot be read."
         if why is not None or was is None:
-            return "", "", HeldBack(proposal, "refused", why or "")
+            return "", "", Deferred(proposal, "refused", why or "")
         return was, value, self._owned(policy, proposal)
 
-    def _owned(self, policy: PolicyInForce, proposal: Proposal) -> HeldBack | None:
+    def _owned(self, policy: PolicyInForce, proposal: Proposal) -> Deferred | None:
         controllers = _controllers(self.view, proposal.key)
         if controllers and policy.on_controller is Ownership.YIELD:
-            return HeldBack(proposal, "owned", f"{_run(controllers)} on this node, and this policy yields to it.")
+            return Deferred(proposal, "owned", f"{_run(controllers)} on this node, and this policy yields to it.")
         if self.yielded.get(proposal.key) == policy.policy_id:
             why = "Somebody else changed this setting after the policy had set it, and this policy yields."
-            return HeldBack(proposal, "owned", why)
+            return Deferred(proposal, "owned", why)
         return None
 
-    def _overruled(self, policy: PolicyInForce, proposal: Proposal) -> HeldBack | None:
+    def _overruled(self, policy: PolicyInForce, proposal: Proposal) -> Deferred | None:
         claims = self.claims.setdefault(proposal.key, [])
         winner = next(
             (
@@ -332,16 +332,16 @@ class _Round:
             claims.append(policy)
             return None
         why = f"“{winner.name}” (rank {winner.rank}) has this setting before “{policy.name}” (rank {policy.rank})."
-        return HeldBack(proposal, "overruled", why)
+        return Deferred(proposal, "overruled", why)
 
     def _damped(
         self, policy: PolicyInForce, proposal: Proposal, value: str, free: bool, drift: Drift | None
-    ) -> HeldBack | None:
+    ) -> Deferred | None:
         now = self.view.time_s
         holding = self.holdings.get(proposal.key)
         if drift is not None and drift.response is Ownership.WARN:
             why = f"{drift.cause or 'Somebody else'} set it to {drift.found}; this policy warns and leaves it."
-            return HeldBack(proposal, "owned", why)
+            return Deferred(proposal, "owned", why)
         if free:
             return None
         if holding is not None:
@@ -351,12 +351,12 @@ class _Round:
                 wait_s *= 1 << min(holding.reasserted, _MOST_DOUBLINGS)
             if 0 <= stood_s < wait_s:
                 why = f"It was set {stood_s:.0f} s ago and stays for {wait_s:.0f} s."
-                return HeldBack(proposal, "dwell", why)
+                return Deferred(proposal, "dwell", why)
         window_s = policy.damping.window_s * (1 << self.memory.swings.get(proposal.key, 0))
         for old, ended_s in self.memory.left.get(proposal.key, []):
             if old == value and 0 <= now - ended_s < window_s:
                 why = f"It left {value} {now - ended_s:.0f} s ago and does not go back within {window_s:.0f} s."
-                return HeldBack(proposal, "ping_pong", why)
+                return Deferred(proposal, "flap_damping", why)
         return None
 
     def _sentence(
@@ -364,16 +364,16 @@ class _Round:
         policy: PolicyInForce,
         decision: Decision,
         actions: list[Action],
-        held_back: list[HeldBack],
+        deferred: list[Deferred],
         drifts: list[Drift],
     ) -> str:
         parts = [decision.sentence]
         who = sorted({name for action in actions for name in _controllers(self.view, action.key)})
         if who and policy.on_controller is Ownership.WARN:
             parts.append(f"{_run(who)} on this node and may undo this.")
-        if held_back:
-            codes = [held.code for held in held_back]
-            counts = ", ".join(f"{codes.count(code)} {_HELD_BACK[code]}" for code in _HELD_BACK if code in codes)
+        if deferred:
+            codes = [held.code for held in deferred]
+            counts = ", ".join(f"{codes.count(code)} {_DEFERRED[code]}" for code in _DEFERRED if code in codes)
             parts.append(f"Held back: {counts}.")
         if drifts:
             many = "settings were" if len(drifts) > 1 else "setting was"
@@ -381,12 +381,12 @@ class _Round:
         return " ".join(parts)
 
 
-_HELD_BACK = {
+_DEFERRED = {
     "refused": "refused",
     "owned": "left to another controller",
     "overruled": "overruled",
     "dwell": "set too recently",
-    "ping_pong": "not to go back and forth",
+    "flap_damping": "not to go back and forth",
     "moves": "for a later round",
 }
 
@@ -395,7 +395,7 @@ def _reassertions(policy: PolicyInForce, decision: Decision, drifts: list[Drift]
     """What a policy that takes over writes again, where it does not want something new by itself."""
     wanted = {proposal.key for proposal in decision.proposals}
     for drift in drifts:
-        if policy.on_drift is Ownership.TAKE_OVER and drift.key not in wanted:
+        if policy.on_drift is Ownership.REASSERT and drift.key not in wanted:
             who = drift.cause or "Somebody else"
             reason = f"{who} changed it from {drift.expected} to {drift.found}; this policy takes it over again."
             yield Proposal(drift.key, drift.expected, drift.key, reason)

@@ -101,14 +101,14 @@ def _followers(view: View) -> dict[tuple[int, int], float]:
     """Percentage points of processes by IRQ and CPU: of a process bound to the CPU, by its bytes over that IRQ."""
     found: dict[tuple[int, int], float] = {}
     for task in view.tasks:
-        total = sum(landing.bytes_per_s for landing in task.landings)
+        total = sum(rx_placement.bytes_per_s for rx_placement in task.rx_placements)
         if not total or task.affinity == task.allowed:
             continue
         cpus = parse_cpu_list(task.affinity)
-        for landing in task.landings:
-            if landing.irq is not None and landing.cpu in cpus:
-                where = landing.irq, landing.cpu
-                found[where] = found.get(where, 0.0) + 100 * task.cpu_share * landing.bytes_per_s / total
+        for rx_placement in task.rx_placements:
+            if rx_placement.irq is not None and rx_placement.cpu in cpus:
+                where = rx_placement.irq, rx_placement.cpu
+                found[where] = found.get(where, 0.0) + 100 * task.cpu_share * rx_placement.bytes_per_s / total
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from msgspec import Struct
 
-from coresteer_core.policies.base import Unmoved
+from coresteer_core.policies.base import Skipped
 from coresteer_core.settings.base import say_cpus
 
 Figure: TypeAlias = float | str | Iterable[int]
@@ -63,10 +63,10 @@ class Staying:
         key, figures = (why, ()) if isinstance(why, str) else ((why.why, why.common), why.figures)
         self._found.setdefault(key, []).append((name, number, figures))
 
-    def told(self) -> list[Unmoved]:
+    def told(self) -> list[Skipped]:
         """All of it, in the order of the first for each reason."""
         return [
-            Unmoved(self._name([(name, number) for name, number, _ in alike]), self._sentence(key, alike))
+            Skipped(self._name([(name, number) for name, number, _ in alike]), self._sentence(key, alike))
             for key, alike in self._found.items()
         ]
 

@@ -6,7 +6,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Irq, Netdev
 from coresteer_core.node.load import IrqLoad, Load
 from coresteer_core.node.receive import predict_received, receive_irqs, received, wait_of
-from coresteer_core.node.tasks import Landing, NetTask
+from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
 
@@ -115,18 +115,18 @@ class _Shift:
 
     def task(self, task: NetTask, value: str | None) -> NetTask:
         """A process with an affinity; its load follows, and its flows where their interrupts went."""
-        landings = task.landings
-        if self._landed and any(landing.irq in self._landed for landing in landings):
-            landings = [self._landing(landing) for landing in landings]
+        rx_placements = task.rx_placements
+        if self._landed and any(rx_placement.irq in self._landed for rx_placement in rx_placements):
+            rx_placements = [self._rx_placement(rx_placement) for rx_placement in rx_placements]
         may = parse_cpu_list(value) & self._online if value is not None else frozenset[int]()
         if value is None or value == task.affinity or not may:
-            return task if landings is task.landings else replace(task, landings=landings)
+            return task if rx_placements is task.rx_placements else replace(task, rx_placements=rx_placements)
         cpu = task.cpu if task.cpu in may else min(may)
         if cpu != task.cpu:
             part = min(task.cpu_share, 1.0)
             _add(self._busy, task.cpu, -part)
             _add(self._busy, cpu, part)
-        return replace(task, affinity=value, cpu=cpu, landings=landings)
+        return replace(task, affinity=value, cpu=cpu, rx_placements=rx_placements)
 
     def load(self) -> Load:
         """The load where it went; the shares of a CPU within 0 and 1."""
@@ -134,9 +134,13 @@ class _Shift:
         cells = [IrqLoad(irq, cpu, per_s * paces.get(irq, 1.0)) for (irq, cpu), per_s in sorted(self._cells.items())]
         return replace(self._load, busy=_bounded(self._busy), softirq=_bounded(self._softirq), irqs=cells)
 
-    def _landing(self, landing: Landing) -> Landing:
-        target = self._landed.get(landing.irq) if landing.irq is not None else None
-        return replace(landing, cpu=target) if target is not None and landing.how in ("rss", "queue") else landing
+    def _rx_placement(self, rx_placement: RxPlacement) -> RxPlacement:
+        target = self._landed.get(rx_placement.irq) if rx_placement.irq is not None else None
+        return (
+            replace(rx_placement, cpu=target)
+            if target is not None and rx_placement.how in ("rss", "queue")
+            else rx_placement
+        )
 
 
 def _add(column: list[float | None], cpu: int, part: float) -> None:

@@ -37,14 +37,14 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
   const own = netdev.queues.filter(({ params }) => Object.keys(params).length > 0);
   const params = own.find(({ name }) => name === queue)?.params ?? netdev.params;
   const groups = present(params);
-  const { wishes, wrong } = useMemo(
+  const { desired, wrong } = useMemo(
     () => wishesOf(params, draft, (name) => keyOf(netdev.name, queue, name)),
     [params, draft, netdev.name, queue],
   );
-  const [asked] = useDebouncedValue(wishes, TYPING_MS);
+  const [asked] = useDebouncedValue(desired, TYPING_MS);
   const isWrong = Object.keys(wrong).length > 0;
-  const ready = wishes.length > 0 && !isWrong && JSON.stringify(asked) === JSON.stringify(wishes);
-  const preview = usePreview(view.node.id, { wishes: asked, allow_isolated: false }, ready);
+  const ready = desired.length > 0 && !isWrong && JSON.stringify(asked) === JSON.stringify(desired);
+  const preview = usePreview(view.node.id, { desired: asked, allow_isolated: false }, ready);
   const apply = useApply(view.node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason: "" });
   const settled = ready && preview.data !== undefined && !preview.isFetching;
   const why =
@@ -155,7 +155,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
           })}
         </details>
       ))}
-      {wishes.length > 0 && !isWrong && (
+      {desired.length > 0 && !isWrong && (
         <PreviewOf
           answer={settled ? preview.data : undefined}
           error={preview.error}
@@ -175,7 +175,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
         >
           Apply for {duration(confirmS)}
         </Button>
-        {wishes.length + Object.keys(wrong).length > 0 && <Button onClick={reset}>reset</Button>}
+        {desired.length + Object.keys(wrong).length > 0 && <Button onClick={reset}>reset</Button>}
       </div>
       {why !== null && <p className="muted">{why}</p>}
       <NotApplied error={apply.error} />

@@ -10,7 +10,7 @@ const key = (name: string) => keyOf("eth0", null, name);
 test("only what differs from what stands is asked for, in its one spelling", () => {
   const draft = { "coalesce/rx-usecs": " 050 ", "coalesce/adaptive-rx": "off", "ring/rx": "256", unheard: "1" };
   expect(wishesOf(PARAMS, draft, key)).toEqual({
-    wishes: [
+    desired: [
       { key: "netdev/eth0/coalesce/rx-usecs", value: "50" },
       { key: "netdev/eth0/coalesce/adaptive-rx", value: "off" },
     ],
@@ -19,8 +19,8 @@ test("only what differs from what stands is asked for, in its one spelling", () 
 });
 
 test.each(["", "-1", "1.5", "x", "99999999999"])("“%s” is not a number to ask for", (typed) => {
-  const { wishes, wrong } = wishesOf(PARAMS, { "ring/rx": typed }, key);
-  expect(wishes).toEqual([]);
+  const { desired, wrong } = wishesOf(PARAMS, { "ring/rx": typed }, key);
+  expect(desired).toEqual([]);
   expect(Object.keys(wrong)).toEqual(["ring/rx"]);
 });
 

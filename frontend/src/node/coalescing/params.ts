@@ -71,13 +71,13 @@ export function keyOf(netdev: string, queue: string | null, name: string): strin
   return ["netdev", netdev, ...(queue === null ? [] : [queue]), name].join("/");
 }
 
-/** What is typed, by name, and differs from what stands: as wishes, or why it cannot be one. */
+/** What is typed, by name, and differs from what stands: as desired, or why it cannot be one. */
 export function wishesOf(
   params: Record<string, string>,
   draft: Record<string, string>,
   key: (name: string) => string,
-): { wishes: Schemas["WishIn"][]; wrong: Record<string, string> } {
-  const wishes: Schemas["WishIn"][] = [];
+): { desired: Schemas["DesiredValueIn"][]; wrong: Record<string, string> } {
+  const desired: Schemas["DesiredValueIn"][] = [];
   const wrong: Record<string, string> = {};
   for (const { params: there } of present(params))
     for (const [name, { unit }] of there) {
@@ -86,10 +86,10 @@ export function wishesOf(
       if (unit !== null && !/^\d{1,10}$/.test(typed)) wrong[name] = "A whole number.";
       else {
         const value = unit === null ? typed : String(Number(typed));
-        if (value !== params[name]) wishes.push({ key: key(name), value });
+        if (value !== params[name]) desired.push({ key: key(name), value });
       }
     }
-  return { wishes, wrong };
+  return { desired, wrong };
 }
 
 /** Values of a driver that are told; older ones are left out. */

@@ -49,7 +49,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
 
   const preview = usePreview(
     node.id,
-    { wishes: [{ key, value: asked ?? "" }], allow_isolated: allowIsolated },
+    { desired: [{ key, value: asked ?? "" }], allow_isolated: allowIsolated },
     asked !== null && asked === value && changed,
   );
   const guardrails = limit === "" ? [] : [{ metric: "rtt_p99_us" as const, max: Number(limit) }];

@@ -7,13 +7,13 @@ import classes from "../node.module.css";
 import { NotApplied, ReturnsWithin, USUAL_CONFIRM_S, useApply, usePreview, whyNot } from "./applying";
 import { PreviewOf } from "./PreviewOf";
 
-type Props = { node: Schemas["Node"]; wishes: Schemas["WishIn"][]; reason: string };
+type Props = { node: Schemas["Node"]; desired: Schemas["DesiredValueIn"][]; reason: string };
 
 /** Settings that somebody proposes: what they would do now, and applying them for a while. */
-export function ApplyPlan({ node, wishes, reason }: Props) {
+export function ApplyPlan({ node, desired, reason }: Props) {
   const [confirmS, setConfirmS] = useState(USUAL_CONFIRM_S);
   const may = useMay("operator");
-  const preview = usePreview(node.id, { wishes, allow_isolated: false });
+  const preview = usePreview(node.id, { desired, allow_isolated: false });
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason });
   const blocked =
     preview.data?.can_apply === false ? (preview.data.blocked_because ?? preview.data.refused[0]?.sentence) : null;

@@ -63,7 +63,7 @@ export function PreviewOf({ answer, error, confirmS, limitUs }: Props) {
           <b>Refused.</b> {refusal.sentence}
         </p>
       ))}
-      {answer.warned.map((warning) => (
+      {answer.warnings.map((warning) => (
         <p key={warning.code + warning.key} className={classes.warnbox}>
           {warning.sentence}
         </p>

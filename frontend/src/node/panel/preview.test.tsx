@@ -11,7 +11,7 @@ const ANSWER: Schemas["PreviewAnswer"] = {
   sentence: "IRQ 41 (eth0-TxRx-3) goes from CPUs 0-7 to CPU 6.",
   commands: [],
   expected: [],
-  warned: [],
+  warnings: [],
   refused: [],
   can_apply: true,
   blocked_because: null,

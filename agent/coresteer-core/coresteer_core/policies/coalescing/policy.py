@@ -72,7 +72,7 @@ class Coalescing(Struct, frozen=True, tag="coalescing"):
     max_added_us: no packet may wait longer for its interrupt. packets_per_interrupt: as many as the policy aims at.
     min_packets_per_s: a netdev that receives less gets its own values back. adaptive: what to do where adaptive-rx is
     on: ``leave`` the netdev alone, ``compare`` (turn it off for a while and keep what needs fewer interrupts within
-    the bound), ``take_over`` (turn it off). software: where the NIC cannot wait, let the kernel
+    the bound), ``reassert`` (turn it off). software: where the NIC cannot wait, let the kernel
     (gro_flush_timeout, napi_defer_hard_irqs). max_dropped_percent: of the received packets; over it the last step is
     taken back.
     """
@@ -80,7 +80,7 @@ class Coalescing(Struct, frozen=True, tag="coalescing"):
     max_added_us: Annotated[float, Meta(ge=1, le=10_000)] = 100.0
     packets_per_interrupt: Annotated[float, Meta(ge=2, le=256)] = 16.0
     min_packets_per_s: Annotated[float, Meta(ge=0, le=1e9)] = 1000.0
-    adaptive: Literal["leave", "compare", "take_over"] = "leave"
+    adaptive: Literal["leave", "compare", "reassert"] = "leave"
     software: bool = False
     max_dropped_percent: Annotated[float, Meta(ge=0, le=100)] = 0.1
 
@@ -231,7 +231,7 @@ class _Round:
             slower_us = seen.rtt_us - was.rtt_us
         why = None
         from_us = way.timed(way.standing)
-        if adaptive and (self._spec.adaptive == "take_over" or slower_us < -self._spec.max_added_us):
+        if adaptive and (self._spec.adaptive == "reassert" or slower_us < -self._spec.max_added_us):
             why = None  # as the operator wants, or what the driver chose waited longer than it may
         elif seen.per_interrupt < _PAYS * was.per_interrupt:
             from_us = way.timed(way.waiting(before.params)) + 1
@@ -289,7 +289,7 @@ class _Round:
         goal = min(spec.packets_per_interrupt, way.most_packets)
         have = self._collected(way, seen)
         aim = min(goal, standing.frames) if way.restarts and standing.frames and self.after.originals else goal
-        if way.adaptive and spec.adaptive == "take_over":
+        if way.adaptive and spec.adaptive == "reassert":
             wanted = self._first(way, seen)
             if isinstance(wanted, str):
                 self._go_back(way, self._floor(way), f"{told} adaptive-rx is to be off. {wanted}")
@@ -418,9 +418,9 @@ class _Round:
         return self._allowed(way, {**self._stands, **self.after.originals})
 
     def _allowed(self, way: Hardware | Software, params: Mapping[str, str]) -> dict[str, str]:
-        """Earlier values as far as the operator's bound and wish to take over allow."""
+        """Earlier values as far as the operator's bound and on_drift allow."""
         found = {param: params[param] for param in way.params if param in params}
-        takes_over = self._spec.adaptive == "take_over" and found.get(ADAPTIVE) == "on"
+        takes_over = self._spec.adaptive == "reassert" and found.get(ADAPTIVE) == "on"
         if found.get(ADAPTIVE) == "on" and not takes_over:
             return found
         allowed = {**found, ADAPTIVE: "off"} if takes_over else found

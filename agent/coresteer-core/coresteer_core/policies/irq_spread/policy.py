@@ -92,7 +92,7 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
         excluded = parse_cpu_list(spec.exclude)
     except CpuListError as error:
         return Decision(f"Nothing is moved, as the list of excluded CPUs cannot be read. {error}", memory)
-    forbidden = excluded if spec.allow_isolated else excluded | view.topology.kept_free
+    forbidden = excluded if spec.allow_isolated else excluded | view.topology.isolated_cpus
     if not view.load.irqs:
         return Decision("Nothing is moved, as no interrupt is known to have arrived.", memory)
     near = placer(view, view.topology.online() - forbidden, local=spec.numa == "local")

@@ -57,23 +57,30 @@ class IrqMoves:
 
     def _interrupt(self, task: NetTask, covers: Callable[[str], bool] | None) -> tuple[Irq, int, float] | str:
         """The movable interrupt that brings all packets of a process, its CPU and the bytes; or why there is none."""
-        landings = [la for la in task.landings if la.bytes_per_s > 0 and (covers is None or covers(la.netdev))]
-        numbers = {landing.irq for landing in landings}
-        at = {landing.cpu for landing in landings}
+        rx_placements = [
+            la for la in task.rx_placements if la.bytes_per_s > 0 and (covers is None or covers(la.netdev))
+        ]
+        numbers = {rx_placement.irq for rx_placement in rx_placements}
+        at = {rx_placement.cpu for rx_placement in rx_placements}
         number, cpu = next(iter(numbers)), next(iter(at))
         if len(numbers) != 1 or number is None:
             return "Its packets do not all come through one known interrupt, so none is moved to it."
-        if any(landing.how not in ("rss", "queue") for landing in landings):
+        if any(rx_placement.how not in ("rss", "queue") for rx_placement in rx_placements):
             return f"Its packets are handled elsewhere than where IRQ {number} arrives, so moving that would not help."
         irq = self.view.inventory.irq(number)
         if irq is None or irq.requested is None or len(at) != 1 or cpu is None:
             return f"Where IRQ {number} stands is not known, so it is not moved to it."
         if irq.movable is not True:
             return f"IRQ {number} cannot be moved. {irq.locked_reason or ''}".rstrip()
-        return irq, cpu, sum(landing.bytes_per_s for landing in landings)
+        return irq, cpu, sum(rx_placement.bytes_per_s for rx_placement in rx_placements)
 
     def _share_of(self, irq: int, mine: float) -> float:
-        every = sum(landing.bytes_per_s for task in self.view.tasks for landing in task.landings if landing.irq == irq)
+        every = sum(
+            rx_placement.bytes_per_s
+            for task in self.view.tasks
+            for rx_placement in task.rx_placements
+            if rx_placement.irq == irq
+        )
         return mine / every
 
     def _softirq(self, irq: int, cpu: int) -> float:

@@ -112,9 +112,9 @@ class _Round:
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.online = view.topology.online()
-        self.kept_free = view.topology.kept_free
+        self.isolated_cpus = view.topology.isolated_cpus
         self.least = rate(spec.min_bytes_per_s)
-        self.usable = self.online if spec.allow_isolated else self.online - self.kept_free
+        self.usable = self.online if spec.allow_isolated else self.online - self.isolated_cpus
         self.seats = Seats(rings(view.topology, spec.smt), spec.rings, self.usable, spec.max_load)
         self.before = {placed.key: placed for placed in memory.placed}
         self.kept: list[Placed] = []
@@ -199,11 +199,11 @@ class _Round:
         """Bytes per second of a process in scope: all, and by the CPU that handles them where that is known."""
         per_s, arriving = 0.0, dict[int, float]()
         covers, online = self.covers, self.online
-        for landing in task.landings:
-            bytes_per_s = landing.rx_bytes_per_s + landing.tx_bytes_per_s
-            if bytes_per_s > 0.0 and (covers is None or covers(landing.netdev)):
+        for rx_placement in task.rx_placements:
+            bytes_per_s = rx_placement.rx_bytes_per_s + rx_placement.tx_bytes_per_s
+            if bytes_per_s > 0.0 and (covers is None or covers(rx_placement.netdev)):
                 per_s += bytes_per_s
-                cpu = landing.cpu
+                cpu = rx_placement.cpu
                 if cpu is not None and cpu in online:
                     arriving[cpu] = arriving.get(cpu, 0.0) + bytes_per_s
         return per_s, arriving
@@ -213,7 +213,7 @@ class _Round:
         known = self._allowed.get(allowed_text)
         if known is None:
             allowed = parse_cpu_list(allowed_text)
-            free = (allowed & self.online) - self.kept_free
+            free = (allowed & self.online) - self.isolated_cpus
             known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
         return known
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Decision, Proposal, Scope, Unmoved
+from coresteer_core.policies.base import Decision, Proposal, Scope, Skipped
 from coresteer_core.policies.service_class.attainment import Promise
 from coresteer_core.policies.service_class.matching import Address, Match
 from coresteer_core.policies.service_class.weights import STEP, USUAL, value_of
@@ -92,13 +92,13 @@ class ServiceClassesMemory(Struct, frozen=True, tag="service-class"):
 class Enrolment(Struct, frozen=True):
     """What is weighed for which class. settings: by key the name of the class. tasks: that match, by class.
 
-    unmatched: processes of no class. unmoved: what is left alone, and why.
+    unmatched: processes of no class. skipped: what is left alone, and why.
     """
 
     settings: dict[str, str]
     tasks: dict[str, list[NetTask]]
     unmatched: list[NetTask]
-    unmoved: list[Unmoved]
+    skipped: list[Skipped]
 
 
 def class_of_task(classes: Sequence[ServiceClass], task: NetTask) -> ServiceClass | None:
@@ -172,7 +172,7 @@ def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClasse
         proposals.append(Proposal(key, value, setting.describe(view), reason))
     proposals.sort(key=lambda proposal: -targets[enrolled.settings[proposal.key]])
     sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to steer."
-    return Decision(sentence, memory, proposals, enrolled.unmoved, steers=frozenset(enrolled.settings))
+    return Decision(sentence, memory, proposals, enrolled.skipped, steers=frozenset(enrolled.settings))
 
 
 def _attainment(view: View, spec: ServiceClasses) -> str:
@@ -209,11 +209,11 @@ class _Enrolling:
         for task, name in weighed if "nice" in self.spec.weights else []:
             if _group(self.view, task, "cpu") not in self.settings and "nice" in task.params:
                 self.settings[TaskNice(task.pid).key] = name
-        unmoved = [Unmoved(_list(subjects), why) for why, subjects in self.left.items()]
+        skipped = [Skipped(_list(subjects), why) for why, subjects in self.left.items()]
         if unmatched:
             many = f"{len(unmatched)} process{'' if len(unmatched) == 1 else 'es'}"
-            unmoved.append(Unmoved(many, "Of no class, or not in the policy's scope."))
-        return Enrolment(self.settings, tasks, unmatched, unmoved)
+            skipped.append(Skipped(many, "Of no class, or not in the policy's scope."))
+        return Enrolment(self.settings, tasks, unmatched, skipped)
 
     def _weighable(self, task: NetTask) -> bool:
         if task.realtime:

@@ -2,19 +2,19 @@ import { type ReactNode, useState } from "react";
 import { selectionOf, settingName } from "../lib/settings";
 import { Scroll } from "../shell/Scroll";
 import classes from "./policies.module.css";
-import type { Conclusion } from "./types";
+import type { Evaluation } from "./types";
 
 const HELD: Record<string, string> = {
   overruled: "another policy goes first",
   dwell: "moved a moment ago",
-  ping_pong: "would go back and forth",
+  flap_damping: "would go back and forth",
   moves: "enough moves this round",
   owned: "somebody else's",
   refused: "refused",
 };
 
 type Props = {
-  conclusion: Conclusion;
+  evaluation: Evaluation;
   /** Whose or when, to tell several on a page apart. */
   label: string;
   /** Shows a setting in the page's panel. */
@@ -42,7 +42,7 @@ export function SettingName({
 }
 
 /** What a policy would write or writes: was, becomes and why. */
-function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect"> & Pick<Conclusion, "actions">) {
+function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect"> & Pick<Evaluation, "actions">) {
   return (
     <Scroll label={`Moves, ${label}`}>
       <table className="table">
@@ -72,15 +72,15 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
   );
 }
 
-/** What a policy concluded on a node: its moves with their reasons, what is held back, and why the rest stays. */
-export function ConclusionOf({ conclusion, label, onSelect }: Props) {
-  const { actions, held_back, unmoved, drifts } = conclusion;
+/** What a policy evaluated on a node: its moves with their reasons, what is held back, and why the rest stays. */
+export function EvaluationView({ evaluation, label, onSelect }: Props) {
+  const { actions, deferred, skipped, drifts } = evaluation;
   return (
-    <div className={classes.conclusion}>
-      <p>{conclusion.sentence}</p>
+    <div className={classes.evaluation}>
+      <p>{evaluation.sentence}</p>
       {actions.length > 0 && <Actions actions={actions} label={label} {...(onSelect && { onSelect })} />}
-      <More title="Held back" of={held_back.length} open>
-        {groupsBy(held_back, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (
+      <More title="Held back" of={deferred.length} open>
+        {groupsBy(deferred, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (
           <li key={key}>
             <span className="tag warn">{HELD[first.code] ?? first.code.replaceAll("_", " ")}</span> {first.why}
             <span className="muted">
@@ -95,8 +95,8 @@ export function ConclusionOf({ conclusion, label, onSelect }: Props) {
           </li>
         ))}
       </More>
-      <More title="Why not" of={unmoved.length} open={actions.length === 0}>
-        {groupsBy(unmoved, ({ why }) => why).map(([why, alike]) => (
+      <More title="Why not" of={skipped.length} open={actions.length === 0}>
+        {groupsBy(skipped, ({ why }) => why).map(([why, alike]) => (
           <li key={why}>
             <b>{alike.map(({ subject }) => subject).join(", ")}</b> {why}
           </li>
