@@ -128,7 +128,7 @@ async def test_two_factors_cannot_want_the_same_setting(node: ExperimentNode) ->
     ]
     answer = await node.operator.post("/api/experiments/preview", {"spec": node.spec(kind="sweep", factors=factors)})
     assert answer.status_code == 422
-    assert "wished for twice" in answer.json()["detail"]
+    assert "is named twice" in answer.json()["detail"]
 
 
 async def test_the_placeholder_needs_a_workload_with_traffic(node: ExperimentNode) -> None:

@@ -30,7 +30,7 @@ EXPERIMENT = {
         "Nothing can be concluded: no run was kept of which anything could be compared.",
         "비교할 수 있는 유효한 실행이 없어 결론을 내릴 수 없다.",
     ),
-    # conclusions about two
+    # findings about two
     "found.higher": (
         "{metric}: {change} higher with {arm} than with {baseline} (95 % confidence interval {low} to {high}).",
         "{arm} 조건의 {metric:은/는} {baseline} 조건보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",
@@ -83,7 +83,7 @@ EXPERIMENT = {
         "Nothing can be concluded about {metric} with {arm}: there are too few runs.",
         "{arm} 조건의 {metric}에 대해서는 실행 횟수가 부족하여 결론을 내릴 수 없다.",
     ),
-    # conclusions about the node against itself
+    # findings about the node against itself
     "aa.steady": (
         "The node was not found to differ from itself: any difference in {metric} is at most {bound} "
         "(95 % confidence interval {low} to {high}).",
@@ -100,7 +100,7 @@ EXPERIMENT = {
         "How much the node differs from itself in {metric} is not known: there are too few A/A runs.",
         "A/A 실행 횟수가 부족하여 {metric}에서 노드 자체의 변동 폭을 알 수 없다.",
     ),
-    # conclusions about sweeps
+    # findings about sweeps
     "sweep.counts": (
         "{metric}: {higher} of the {levels} settings compared with {baseline} are higher and {lower} are lower; with "
         "{none} no difference was found.",

@@ -40,7 +40,7 @@ FIGURES = {
     "minutes": ("{m} min {s} s", "{m}분 {s}초"),
     "hours": ("{h} h {m} min", "{h}시간 {m}분"),
     "page": ("Page", "쪽"),
-    "findings": ("Conclusion", "결론"),
+    "findings": ("Result", "결과"),
     "axis.run": ("run, in the order of running", "실행 순서"),
     "axis.effect": ("difference from {baseline}", "{baseline} 대비 차이"),
     "axis.cpu": ("CPU number", "CPU 번호"),
