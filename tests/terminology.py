@@ -1,7 +1,7 @@
 """Count non-standard terms in what a person reads or greps: `python -m tests.terminology [FOLDER]`.
 
-docs/GLOSSARY.md has the standard terms. Counted are production sources, docs and the front end; generated files, fixtures,
-migrations (they must name what was stored) and tests are left out.
+docs/GLOSSARY.md has the standard terms. Production sources, docs and the front end are counted; generated files,
+fixtures, migrations (they must name what was stored) and tests are not.
 """
 
 import ast

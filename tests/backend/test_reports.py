@@ -30,7 +30,7 @@ from coresteer.reports.minutes import compare
 from coresteer.reports.model import Dots, Heat, Language, Lines, Report, Runs
 from coresteer.reports.numbers import amount, duration, percent, plain
 from coresteer.reports.svg import PRINTED, draw
-from coresteer.reports.text import WORDS, retold, say
+from coresteer.reports.text import WORDS, text, translated
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
@@ -92,16 +92,16 @@ def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_ow
     ],
 )
 def test_a_rule_that_discards_is_told_in_korean_too(sentence: str) -> None:
-    told = retold("ko", sentence)
+    told = translated("ko", sentence)
     assert re.search("[가-힣]", told), told
-    assert retold("en", sentence) == sentence
+    assert translated("en", sentence) == sentence
 
 
 def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay() -> None:
     inner = "The host took 12.0 % of the CPU time away, more than 5 %."
     outer = f"Run 3 was tried 3 times and never counted, the last time because: web-1: {inner}"
-    assert retold("ko", outer).endswith(f"web-1: {retold('ko', inner)}")
-    assert retold("ko", "No iperf3 here.") == "No iperf3 here."
+    assert translated("ko", outer).endswith(f"web-1: {translated('ko', inner)}")
+    assert translated("ko", "No iperf3 here.") == "No iperf3 here."
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay
     ],
 )
 def test_a_korean_particle_follows_how_its_word_ends(word: str, expected: str) -> None:
-    assert expected in say("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
+    assert expected in text("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.reports.model import Language, Tone
 from coresteer.reports.numbers import amount, chance, correlation, percent
-from coresteer.reports.text import label, retold, say
+from coresteer.reports.text import label, text, translated
 from coresteer_core.experiments.model import Metric
 
 _WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
 _LISTED = 4
 _RISES = 0.05
-"""A trend with a larger p is not told as a findings."""
+"""A trend with a larger p is not reported as a finding."""
 
 
-class Teller:
+class Phrases:
     """Names and sentences of one experiment in one language."""
 
     def __init__(self, experiment: Experiment, language: Language) -> None:
@@ -25,14 +25,14 @@ class Teller:
         self.primary = experiment.primary
         self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
 
-    def say(self, key: str, **values: object) -> str:
+    def text(self, key: str, **values: object) -> str:
         """A fixed sentence."""
-        return say(self.language, key, **values)
+        return text(self.language, key, **values)
 
     def name(self, arm: Arm) -> str:
         """What an arm is called."""
         found = self._names.get(arm, "as it is")
-        return self.say("arm.unchanged") if found == "as it is" else found
+        return self.text("arm.unchanged") if found == "as it is" else found
 
     @property
     def baseline(self) -> str:
@@ -82,8 +82,8 @@ def tone(metric: Metric | None, found: Verdict) -> Tone:
 
 def verdict(language: Language, worth: Tone, found: Verdict) -> str:
     """A finding in a word or two."""
-    word = say(language, f"verdict.{found}")
-    return say(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
+    word = text(language, f"verdict.{found}")
+    return text(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
 
 
 def inside(name: str) -> str:
@@ -108,124 +108,126 @@ def of_primary(experiment: Experiment) -> list[Comparison]:
 
 def findings(experiment: Experiment, language: Language) -> list[str]:
     """What was found, the most important first."""
-    teller = Teller(experiment, language)
+    phrases = Phrases(experiment, language)
     found = of_primary(experiment)
     told: list[str] = []
     if experiment.kind == "aa":
-        told = [_of_itself(teller)]
+        told = [_of_itself(phrases)]
     elif not found:
-        told = [teller.say("nothing")]
+        told = [phrases.text("nothing")]
     elif experiment.kind == "ab":
-        told = [*_of_one(teller, found[0]), _of_itself(teller)]
+        told = [*_of_one(phrases, found[0]), _of_itself(phrases)]
     else:
-        told = [*_of_many(teller, found), *_of_trends(teller), _of_itself(teller)]
+        told = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
     if experiment.state != "done":
-        kept, sentence = experiment.analysis.kept, retold(language, experiment.sentence)
+        kept, sentence = experiment.analysis.kept, translated(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
-        told.insert(0 if is_open else 1, teller.say(f"ended.{experiment.state}", kept=kept, sentence=sentence))
-    told += _unrestored(teller)
+        told.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+    told += _unrestored(phrases)
     return told
 
 
-def _of_one(teller: Teller, found: Comparison) -> list[str]:
-    told = [sentence(teller, found)]
+def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
+    told = [sentence(phrases, found)]
     if found.smallest_visible is not None and found.verdict != "too-few":
-        visible = percent(found.smallest_visible, teller.language, signed=False, up=True)
-        told.append(teller.say("found.visible", visible=visible))
+        visible = percent(found.smallest_visible, phrases.language, signed=False, up=True)
+        told.append(phrases.text("found.visible", visible=visible))
     return told
 
 
-def sentence(teller: Teller, found: Comparison) -> str:
+def sentence(phrases: Phrases, found: Comparison) -> str:
     """What was found about one arm, in one figure."""
-    names = {"metric": teller.label(found.metric), "arm": teller.name(found.arm), "baseline": teller.baseline}
+    names = {"metric": phrases.label(found.metric), "arm": phrases.name(found.arm), "baseline": phrases.baseline}
     if found.verdict == "unsteady":
-        return teller.say("found.unsteady", **names | {"metric": teller.inside(found.metric)})
+        return phrases.text("found.unsteady", **names | {"metric": phrases.inside(found.metric)})
     if found.verdict == "too-few":
-        return teller.say("found.too_few", **names | {"metric": teller.inside(found.metric)})
+        return phrases.text("found.too_few", **names | {"metric": phrases.inside(found.metric)})
     if found.effect is None:
-        return _absolute(teller, found, names)
+        return _absolute(phrases, found, names)
     if found.verdict == "no-difference":
-        names |= {"metric": teller.inside(found.metric)}
+        names |= {"metric": phrases.inside(found.metric)}
         key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
-        return teller.say(key, **names, bound=teller.bound(found.effect), **teller.ends(found.effect))
-    change = percent(abs(found.effect.value), teller.language, signed=False)
-    told = teller.say(f"found.{found.verdict}", **names, change=change, **teller.ends(found.effect))
-    return _with_worth(teller, found, told)
+        return phrases.text(key, **names, bound=phrases.bound(found.effect), **phrases.ends(found.effect))
+    change = percent(abs(found.effect.value), phrases.language, signed=False)
+    told = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.ends(found.effect))
+    return _with_worth(phrases, found, told)
 
 
-def _absolute(teller: Teller, found: Comparison, names: dict[str, str]) -> str:
+def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
     """Without percentages: the baseline is 0."""
-    unit = teller.unit(found.metric)
-    value = amount(found.level.value if found.level else None, unit, teller.language)
-    base = amount(found.baseline.value if found.baseline else None, unit, teller.language)
+    unit = phrases.unit(found.metric)
+    value = amount(found.level.value if found.level else None, unit, phrases.language)
+    base = amount(found.baseline.value if found.baseline else None, unit, phrases.language)
     key = "none" if found.verdict == "no-difference" else found.verdict
-    return _with_worth(teller, found, teller.say(f"found.{key}_absolute", **names, value=value, base=base))
+    return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, value=value, base=base))
 
 
-def _with_worth(teller: Teller, found: Comparison, told: str) -> str:
-    worth = teller.tone(found)
-    return f"{told} {teller.say(f'found.{worth}')}" if worth in ("better", "worse") else told
+def _with_worth(phrases: Phrases, found: Comparison, told: str) -> str:
+    worth = phrases.tone(found)
+    return f"{told} {phrases.text(f'found.{worth}')}" if worth in ("better", "worse") else told
 
 
-def _of_many(teller: Teller, found: Sequence[Comparison]) -> list[str]:
+def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
     def having(*verdicts: str) -> list[Comparison]:
         return [one for one in found if one.verdict in verdicts]
 
     higher, lower, none = having("higher"), having("lower"), having("no-difference")
     unsaid = having("unsteady", "too-few")
-    names = {"metric": teller.label(teller.primary), "baseline": teller.baseline}
+    names = {"metric": phrases.label(phrases.primary), "baseline": phrases.baseline}
     effects = [one.effect for one in none if one.effect]
     if none and len(none) == len(found) and effects:
         widest = max(effects, key=_reach)
         told = [
-            teller.say("sweep.none", **names | {"metric": teller.inside(teller.primary)}, bound=teller.bound(widest))
+            phrases.text(
+                "sweep.none", **names | {"metric": phrases.inside(phrases.primary)}, bound=phrases.bound(widest)
+            )
         ]
-        return [*told, *([teller.say("found.wide", bound=teller.bound(widest))] if _reach(widest) > _WIDE else [])]
+        return [*told, *([phrases.text("found.wide", bound=phrases.bound(widest))] if _reach(widest) > _WIDE else [])]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
     key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
-    told = [teller.say(f"sweep.{key}", **names, **counts)]
+    told = [phrases.text(f"sweep.{key}", **names, **counts)]
     if unsaid:
-        told[0] += " " + teller.say("sweep.unsaid", count=len(unsaid))
+        told[0] += " " + phrases.text("sweep.unsaid", count=len(unsaid))
     largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)
-    return told + [sentence(teller, one) for one in largest[:_LISTED]]
+    return told + [sentence(phrases, one) for one in largest[:_LISTED]]
 
 
 def _reach(effect: Interval) -> float:
     return max(abs(effect.low), abs(effect.high))
 
 
-def _of_trends(teller: Teller) -> list[str]:
-    factors = teller.experiment.spec.factors
+def _of_trends(phrases: Phrases) -> list[str]:
+    factors = phrases.experiment.spec.factors
     return [
-        trend_sentence(teller, trend, factors[trend.factor].name)
-        for trend in teller.experiment.analysis.trends
-        if trend.metric == teller.primary and trend.p is not None and trend.p <= _RISES and trend.rho
+        trend_sentence(phrases, trend, factors[trend.factor].name)
+        for trend in phrases.experiment.analysis.trends
+        if trend.metric == phrases.primary and trend.p is not None and trend.p <= _RISES and trend.rho
     ]
 
 
-def trend_sentence(teller: Teller, trend: Trend, factor: str) -> str:
+def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
     """How a figure goes with a factor."""
     rises = trend.rho is not None and trend.rho > 0
     rho = correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
-    return teller.say(key, metric=teller.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
+    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
 
 
-def _of_itself(teller: Teller) -> str:
-    found = teller.experiment.analysis.noise.get(teller.primary)
-    metric = teller.inside(teller.primary)
+def _of_itself(phrases: Phrases) -> str:
+    found = phrases.experiment.analysis.noise.get(phrases.primary)
+    metric = phrases.inside(phrases.primary)
     if found is None or found.effect is None or found.verdict == "too-few":
-        return teller.say("aa.unknown", metric=metric)
-    ends = teller.ends(found.effect)
+        return phrases.text("aa.unknown", metric=metric)
+    ends = phrases.ends(found.effect)
     if found.effect.low > 0 or found.effect.high < 0:
-        change = percent(found.effect.value, teller.language)
-        return teller.say("aa.unsteady", metric=metric, change=change, **ends)
-    return teller.say("aa.steady", metric=metric, bound=teller.bound(found.effect), **ends)
+        change = percent(found.effect.value, phrases.language)
+        return phrases.text("aa.unsteady", metric=metric, change=change, **ends)
+    return phrases.text("aa.steady", metric=metric, bound=phrases.bound(found.effect), **ends)
 
 
-def _unrestored(teller: Teller) -> list[str]:
-    differing = unrestored(teller.experiment)
-    return [teller.say("settings.differ", keys=", ".join(differing))] if differing else []
+def _unrestored(phrases: Phrases) -> list[str]:
+    differing = unrestored(phrases.experiment)
+    return [phrases.text("settings.differ", keys=", ".join(differing))] if differing else []
 
 
 def unrestored(experiment: Experiment) -> list[str]:

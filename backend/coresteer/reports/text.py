@@ -58,7 +58,7 @@ def _without_brackets(text: str) -> str:
 _formatter = _Formatter()
 
 
-def say(language: Language, key: str, /, **values: object) -> str:
+def text(language: Language, key: str, /, **values: object) -> str:
     """The sentence in the language, with its placeholders filled."""
     return _formatter.vformat(getattr(WORDS[key], language), (), values)
 
@@ -73,19 +73,19 @@ _LONGEST = 500
 _REASONS = {key: _pattern(english) for key, (english, _) in REASONS.items()}
 
 
-def retold(language: Language, sentence: str) -> str:
+def translated(language: Language, sentence: str) -> str:
     """One of the REASONS in the language; any other sentence as it is."""
     if language != "en" and len(sentence) <= _LONGEST:
         for key, pattern in _REASONS.items():
             if found := pattern.fullmatch(sentence):
                 told = found.groupdict()
                 if "sentence" in told:
-                    told["sentence"] = retold(language, told["sentence"])
-                return say(language, key, **told)
+                    told["sentence"] = translated(language, told["sentence"])
+                return text(language, key, **told)
     return sentence
 
 
 def label(language: Language, metric: str, otherwise: str | None = None) -> str:
     """What a figure is called; a command's own figures by their names."""
     key = f"metric.{metric}"
-    return say(language, key) if key in WORDS else otherwise or metric.removeprefix("command.")
+    return text(language, key) if key in WORDS else otherwise or metric.removeprefix("command.")
