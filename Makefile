@@ -68,20 +68,21 @@ format: .venv/.installed $(NODE_MODULES)
 
 lock: .venv/.installed  ## newer versions of the Python packages
 	$(BIN)/uv pip compile --quiet --universal --upgrade --generate-hashes --no-emit-index-url --no-header \
-	  --no-emit-package coresteer-agent --python-version 3.11 --group pyproject.toml:dev \
-	  agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
+	  --no-emit-package coresteer-agent --no-emit-package coresteer-core --python-version 3.11 --group pyproject.toml:dev \
+	  agent/coresteer-core/pyproject.toml agent/pyproject.toml backend/pyproject.toml --output-file requirements.lock
 
 clean:  ## what make made, but not the state of a running installation
 	rm -rf .venv build frontend/node_modules frontend/dist
 
-.venv/.installed: requirements.lock agent/pyproject.toml backend/pyproject.toml
+.venv/.installed: requirements.lock agent/pyproject.toml agent/coresteer-core/pyproject.toml agent/coresteer-gate/pyproject.toml backend/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Coresteer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv || \
 	  { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv==$(UV_VERSION)
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable agent --editable backend
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
+	  --editable agent/coresteer-core --editable agent/coresteer-gate --editable agent --editable backend
 	@touch $@
 
 $(NODE_MODULES): frontend/package-lock.json frontend/package.json

@@ -175,8 +175,8 @@ def _run(args: argparse.Namespace) -> int:
     with suppress(AttributeError):  # another C library than glibc has no arenas
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one for both threads: 0.3 MiB less, and neither waits for it
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
-    from coresteer_agent.enrol import EnrolError, NodeKey, enrol_with_file, key_for  # noqa: PLC0415 - as above
-    from coresteer_agent.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
+    from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
+    from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, key_for  # noqa: PLC0415 - as above
 
     config = _config(args, root=_root(args), interval_s=args.interval, token_file=args.token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -206,7 +206,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _enrol(args: argparse.Namespace) -> int:
-    from coresteer_agent.enrol import EnrolError, enrol  # noqa: PLC0415 - only this subcommand needs it
+    from coresteer_agent.transport.enrol import EnrolError, enrol  # noqa: PLC0415 - only this subcommand needs it
 
     config = _config(args, root=Path("/"), interval_s=1.0, token_file=None)
     try:
@@ -219,12 +219,12 @@ def _enrol(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from coresteer_agent import show  # noqa: PLC0415 - only these subcommands need it
+    from coresteer_agent import print_json  # noqa: PLC0415 - only these subcommands need it
     from coresteer_agent.collect.errors import ParseError  # noqa: PLC0415 - as above
 
     root = _root(args)
     try:
-        text = show.topology_json(root) if args.what == "topology" else show.sample_json(root)
+        text = print_json.topology_json(root) if args.what == "topology" else print_json.sample_json(root)
     except ParseError as error:
         log.error("%s", error)
         return 1

@@ -16,12 +16,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from coresteer_agent.collect import controllers, files, irq, netdev, queues, scaling
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.sampler import Sampler
+from coresteer_agent.collect import controllers, files, irq, netdev
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
-from coresteer_agent.identity import make_hello
+from coresteer_agent.observe import netdev_settings, queues
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_agent.runtime.identity import make_hello
 from coresteer_agent.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -93,12 +94,13 @@ def capture(root: Path, folder: Path) -> Captured:
             unread[path] = str(error)
     if told := _guarded(lambda: queues.read_netlink_queues(root)):
         (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(told))
-    if spread := _guarded(lambda: scaling.read_scaling(root, netdev.netdev_names(root))):
-        (folder / scaling.SCALING_PATH).write_bytes(msgspec.json.encode(spread))
+    if spread := _guarded(lambda: netdev_settings.read_scaling(root, netdev.netdev_names(root))):
+        (folder / netdev_settings.SCALING_PATH).write_bytes(msgspec.json.encode(spread))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(
-            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=scaling.SCALING_PATH) + SECRETS
+            _MANIFEST.format(version=VERSION, netlink=queues.NETLINK_PATH, ethtool=netdev_settings.SCALING_PATH)
+            + SECRETS
         )
         if unread:
             manifest.write("\nThe kernel did not tell:\n")

@@ -19,37 +19,37 @@ from coresteer.audit.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginLimit
 from coresteer.bus import Bus
+from coresteer.changes import service as plans
+from coresteer.changes.endpoints import router as plans_router
 from coresteer.classes.endpoints import router as classes_router
-from coresteer.classes.keeper import ClassesKeeper
+from coresteer.classes.store import ClassesKeeper
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.experiments.context import Shared as ExperimentsShared
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import Runner
-from coresteer.experiments.shared import Shared as ExperimentsShared
 from coresteer.frontend import FrontEnd
-from coresteer.guards import Guards
+from coresteer.gateway.agent_socket import Services
+from coresteer.gateway.agent_socket import router as agent_router
+from coresteer.gateway.batched import Batched
+from coresteer.gateway.recorder import Recorder
+from coresteer.http_guards import Guards
+from coresteer.live.socket import Live
+from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
-from coresteer.nodes.agent_socket import Services
-from coresteer.nodes.agent_socket import router as agent_router
-from coresteer.nodes.batched import Batched
-from coresteer.nodes.connections import Connections
 from coresteer.nodes.endpoints import router as nodes_router
-from coresteer.nodes.recorder import Recorder
-from coresteer.nodes.registry import Registry
-from coresteer.plans import service as plans
-from coresteer.plans.endpoints import router as plans_router
-from coresteer.policies import concluded
+from coresteer.policies import evaluations
+from coresteer.policies.context import Shared
 from coresteer.policies.endpoints import router as policies_router
-from coresteer.policies.keeper import Keeper
-from coresteer.policies.shared import Shared
-from coresteer.policies.teller import Teller
-from coresteer.policies.watch import Watch
+from coresteer.policies.publisher import Teller
+from coresteer.policies.rollout_monitor import Watch
+from coresteer.policies.snapshot_store import Keeper
+from coresteer.presence.connections import Connections
+from coresteer.presence.registry import Registry
 from coresteer.reports.endpoints import router as reports_router
 from coresteer.telemetry.endpoints import router as telemetry_router
-from coresteer.telemetry.live import Live
-from coresteer.telemetry.live import router as live_router
 from coresteer.telemetry.service import Ingest
 
 VERSION = metadata.version("coresteer")
@@ -115,7 +115,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         classes=ClassesKeeper(database),
         teller=teller,
         runner=app.state.runner,
-        on_decision=partial(concluded.on_decision, app.state.policies),
+        on_decision=partial(evaluations.on_decision, app.state.policies),
         on_change=partial(plans.on_change_message, database, connections, bus),
         to_ask=Batched(partial(plans.to_ask, database)),
     )

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coresteer.changes.schemas import Change
 from coresteer.experiments.schemas import ExperimentSummary
-from coresteer.plans.schemas import Change
 
 _KEPT = 10_000
 """Events that wait for one subscriber at the most; then its oldest are dropped."""

@@ -132,9 +132,9 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "up":
             return asyncio.run(supervisor.up(config, _say))
         case "serve":
-            from coresteer import server
+            from coresteer import asgi_server
 
-            server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
+            asgi_server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
         case "openapi":
             from coresteer import app
 

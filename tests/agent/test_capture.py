@@ -16,13 +16,13 @@ from coresteer_agent.capture import MANIFEST, capture
 from coresteer_agent.collect import irq as irq_module
 from coresteer_agent.collect import netdev as netdev_module
 from coresteer_agent.collect.files import names, watched
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.queues import NETLINK_PATH
-from coresteer_agent.collect.sampler import Sampler
-from coresteer_agent.collect.scaling import SCALING_PATH
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.rates import Sample
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.netdev_settings import SCALING_PATH
+from coresteer_agent.observe.queues import NETLINK_PATH
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_core.node.derive import Sample
 
 MACHINE = Path("/")
 
@@ -170,8 +170,9 @@ OPENED = """
 import sys
 from pathlib import Path
 
-from coresteer_agent import identity, show
-from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent import print_json
+from coresteer_agent.runtime import identity
+from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology, topology_holds
 
@@ -183,7 +184,7 @@ def note(event, args):
         opened.add(str(args[0]))
 
 sys.addaudithook(note)
-show.sample_json(root)
+print_json.sample_json(root)
 topology_holds(root, read_topology(root))
 reader = InventoryReader(root)
 for _ in range(40):

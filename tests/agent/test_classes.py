@@ -15,22 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_agent import changes, classes, policies
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
-from coresteer_agent.classes import STEER_S, ClassKeeper
 from coresteer_agent.collect import histogram
-from coresteer_agent.collect.flows import Connection
 from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histogram, passed
-from coresteer_agent.gate import GateServer
-from coresteer_agent.histograms import Histograms
-from coresteer_agent.policies import KEEP_AFTER_S, PolicyKeeper
-from coresteer_agent.policies_file import PoliciesFile
-from coresteer_core.engine import Holding, PolicyInForce
-from coresteer_core.model import Cpu, Inventory, NetTask, Topology, View
+from coresteer_agent.observe.flows import Connection
+from coresteer_agent.runtime import changes, policies, service_classes
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.gate_server import GateServer
+from coresteer_agent.runtime.histograms import Histograms
+from coresteer_agent.runtime.policies import KEEP_AFTER_S, PolicyKeeper
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Ownership
-from coresteer_core.policies.matching import Match
-from coresteer_core.policies.service_class import ServiceClass, ServiceClasses
+from coresteer_core.policies.engine import Holding, PolicyInForce
+from coresteer_core.policies.service_class.matching import Match
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage
 from coresteer_gate import Gate
 
@@ -147,7 +150,7 @@ def start(root: Path, tmp_path: Path, gate_path: Path, monkeypatch: pytest.Monke
         return nodes[-1].now if nodes else 1000.0
 
     clock = SimpleNamespace(monotonic=now, time_ns=lambda: int(now() * 1e9))
-    for module in (changes, policies, classes):
+    for module in (changes, policies, service_classes):
         monkeypatch.setattr(module, "time", clock)
 
     def start() -> Node:
@@ -219,7 +222,7 @@ def test_what_was_steered_just_before_a_kill_is_neither_drift_nor_lost(node: Nod
     again.connections = UNEVEN
     again.run(20)
     assert int(again.shares("gold") or 0) > int(steered["gold"] or 0)
-    assert not any(told.conclusion.drifts for told in again.decisions())
+    assert not any(told.evaluation.drifts for told in again.decisions())
     again.enforce(None)
     again.run(STEP_S)
     assert {name: again.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
@@ -231,13 +234,13 @@ def test_what_somebody_else_sets_is_a_drift_and_steered_no_more(node: Node) -> N
     file(node.root, "gold").write_text("77\n")
     node.run(3 * STEP_S)
     assert node.shares("gold") == "77"
-    assert [drift.found for drift in node.decisions()[-1].conclusion.drifts] == ["77"]
+    assert [drift.found for drift in node.decisions()[-1].evaluation.drifts] == ["77"]
     assert int(node.shares("silver") or 0) < 819
 
 
 def test_what_somebody_else_sets_is_taken_over_and_steered_on_where_the_policy_says_so(start: Start) -> None:
     node = start()
-    node.enforce(replace(POLICY, on_drift=Ownership.TAKE_OVER))
+    node.enforce(replace(POLICY, on_drift=Ownership.REASSERT))
     node.run(STEP_S + KEEP_AFTER_S + 1)
     file(node.root, "gold").write_text("77\n")
     node.run(60)
@@ -454,7 +457,7 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
     start: Start, page: tuple[str, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, pages = page
-    monkeypatch.setattr("coresteer_agent.histograms.PERIOD_S", 0.01)
+    monkeypatch.setattr("coresteer_agent.runtime.histograms.PERIOD_S", 0.01)
     wanted = f"{address}/metrics#a"
     pages["/metrics"] = b'a_bucket{le="0.001"} 5\na_bucket{le="0.1"} 5\na_bucket{le="+Inf"} 5\n'
     arrived = threading.Semaphore(0)

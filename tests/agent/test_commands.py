@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coresteer_agent.commands import CommandsError, allowed_command
+from coresteer_agent.runtime.commands import CommandsError, allowed_command
 
 
 @pytest.fixture

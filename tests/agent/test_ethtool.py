@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from coresteer_agent import ethtool
+from coresteer_agent.linux import ethtool
 
 
 def test_an_rss_table_is_written_without_ending_a_symmetric_hash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coresteer_agent import ethtool_params, napi
-from coresteer_agent.collect import netlink
-from coresteer_agent.ethtool_params import Params
+from coresteer_agent.linux import ethtool_params, napi, netlink
+from coresteer_agent.linux.ethtool_params import Params
 
 COALESCE_GET, COALESCE_SET, RINGS_GET, RINGS_SET = 19, 20, 15, 16
 FAMILY = 29

@@ -11,10 +11,10 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from coresteer_agent import experiment
-from coresteer_agent.changes import ChangeKeeper
-from coresteer_agent.experiment import Session
-from coresteer_core.experiment import (
+from coresteer_agent.runtime import experiment
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.experiment import Session
+from coresteer_core.experiments.model import (
     Classes,
     Command,
     Measured,
@@ -26,8 +26,11 @@ from coresteer_core.experiment import (
     UdpFlood,
     Workload,
 )
-from coresteer_core.measured import Reading, measured
-from coresteer_core.model import Inventory, Netdev, TcpLatency, Topology, View
+from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.rates import TcpLatency
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
 PATIENCE_S = 30

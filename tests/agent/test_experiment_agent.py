@@ -15,16 +15,16 @@ import pytest
 from msgspec.structs import replace
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
 
-from coresteer_agent import loop
 from coresteer_agent.config import Config
-from coresteer_agent.enrol import NodeKey
-from coresteer_agent.link import Link
-from coresteer_agent.loop import Agent
-from coresteer_core.change_events import BackendBack, BackendLost
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.experiment import Observe, Run, RunState, TcpRequest, UdpFlood
+from coresteer_agent.runtime import loop
+from coresteer_agent.runtime.loop import Agent
+from coresteer_agent.transport.enrol import NodeKey
+from coresteer_agent.transport.link import Link
+from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.experiments.model import Observe, Run, RunState, TcpRequest, UdpFlood
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.irq_spread import IrqSpread
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.protocol import (
     BeginExperiment,
     EndExperiment,
@@ -209,9 +209,12 @@ def test_a_connection_that_is_lost_ends_the_experiment_and_leases_only_when_it_s
 
 
 def test_an_agent_without_experiments_does_not_load_what_they_need() -> None:
-    script = "import sys, coresteer_agent.loop; print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"
+    script = (
+        "import sys, coresteer_agent.runtime.loop\n"
+        "print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "['coresteer_core.experiment']"
+    assert done.stdout.strip() == "['coresteer_core.experiments', 'coresteer_core.experiments.model']"
 
 
 def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import LOAN, ChangeKeeper
-from coresteer_agent.irqbalance import Irqbalance, IrqbalanceError
-from coresteer_core.change_events import BackendLost, Stopping
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.plan import Action, Plan
+from coresteer_agent.runtime.changes import LOAN, ChangeKeeper
+from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
+from coresteer_core.changes.events import BackendLost, Stopping
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, Rollback
 
 PATIENCE_S = 20
@@ -99,7 +101,7 @@ def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears
 ) -> None:
     install()
     irqbalance = Irqbalance(changes, view(root).inventory)
-    assert irqbalance.lent == {"irq/41/affinity", "irq/42/affinity"}
+    assert irqbalance.delegated == {"irq/41/affinity", "irq/42/affinity"}
     until(lambda: moved(root))
     assert (root / "moved").read_text().split() == ["--foreground"]
     assert irqbalance.failed is None
@@ -121,7 +123,7 @@ def test_irqbalance_leaves_what_an_open_change_has_set(
     assert (root / "moved").read_text().split() == ["--foreground", "--banirq=41"]
     changes.asked(Apply("d", Plan([Action("irq/42/affinity", "3", "1", "test")]), 60))
     assert told[-1].state is ChangeState.FAILED
-    assert told[-1].sentence == "irq/42/affinity is lent to another program until an experiment's run has ended."
+    assert told[-1].sentence == "irq/42/affinity is delegated to another program until an experiment's run has ended."
     assert irqbalance.end() == []
     assert [affinity(root, irq) for irq in (41, 42)] == ["1", "0-3"]
     changes.asked(Rollback("c"))
@@ -181,7 +183,7 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
 def test_whatever_ends_the_change_puts_the_affinities_back(
     event: BackendLost | Stopping, root: Path, changes: ChangeKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes.lend(["irq/41/affinity"])
+    changes.delegate(["irq/41/affinity"])
     (root / "proc/irq/41/smp_affinity_list").write_text("3\n")
     changes.feed(event)
     now = time.monotonic()
@@ -195,7 +197,7 @@ AGENT = """
 import sys, time
 from pathlib import Path
 from tests.agent.test_irqbalance import keeper, view
-from coresteer_agent.irqbalance import Irqbalance
+from coresteer_agent.runtime.irqbalance import Irqbalance
 root = Path(sys.argv[1])
 irqbalance = Irqbalance(keeper(root), view(root).inventory)
 print(irqbalance._child._process.pid, flush=True)

@@ -22,14 +22,16 @@ from websockets.frames import Frame, Opcode
 from websockets.utils import accept_key
 
 from coresteer_agent.config import Config, ConfigError, check_backend
-from coresteer_agent.enrol import EnrolError, NodeKey, enrol, key_for, load_key
-from coresteer_agent.identity import make_hello
-from coresteer_agent.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, Heard, Link, Timing
-from coresteer_agent.replay import ReplayBuffer
-from coresteer_core.change_events import BackendBack, BackendLost
-from coresteer_core.model import Inventory, Rates, Topology
-from coresteer_core.plan import Action, Plan
-from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_agent.runtime.identity import make_hello
+from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol, key_for, load_key
+from coresteer_agent.transport.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, Heard, Link, Timing
+from coresteer_agent.transport.unacknowledged import ReplayBuffer
+from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.topology import Topology
+from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
@@ -176,18 +178,18 @@ def test_decisions_wait_for_the_backend_the_oldest_go_first_and_they_come_before
     backend: Backend, node: Node
 ) -> None:
     for time_ms in range(MAX_DECISIONS + 1):
-        node.link.send_decision(DecisionMessage(time_ms, Conclusion("1", 1, Mode.ENFORCE, "")))
+        node.link.send_decision(DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")))
     connection = backend.next_connection()
     connection.hello()
     connection.welcome()
     assert [connection.hear() for _ in range(MAX_DECISIONS)] == [
-        DecisionMessage(time_ms, Conclusion("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
+        DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")) for time_ms in range(1, MAX_DECISIONS + 1)
     ]
     assert node.next() == BackendBack()
 
 
 def test_large_decisions_are_kept_within_bytes_the_newest_of_them(backend: Backend, node: Node) -> None:
-    decision = DecisionMessage(0, Conclusion("1", 1, Mode.ENFORCE, os.urandom(MAX_DECISIONS_BYTES // 20).hex()))
+    decision = DecisionMessage(0, Evaluation("1", 1, Mode.ENFORCE, os.urandom(MAX_DECISIONS_BYTES // 20).hex()))
     for time_ms in range(30):
         node.link.send_decision(replace(decision, time_ms=time_ms))
     connection = backend.next_connection()

@@ -16,24 +16,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.fake_backend import PATIENCE_S, Backend, Connection
 
-from coresteer_agent import changes, loop
-from coresteer_agent.collect.flows import FlowReader
 from coresteer_agent.config import Config
-from coresteer_agent.enrol import NodeKey
-from coresteer_agent.identity import observe_reason
-from coresteer_agent.link import Link
-from coresteer_agent.loop import Agent, Schedule
-from coresteer_agent.nics import NicsFile
-from coresteer_core import engine
-from coresteer_core.change_events import ApplyRequested
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import NetTask, View
-from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
-from coresteer_core.plan import Action, Plan
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.runtime import changes, loop
+from coresteer_agent.runtime.identity import observe_reason
+from coresteer_agent.runtime.loop import Agent, Schedule
+from coresteer_agent.runtime.nic_learning import NicsFile
+from coresteer_agent.transport.enrol import NodeKey
+from coresteer_agent.transport.link import Link
+from coresteer_core.changes.events import ApplyRequested
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.view import View
+from coresteer_core.policies import engine
 from coresteer_core.policies.base import Decision, Mode, Proposal
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.protocol import (
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Confirm,
@@ -45,7 +47,6 @@ from coresteer_core.protocol import (
     Policies,
     RatesMessage,
     Rollback,
-    Seen,
     TasksMessage,
     TopologyMessage,
     encode,
@@ -230,7 +231,7 @@ def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_
     agent = agent_here(root, tmp_path / "state")
     agent._look()
     plan = Plan([Action("irq/41/affinity", "0-1", "1", "test")])
-    agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", keep_after_s=0))
+    agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", confirm_after_s=0))
     journal = tmp_path / "state/agent/journal.jsonl"
     journal.rename(journal.with_suffix(".away"))
     journal.mkdir()
@@ -442,7 +443,7 @@ def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it
     connection.close()
     connection = greet(backend)
     assert next_change(connection) == told
-    connection.websocket.send(encode(Seen("c", told.state)))
+    connection.websocket.send(encode(ChangeAck("c", told.state)))
     connection.websocket.send(encode(Confirm("c")))
     assert next_change(connection) == told  # an answer, so what was sent before it has been heard
     connection.close()

@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from coresteer_agent.measure import Meter, MigrationCounter, parse_context_switches, parse_numastat, read_numa_pages
-from coresteer_core.measured import measured
+from coresteer_agent.runtime.meter import (
+    Meter,
+    MigrationCounter,
+    parse_context_switches,
+    parse_numastat,
+    read_numa_pages,
+)
+from coresteer_core.experiments.run_metrics import measured
 
 
 @pytest.mark.parametrize(

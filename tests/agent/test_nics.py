@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from coresteer_agent.nics import TELL_S, NicBook, NicsFile
-from coresteer_core.effective import Attempt
-from coresteer_core.model import Inventory, Netdev, NetdevCounts, Queue, Rates, TcpLatency
-from coresteer_core.nic import (
+from coresteer_agent.runtime.nic_learning import TELL_S, NicBook, NicsFile
+from coresteer_core.node.effective import Attempt
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.nic import (
     ASKED_AGAIN_S,
     MAX_DRIVERS,
     MAX_NETDEVS,
@@ -26,6 +26,7 @@ from coresteer_core.nic import (
     Tried,
     Verdict,
 )
+from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
 from coresteer_core.settings import Channels, NetdevParam
 
 TAKEN = Tried("coalesce/rx-usecs", "54", Verdict.TAKEN, "54", "", 1)

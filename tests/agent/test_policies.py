@@ -11,20 +11,21 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from coresteer_agent import changes, policies
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
-from coresteer_agent.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
-from coresteer_agent.policies_file import PoliciesFile
-from coresteer_core import engine
-from coresteer_core.change_events import BackendLost, Measured, RollbackRequested, Stopping
-from coresteer_core.engine import EngineMemory, Holding, PolicyInForce
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.policies import Memory, Spec
-from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Unmoved
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
-from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory
+from coresteer_agent.runtime import changes, policies
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
+from coresteer_core.policies import Memory, Spec, engine
+from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
+from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
 from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy
 
 IRQS = (41, 42)
@@ -55,7 +56,7 @@ class Node:
         self.now = 1000.0
         self.told: list[DecisionMessage | ChangeMessage] = []
         self.wants: dict[int, str] = {}
-        self.unmoved: list[Unmoved] = []
+        self.skipped: list[Skipped] = []
         self.changes = ChangeKeeper(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
         file = PoliciesFile(state_dir / "policies.json", root)
         self.policies = PolicyKeeper(
@@ -82,7 +83,7 @@ class Node:
             for irq, value in self.wants.items()
             if affinity(self.root, irq) != value
         ]
-        return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals, self.unmoved)
+        return Decision(f"It is {view.time_s:.0f} o'clock.", IrqSpreadMemory(), proposals, self.skipped)
 
     def steps(self, seconds: float) -> list[DecisionMessage | ChangeMessage]:
         """As the loop does it: a tick each second and a step every STEP_S. What is said meanwhile."""
@@ -154,7 +155,7 @@ def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: No
     node.policies.told([replace(SPREAD, guardrails=[RAIL])])
     decided, applying, unconfirmed = node.steps(STEP_S)
     assert isinstance(decided, DecisionMessage)
-    assert [action.becomes for action in decided.conclusion.actions] == ["2"]
+    assert [action.becomes for action in decided.evaluation.actions] == ["2"]
     assert isinstance(applying, ChangeMessage)
     assert isinstance(unconfirmed, ChangeMessage)
     assert applying.change_id == unconfirmed.change_id == decided.change_id
@@ -177,7 +178,7 @@ def test_what_is_left_alone_is_told_once_a_minute_however_often_it_differs(node:
     enforced(node)
     told = []
     for turn in range(60):
-        node.unmoved = [Unmoved(f"IRQ {turn}", "It is idle.")]
+        node.skipped = [Skipped(f"IRQ {turn}", "It is idle.")]
         told += node.steps(STEP_S)
     assert len(told) == 5
 
@@ -203,8 +204,8 @@ def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothin
     node.policies.told([replace(SPREAD, mode=mode)])
     (told,) = node.steps(60)
     assert isinstance(told, DecisionMessage)
-    assert (told.conclusion.mode, told.change_id) == (mode, None)
-    assert [action.becomes for action in told.conclusion.actions] == ["2"]
+    assert (told.evaluation.mode, told.change_id) == (mode, None)
+    assert [action.becomes for action in told.evaluation.actions] == ["2"]
     assert affinity(node.root, 41) == "0-7"
 
 
@@ -214,7 +215,7 @@ def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> No
     node.policies.told([SPREAD])
     (told,) = node.steps(60)
     assert isinstance(told, DecisionMessage)
-    assert (told.conclusion.mode, told.change_id) == (Mode.OBSERVE, None)
+    assert (told.evaluation.mode, told.change_id) == (Mode.OBSERVE, None)
     assert affinity(node.root, 41) == "0-7"
 
 
@@ -228,7 +229,7 @@ def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) 
     assert (node.ends()[-1].ended_by, affinity(node.root, 41)) == (EndedBy.GUARDRAIL, "0-7")
     node.steps(FIRST_PAUSE_S)
     assert (node.held(), len(node.ends()), affinity(node.root, 41)) == ({}, 1, "0-7")
-    (held,) = node.decisions()[-1].conclusion.held_back
+    (held,) = node.decisions()[-1].evaluation.deferred
     assert held.code == "refused"
     assert "guardrail of 90. IRQ 41 is back on 0-7. It is not tried again for 60 s." in held.why
     node.steps(2 * STEP_S)
@@ -247,7 +248,7 @@ def test_a_setting_that_takes_no_write_is_not_tried_every_round_and_does_not_hol
     assert [told.state for told in node.ends()] == [ChangeState.FAILED, ChangeState.CONFIRMED]
     assert "read-only" in node.ends()[0].sentence
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("0-7", "3")
-    (held,) = node.decisions()[-1].conclusion.held_back
+    (held,) = node.decisions()[-1].evaluation.deferred
     assert (held.proposal.key, held.code) == ("irq/41/affinity", "refused")
 
 
@@ -309,7 +310,7 @@ def test_what_cannot_be_given_back_is_tried_again_later(node: Node) -> None:
 
 
 def test_a_drift_that_a_policy_takes_over_is_written_again(node: Node) -> None:
-    enforced(node, replace(SPREAD, on_drift=Ownership.TAKE_OVER))
+    enforced(node, replace(SPREAD, on_drift=Ownership.REASSERT))
     node.steps(30)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
     node.wants = {}
@@ -444,7 +445,7 @@ def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
     node.steps(60)
     assert affinity(node.root, 41) == "2"
     assert "p0" in node.policies._kept.memory.memories
-    said = [told.conclusion.sentence for told in node.decisions() if told.conclusion.policy_id == "p0"]
+    said = [told.evaluation.sentence for told in node.decisions() if told.evaluation.policy_id == "p0"]
     assert len(said) == 1
     assert "a mistake of ours" in said[0]
     assert len([message for message in caplog.messages if "because of a mistake" in message]) == 1
@@ -471,7 +472,7 @@ DRILL = """
 import sys
 from pathlib import Path
 from tests.agent.test_policies import SPREAD, Node
-from coresteer_core import engine
+from coresteer_core.policies import engine
 import os, signal
 
 root, state, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

@@ -14,13 +14,15 @@ from coresteer_agent.__main__ import main
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_core.change import advance
-from coresteer_core.change_events import Changes, InverseRan, Restarted, RunInverse
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_core.changes.events import Changes, InverseRan, Restarted, RunInverse
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
-from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, EndedBy
 
 IRQS = range(41, 45)
@@ -34,10 +36,12 @@ DRILL = """
 import os, signal, sys
 from pathlib import Path
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import ChangeKeeper
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
-from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import Apply, Confirm, Rollback
 
 path, root, instant, torn, doing = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.workloads.counts import (
+from coresteer_agent.workloads.shared_counters import (
     COUNTED,
     ROW,
     Counts,

@@ -19,10 +19,10 @@ import psutil
 import pytest
 
 from coresteer_agent.__main__ import main
-from coresteer_agent.workloads.children import Load, Prepared
+from coresteer_agent.linux.netns import free_network, parse_routes
 from coresteer_agent.workloads.iperf3 import parse_interval
-from coresteer_agent.workloads.netns import free_network, parse_routes
-from coresteer_core.experiment import (
+from coresteer_agent.workloads.load import Load, Prepared
+from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,
@@ -329,8 +329,8 @@ def test_a_command_that_is_stopped_leaves_none_of_its_processes(tmp_path: Path) 
 
 _AGENT = """
 import sys, time
-from coresteer_agent.workloads.children import Load, Prepared
-from coresteer_core.experiment import Command, TcpRequest
+from coresteer_agent.workloads.load import Load, Prepared
+from coresteer_core.experiments.model import Command, TcpRequest
 prepared = Prepared(TcpRequest(), "alone")
 while not prepared.ready: time.sleep(0.01)
 load, command = Load(prepared), Load(prepared, {"mine": ["sh", "-c", "setsid sleep 60; true"]})

@@ -19,11 +19,12 @@ from coresteer.experiments.steps import Patience
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.experiment import Measured, Run, RunState
+from coresteer_core.experiments.model import Measured, Run, RunState
+from coresteer_core.policies.engine import PolicyInForce
 from coresteer_core.protocol import (
     Apply,
     BeginExperiment,
+    ChangeAck,
     Confirm,
     EndExperiment,
     ExperimentMessage,
@@ -32,7 +33,6 @@ from coresteer_core.protocol import (
     Policies,
     Rollback,
     RunExperiment,
-    Seen,
     ToAgent,
     ToBackend,
     TopologyMessage,
@@ -138,7 +138,7 @@ class ExperimentNode:
     async def _hear(self, message: ToAgent) -> None:
         said: list[Any] = []  # Any: messages of several kinds
         match message:
-            case Apply() | Rollback() | Extend() | Confirm() | Seen():
+            case Apply() | Rollback() | Extend() | Confirm() | ChangeAck():
                 said += self.changes.asked(message, asyncio.get_running_loop().time())
                 if said:
                     said.append(InventoryMessage(self.node.inventory))

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed
 from coresteer.db import Database
 from coresteer.nodes.service import enrol
 from coresteer.telemetry.chunks import cumulative, read_scalars
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import Rates
+from coresteer_core.node.rates import Rates
+from coresteer_core.policies.engine import PolicyInForce
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from coresteer.plans.schemas import Change, ChangeStep
+from coresteer.changes.schemas import Change, ChangeStep
 from coresteer.reports.minutes import Minute
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import ChangeState
 
 AT = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)

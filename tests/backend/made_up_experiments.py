@@ -8,10 +8,10 @@ from typing import Any
 from coresteer.experiments import schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schemas import Experiment, ExperimentState, SettingsNow
-from coresteer.experiments.spec import Factor, KeptRun, Level, Spec
-from coresteer_core.experiment import METRICS, TcpStream
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Wish
+from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import METRICS, TcpStream
 
 START = datetime(2026, 3, 1, 9, 0, 0, tzinfo=UTC)
 _AMOUNTS = {
@@ -37,13 +37,14 @@ def nothing(_: str, __: tuple[int, ...]) -> float:
 
 def rx_usecs(values: Sequence[float]) -> Factor:
     levels = [
-        Level(f"{value:g} µs", [Wish("netdev/eth0/coalesce/rx-usecs", f"{value:g}")], value=value) for value in values
+        Level(f"{value:g} µs", [DesiredValue("netdev/eth0/coalesce/rx-usecs", f"{value:g}")], value=value)
+        for value in values
     ]
     return Factor("rx-usecs", levels, "µs")
 
 
 def ab_spec(**changes: Any) -> Spec:  # noqa: ANN401 - fields of Spec
-    levels = [Level("18 µs"), Level("90 µs", [Wish("netdev/eth0/coalesce/rx-usecs", "90")])]
+    levels = [Level("18 µs"), Level("90 µs", [DesiredValue("netdev/eth0/coalesce/rx-usecs", "90")])]
     given: dict[str, Any] = {
         "name": "rx-usecs 18 against 90",
         "kind": "ab",
@@ -69,7 +70,7 @@ def made_up(
 ) -> Experiment:
     """effect: by what a figure is multiplied in an arm."""
     random = Random(seed)  # noqa: S311 - reproducible, not secret
-    runs: list[KeptRun] = []
+    runs: list[RecordedRun] = []
     planned = schedule.plan_runs(spec, seed)
     for place in planned[:most_runs]:
         for attempt in range(2 if discard_every and place.number % discard_every == discard_every - 1 else 1):
@@ -77,7 +78,7 @@ def made_up(
             started = START + timedelta(seconds=15 * len(runs))
             busy = [min(100.0, random.uniform(5, 30) + (60 if cpu % 17 == 1 else 0)) for cpu in range(cpus)]
             runs.append(
-                KeptRun(
+                RecordedRun(
                     planned=place,
                     attempt=attempt,
                     started_ms=int(started.timestamp() * 1000),
@@ -163,7 +164,7 @@ def fewer_interrupts(name: str, arm: tuple[int, ...]) -> float:
 
 def _grid(count: int) -> Spec:
     cpus = [Level(f"CPU {n}", workload={"server_cpus": str(n)}, value=float(n)) for n in range(count)]
-    irqs = [Level(f"irq on {n}", [Wish("irq/41/affinity", str(n))], value=float(n)) for n in range(count)]
+    irqs = [Level(f"irq on {n}", [DesiredValue("irq/41/affinity", str(n))], value=float(n)) for n in range(count)]
     return ab_spec(
         name=f"⟨m-n⟩ on {count} CPUs",
         kind="sweep",

@@ -14,10 +14,11 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates
 
 from coresteer.bus import InventoryEvent, PoliciesEvent
 from coresteer_agent.simulate.machine import Ailment, Machine, make_machine
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import Landing, NetTask, Rates
-from coresteer_core.plan import Action
-from coresteer_core.policies.base import Conclusion, Mode
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.policies.base import Evaluation, Mode
+from coresteer_core.policies.engine import PolicyInForce
 from coresteer_core.protocol import (
     DecisionMessage,
     FlowsMessage,
@@ -80,8 +81,8 @@ class PolicyNode:
         return Action(f"irq/{self.irqs[place]}/affinity", str(self.hot_cpu), str(to), "It is busy.")
 
     def flows(self, time_ms: int | None = None) -> FlowsMessage:
-        landing = Landing("eth0", "rx-0", self.irqs[0], self.hot_cpu, "rss", 3, 5e6, 1e5)
-        task = NetTask(812, 5, "nginx", "/web", 4, f"0-{CPUS - 1}", f"0-{CPUS - 1}", 1, 0.4, 0.0, [landing])
+        rx_placement = RxPlacement("eth0", "rx-0", self.irqs[0], self.hot_cpu, "rss", 3, 5e6, 1e5)
+        task = NetTask(812, 5, "nginx", "/web", 4, f"0-{CPUS - 1}", f"0-{CPUS - 1}", 1, 0.4, 0.0, [rx_placement])
         return FlowsMessage(now_ms() if time_ms is None else time_ms, [task])
 
     async def describe(self) -> None:
@@ -105,7 +106,7 @@ class PolicyNode:
         # what an agent says is handled in order
         await self.say_and_hear(self.flows(), PoliciesEvent(self.agent.node_id))
 
-    async def conclude(
+    async def evaluate(
         self,
         policy: dict[str, Any],  # Any: JSON
         *actions: Action,
@@ -113,13 +114,13 @@ class PolicyNode:
         mode: Mode = Mode.ENFORCE,
         change_id: str | None = None,
         **more: object,
-    ) -> Conclusion:
+    ) -> Evaluation:
         """Tell what a policy came to; returns when it is kept."""
-        conclusion = Conclusion(str(policy["id"]), version, mode, f"CPU {self.hot_cpu} is at 98 %.", list(actions))
-        conclusion = replace(conclusion, **more)
-        message = DecisionMessage(now_ms(), conclusion, change_id)
+        evaluation = Evaluation(str(policy["id"]), version, mode, f"CPU {self.hot_cpu} is at 98 %.", list(actions))
+        evaluation = replace(evaluation, **more)
+        message = DecisionMessage(now_ms(), evaluation, change_id)
         await self.say_and_hear(message, PoliciesEvent(self.agent.node_id))
-        return conclusion
+        return evaluation
 
     async def get(self, what: str) -> Any:  # noqa: ANN401 - JSON
         answer = await self.operator.get(f"{self.path}/{what}")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coresteer_core.model import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency, encode_irq_id
 
 _LABELS = [number for label in ("LOC", "RES", "CAL", "TLB") if (number := encode_irq_id(label)) is not None]
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
 
-from coresteer_core.model import NetdevCounts, NetTask
-from coresteer_core.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
-from coresteer_core.plan import Action
-from coresteer_core.policies.base import Conclusion, Mode, Unmoved
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.rates import NetdevCounts
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.policies.base import Evaluation, Mode, Skipped
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL,
@@ -54,8 +55,8 @@ NET_TASK = NetTask(812, 5, "nginx", "/web", 4, "0-3", "0-3", 1, 0.4, 0.0, [])
 
 
 def _decision(*, change_id: str | None = None, **changes: object) -> bytes:
-    conclusion = replace(Conclusion("1", 1, Mode.OBSERVE, "Nothing to do."), **changes)
-    return encode(DecisionMessage(now_ms(), conclusion, change_id))
+    evaluation = replace(Evaluation("1", 1, Mode.OBSERVE, "Nothing to do."), **changes)
+    return encode(DecisionMessage(now_ms(), evaluation, change_id))
 
 
 TRIED = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", now_ms())
@@ -110,7 +111,7 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "an action without CPUs": (_decision(actions=[Action("irq/1/affinity", "", "1", "")]), 4400, "Decision:"),
     "a change that is no UUID": (_decision(change_id="1"), 4400, "'1' is not a UUID"),
     "a sentence of two lines": (_decision(sentence="a\nb"), 4400, "control characters"),
-    "too many reasons": (_decision(unmoved=[Unmoved("a", "b")] * 4097), 4400, "more than 4096 reasons"),
+    "too many reasons": (_decision(skipped=[Skipped("a", "b")] * 4097), 4400, "more than 4096 reasons"),
     "truncated": (_rates()[:-7], 4400, "Not a message"),
     "unknown type": (msgspec.msgpack.encode({"type": "shell", "run": "id"}), 4400, "Not a message"),
     "a message of the backend's": (encode(Confirm("1")), 4400, "Not a message"),

@@ -15,35 +15,35 @@ from coresteer.audit.tables import AuditRow
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import Bus
-from coresteer.db import Database
-from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
-from coresteer.nodes.connections import Connections
-from coresteer.nodes.tables import NodeRow
-from coresteer.plans import repository, service
-from coresteer.plans.schemas import (
+from coresteer.changes import repository, service
+from coresteer.changes.schemas import (
     Change,
     ChangePage,
     ChangeRequest,
+    DesiredValueIn,
     GuardrailIn,
     PlanIn,
     PreviewAnswer,
     PreviewRequest,
-    WishIn,
 )
-from coresteer.plans.tables import ChangeRow
+from coresteer.changes.tables import ChangeRow
+from coresteer.db import Database
+from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
+from coresteer.nodes.tables import NodeRow
+from coresteer.presence.connections import Connections
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import (
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Confirm,
     EndedBy,
     Extend,
     Rollback,
-    Seen,
     ToAgent,
 )
 
@@ -71,7 +71,7 @@ class World:
         self.got.append(message)
         if self.deaf:
             return
-        assert isinstance(message, Apply | Confirm | Rollback | Extend | Seen)
+        assert isinstance(message, Apply | Confirm | Rollback | Extend | ChangeAck)
         self.tasks.add(asyncio.create_task(self.tell(self.changes.asked(message, self.now))))
 
     def close(self, code: int, reason: str) -> None:
@@ -99,8 +99,8 @@ class World:
         found = self.node.inventory.irq(irq)
         return found.requested if found else None
 
-    async def preview(self, *wishes: tuple[str, str], identity: Identity = OPERATOR) -> PreviewAnswer:
-        request = PreviewRequest(wishes=[WishIn(key=key, value=value) for key, value in wishes])
+    async def preview(self, *desired: tuple[str, str], identity: Identity = OPERATOR) -> PreviewAnswer:
+        request = PreviewRequest(desired=[DesiredValueIn(key=key, value=value) for key, value in desired])
         async with self.database.session() as session:
             return await service.preview_for(
                 session,
@@ -234,7 +234,7 @@ async def test_an_applied_change_waits_with_a_deadline_and_confirm_keeps_it(worl
     assert kept.remaining_s is None
     assert kept.ended_at is not None
     await world.settle()
-    assert world.got[-1] == Seen(change.id, ChangeState.CONFIRMED)
+    assert world.got[-1] == ChangeAck(change.id, ChangeState.CONFIRMED)
     await world.wait(1000)
     assert world.requested(world.movable) == "5"
 

@@ -13,8 +13,8 @@ from websockets.uri import parse_uri
 
 from coresteer.bus import ChangeEvent, InventoryEvent
 from coresteer.nodes.service import enrol
+from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.protocol import ChangeState, FlowsMessage
 
@@ -40,7 +40,7 @@ class Live:
         return f"/api/nodes/{self.node_id}"
 
     async def previewed(self, value: str = "5") -> dict[str, object]:
-        answer = await self.operator.post(f"{self.path}/previews", {"wishes": [{"key": self.key, "value": value}]})
+        answer = await self.operator.post(f"{self.path}/previews", {"desired": [{"key": self.key, "value": value}]})
         assert answer.status_code == 200, answer.text
         plan: dict[str, object] = answer.json()["plan"]
         return plan
@@ -82,8 +82,8 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
 async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_told_it(live: Live) -> None:
     told = FlowsMessage(0, [], cgroups={"web.slice": {"cpu.weight": "100"}})
     live.backend.app.state.agents.registry.made(live.node_id).flows = told
-    wishes = [{"key": "cgroup/web.slice/cpu.weight", "value": "300"}]
-    answer = await live.operator.post(f"{live.path}/previews", {"wishes": wishes})
+    desired = [{"key": "cgroup/web.slice/cpu.weight", "value": "300"}]
+    answer = await live.operator.post(f"{live.path}/previews", {"desired": desired})
     assert [action["was"] for action in answer.json()["plan"]["actions"]] == ["100"], answer.text
 
 
@@ -115,7 +115,7 @@ async def test_an_interrupt_is_previewed_moved_kept_and_put_back_again(live: Liv
 
 async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
     viewer = await live.backend.client("viewer")
-    seen = await viewer.post(f"{live.path}/previews", {"wishes": [{"key": live.key, "value": "5"}]})
+    seen = await viewer.post(f"{live.path}/previews", {"desired": [{"key": live.key, "value": "5"}]})
     assert seen.json()["can_apply"] is False
     assert "operator" in seen.json()["blocked_because"]
     for path in (f"{live.path}/changes", *(f"/api/changes/{uuid4()}/{verb}" for verb in ("confirm", "rollback"))):
@@ -126,9 +126,9 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("previews", {"wishes": []}, "wishes"),
-        ("previews", {"wishes": [{"key": "irq/1/affinity", "value": "0"}] * 65}, "wishes"),
-        ("previews", {"wishes": [{"key": "", "value": "0"}]}, "wishes[0].key"),
+        ("previews", {"desired": []}, "desired"),
+        ("previews", {"desired": [{"key": "irq/1/affinity", "value": "0"}] * 65}, "desired"),
+        ("previews", {"desired": [{"key": "", "value": "0"}]}, "desired[0].key"),
         ("changes", {"plan": {"actions": "none"}}, "plan.actions"),
         ("changes", {"plan": {"actions": [ACTION] * 65}}, "plan.actions"),
         ("changes", {"plan": {"actions": [ACTION | {"key": 1}]}}, "plan.actions[0].key"),
@@ -139,7 +139,7 @@ async def test_a_viewer_previews_but_changes_nothing(live: Live) -> None:
         ("changes", {"plan": {"actions": [ACTION], "force": True}}, "plan.force"),
         ("changes", {"plan": {"actions": [ACTION]}, "confirm_timeout": 30}, "confirm_timeout"),
         ("changes", {"plan": {"actions": [ACTION]}, "\ud800": 30}, "body"),
-        ("previews", {"wishes": [{"key": "irq/1/affinity", "value": "0", "was": "1"}]}, "wishes[0].was"),
+        ("previews", {"desired": [{"key": "irq/1/affinity", "value": "0", "was": "1"}]}, "desired[0].was"),
         ("changes", {"plan": {"actions": []}}, "plan.actions"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 29}, "confirm_timeout_s"),
         ("changes", {"plan": {"actions": []}, "confirm_timeout_s": 601}, "confirm_timeout_s"),

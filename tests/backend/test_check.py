@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from coresteer.telemetry.check import check_inventory, check_learned
-from coresteer_core.model import Inventory, Netdev, Queue
-from coresteer_core.nic import Learned, Point
+from coresteer.gateway.validation import check_inventory, check_learned
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.nic import Learned, Point
 
 
 def inventory(params: dict[str, str], queue: dict[str, str], params_max: dict[str, str]) -> Inventory:

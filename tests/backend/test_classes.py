@@ -19,12 +19,12 @@ from tests.backend.test_live import browser, until
 
 from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, pool
-from coresteer.classes.keeper import MOST_POLICIES
 from coresteer.classes.schemas import ClassFigure
-from coresteer.telemetry import check
+from coresteer.classes.store import MOST_POLICIES
+from coresteer.gateway import validation
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.model import NetTask
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.protocol import ClassesMessage, Close, FlowsMessage
 
 GOLD = ClassFigures("gold", 90, 50_000, "gate", 100, 72, 0.8, 3, 1, 10_000, 30_000, 60_000, 45_000, 2)
@@ -181,15 +181,15 @@ async def test_a_page_that_looks_at_the_node_is_told_what_its_agent_tells(node: 
     ],
 )
 def test_figures_that_nothing_can_have_counted_are_refused(change: dict[str, Any], sentence: str) -> None:
-    assert check.check_classes(message(1, 1000), now_ms=0) is None
-    assert sentence in (check.check_classes(message(1, 1000, **change), now_ms=0) or "")
+    assert validation.check_classes(message(1, 1000), now_ms=0) is None
+    assert sentence in (validation.check_classes(message(1, 1000, **change), now_ms=0) or "")
 
 
 def test_bounds_of_the_message_itself_are_told() -> None:
     many = ClassesMessage(0, "1", [replace(GOLD, name=f"c{place}") for place in range(17)])
-    assert "more than 16 classes" in (check.check_classes(many, now_ms=0) or "")
-    assert "not a policy's number" in (check.check_classes(ClassesMessage(0, "-1", []), now_ms=0) or "")
-    assert "24 hours" in (check.check_classes(message(1, 10**12), now_ms=0) or "")
+    assert "more than 16 classes" in (validation.check_classes(many, now_ms=0) or "")
+    assert "not a policy's number" in (validation.check_classes(ClassesMessage(0, "-1", []), now_ms=0) or "")
+    assert "24 hours" in (validation.check_classes(message(1, 10**12), now_ms=0) or "")
 
 
 async def test_a_message_out_of_bounds_ends_the_connection(node: PolicyNode) -> None:
@@ -264,8 +264,8 @@ TASK = NetTask(812, 5, "nginx", "/web", 4, "0-7", "0-7", 1, 0.4, 0.0, [], user="
 )
 def test_what_nobody_can_weigh_or_match_is_refused(message: FlowsMessage, sentence: str) -> None:
     sound = FlowsMessage(0, [replace(TASK, params={"nice": "5"})], cgroups={"web": {"cpu.weight": "100"}})
-    assert check.check_flows(sound, now_ms=0) is None
-    assert sentence in (check.check_flows(message, now_ms=0) or "")
+    assert validation.check_flows(sound, now_ms=0) is None
+    assert sentence in (validation.check_flows(message, now_ms=0) or "")
 
 
 async def test_a_preview_says_what_weights_the_classes_would_be_given(node: PolicyNode) -> None:
@@ -276,6 +276,6 @@ async def test_a_preview_says_what_weights_the_classes_would_be_given(node: Poli
     spec = SPEC | {"weights": ["cpu"]}
     body = {"body": node.body(spec=spec), "node_ids": [node.agent.node_id]}
     (found,) = await asked(node.operator, "/api/policies/preview", body)
-    (action,) = found["conclusion"]["actions"]
+    (action,) = found["evaluation"]["actions"]
     assert (action["key"], action["was"]) == ("cgroup/web/cpu.weight", "100")
     assert "gold" in action["reason"]

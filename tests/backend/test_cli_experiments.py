@@ -13,12 +13,12 @@ import pytest
 
 from coresteer import cli
 from coresteer.experiments import cli as experiments
-from coresteer_core.experiment import METRICS
+from coresteer_core.experiments.model import METRICS
 
 Json = dict[str, Any]  # Any: as the API answers
 TOKEN = "cst_right"
 SPEC: Json = {"name": "⟨m-n⟩", "kind": "ab", "node_id": 7, "primary": "cpu_s_per_gbit", "blocks": 6}
-PREVIEW = {"sentence": "A/B on web-1.", "runs": 48, "duration_s": 432.0, "arms": [], "warned": ["It is loud."]}
+PREVIEW = {"sentence": "A/B on web-1.", "runs": 48, "duration_s": 432.0, "arms": [], "warnings": ["It is loud."]}
 
 
 def experiment(state: str = "running", verdict: str = "no-difference", **changes: object) -> Json:
@@ -27,7 +27,7 @@ def experiment(state: str = "running", verdict: str = "no-difference", **changes
         "sentence": f"It is {state}.", "created_at": "2026-01-01T00:00:00Z", "place": 0, "runs_done": 1,
         "runs_planned": 48, "runs_discarded": 0, "remaining_s": 400.0, "now": "Run 2 of 48.", "spec": SPEC, "runs": [],
         "analysis": {"comparisons": [{"metric": "cpu_s_per_gbit", "verdict": verdict}]}, "metrics": {}, "machine": {},
-        "settings": {}, "conclusion": ["No difference larger than 2 % was found."],
+        "settings": {}, "findings": ["No difference larger than 2 % was found."],
     }  # fmt: skip
     return made | changes
 

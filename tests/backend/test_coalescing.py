@@ -15,8 +15,9 @@ from coresteer.bus import InventoryEvent
 from coresteer.coalescing.schemas import MeasuredPoint
 from coresteer.coalescing.surface import rank_correlation
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.model import Netdev, NetdevCounts
-from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.protocol import InventoryMessage, LearnedMessage
 
 PARAMS = {"coalesce/rx-usecs": "18", "coalesce/rx-frames": "32", "coalesce/adaptive-rx": "off", "ring/rx": "1024"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
-from coresteer.experiments.spec import Analysis, Comparison, Factor, KeptRun, Kind, Level, PlannedRun, Spec
-from coresteer_core.experiment import METRICS, Observe
+from coresteer.experiments.spec import Analysis, Comparison, Factor, Kind, Level, PlannedRun, RecordedRun, Spec
+from coresteer_core.experiments.model import METRICS, Observe
 
 FIGURE = "throughput_bit_per_s"
 Figure = Callable[[PlannedRun, Random], float]
@@ -31,8 +31,8 @@ def spec_of(kind: Kind, *levels: int, blocks: int = 6) -> Spec:
     )
 
 
-def kept(planned: PlannedRun, figures: dict[str, float], discarded: str | None = None) -> KeptRun:
-    return KeptRun(
+def kept(planned: PlannedRun, figures: dict[str, float], discarded: str | None = None) -> RecordedRun:
+    return RecordedRun(
         planned=planned,
         attempt=0,
         started_ms=0,
@@ -49,7 +49,7 @@ def seeded(seed: int) -> Random:
     return Random(seed)  # noqa: S311  noise has to be reproducible, not secret
 
 
-def runs_of(spec: Spec, figure: Figure, seed: int = 1, metrics: Sequence[str] = (FIGURE,)) -> list[KeptRun]:
+def runs_of(spec: Spec, figure: Figure, seed: int = 1, metrics: Sequence[str] = (FIGURE,)) -> list[RecordedRun]:
     random = seeded(seed)
     return [kept(run, {metric: figure(run, random) for metric in metrics}) for run in plan_runs(spec, seed)]
 

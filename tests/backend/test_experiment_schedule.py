@@ -17,7 +17,7 @@ from coresteer.experiments.schedule import (
     run_s,
 )
 from coresteer.experiments.spec import Factor, Kind, Level, PolicyLevel, Spec
-from coresteer_core.experiment import Classes, Command, Measured, Observe
+from coresteer_core.experiments.model import Classes, Command, Measured, Observe
 
 
 def factor(name: str, levels: int) -> Factor:

@@ -9,19 +9,22 @@ from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured, make_topology
 
 from coresteer.experiments.arms import NETDEV
-from coresteer.experiments.authors import PAPERS
-from coresteer.experiments.checked import check
+from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel, Spec
 from coresteer.experiments.template_parts import NodeFacts
 from coresteer.experiments.templates import authors_of, templates
+from coresteer.experiments.validation import check
 from coresteer_agent.simulate.machine import make_machine
+from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiment import Classes, Observe, TcpStream
-from coresteer_core.model import Inventory, Irq, Load, Netdev, NetdevLoad, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
-from coresteer_core.plan import Wish
+from coresteer_core.experiments.model import Classes, Observe, TcpStream
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import Load, NetdevLoad
+from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 
 POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 POLICY = ("beside the packets", PolicyLevel(3, 2))
@@ -123,7 +126,7 @@ def test_no_card_is_loaded_or_changed_where_the_traffic_stays_in_the_node() -> N
     for each in templates(THIS):
         assert each.unavailable_because is None or each.slug == "rx-frames"
         for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
-            assert all(wish.key.startswith(f"netdev/{NETDEV}/") for wish in level.settings)
+            assert all(desired_value.key.startswith(f"netdev/{NETDEV}/") for desired_value in level.settings)
 
 
 def test_two_cpus_make_an_ab_comparison_of_the_same_and_the_other() -> None:
@@ -131,13 +134,13 @@ def test_two_cpus_make_an_ab_comparison_of_the_same_and_the_other() -> None:
     assert spec.kind == "ab"
     baseline, same = spec.factors[0].levels
     assert (baseline.name, same.name) == ("⟨0-1⟩ shares L3", "⟨0-0⟩ the same CPU")
-    assert baseline.settings == same.settings == [Wish(f"netdev/{NETDEV}/rx-0/rps", "0")]
+    assert baseline.settings == same.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "0")]
     assert (baseline.workload, same.workload) == ({"server_cpus": "1"}, {"server_cpus": "0"})
 
 
 def test_the_interrupt_is_near_its_card_and_clients_keep_off_the_measured_cpus() -> None:
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "m-n")
-    assert [wish.value for wish in with_peer.factors[0].levels[0].settings] == ["4"] * 8
+    assert [desired_value.value for desired_value in with_peer.factors[0].levels[0].settings] == ["4"] * 8
     assert [level.name[:5] for level in with_peer.factors[0].levels][:2] == ["⟨4-5⟩", "⟨4-4⟩"]
     assert len(with_peer.factors[0].levels) == 8
     assert with_peer.peer_node_id == 2
@@ -161,7 +164,7 @@ def test_of_many_cpus_some_at_each_distance_are_measured() -> None:
 def test_few_interrupt_cores_share_a_cache_or_none(slug: str, used: set[int]) -> None:
     spec = spec_of(replace(TWO_SOCKET, peer_id=2), f"few-interrupt-cores-{slug}")
     kernel, policy = spec.factors[0].levels
-    assert {int(wish.value) for wish in kernel.settings} == used
+    assert {int(desired_value.value) for desired_value in kernel.settings} == used
     assert kernel.settings == policy.settings
     assert (kernel.policy, policy.policy) == (None, POLICY[1])
 
@@ -181,11 +184,11 @@ def test_without_a_policy_the_comparison_says_how_to_make_one() -> None:
 def test_a_card_that_waits_is_swept_under_the_nodes_own_traffic_or_a_peers() -> None:
     own = spec_of(TWO_SOCKET, "rx-usecs")
     assert isinstance(own.workload, Observe)
-    assert own.factors[0].levels[0].settings == [Wish("netdev/eth0/coalesce/rx-usecs", "18")]
+    assert own.factors[0].levels[0].settings == [DesiredValue("netdev/eth0/coalesce/rx-usecs", "18")]
     assert [level.value for level in own.factors[0].levels] == [18, 36, 54, 72, 90, 250]
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "rx-usecs")
     assert isinstance(with_peer.workload, TcpStream)
-    assert with_peer.factors[0].levels[0].settings == [Wish(f"netdev/{NETDEV}/coalesce/rx-usecs", "18")]
+    assert with_peer.factors[0].levels[0].settings == [DesiredValue(f"netdev/{NETDEV}/coalesce/rx-usecs", "18")]
 
 
 def test_of_several_cards_the_busiest_is_swept() -> None:
@@ -198,7 +201,7 @@ def test_of_several_cards_the_busiest_is_swept() -> None:
 def test_where_the_card_takes_no_rx_usecs_the_kernel_waits_in_its_place(node: NodeFacts) -> None:
     level = spec_of(node, "rx-usecs").factors[0].levels[1]
     assert (level.name, level.value) == ("36 µs", 36)
-    assert {wish.key.rpartition("/")[2]: wish.value for wish in level.settings} == {
+    assert {desired_value.key.rpartition("/")[2]: desired_value.value for desired_value in level.settings} == {
         "napi_defer_hard_irqs": "1",
         "gro_flush_timeout": "36000",
     }
@@ -226,7 +229,7 @@ def test_rx_frames_are_swept_below_the_packet_gap_and_past_it() -> None:
     mlx5 = replace(mlx5, params=mlx5.params | {"coalesce/adaptive-rx": "on"})
     spec = spec_of(facts(cpus(4), (mlx5, [])), "rx-frames")
     assert [len(factor.levels) for factor in spec.factors] == [2, 4]
-    assert spec.factors[0].levels[0].settings[0] == Wish("netdev/eth0/coalesce/adaptive-rx", "off")
+    assert spec.factors[0].levels[0].settings[0] == DesiredValue("netdev/eth0/coalesce/adaptive-rx", "off")
     assert "rx-frames" in str(of(TWO_SOCKET, "rx-frames").unavailable_because)
 
 

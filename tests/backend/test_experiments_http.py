@@ -61,7 +61,7 @@ async def test_a_preview_warns_of_too_few_blocks(node: ExperimentNode, kind: str
     ]
     factors = [{"name": "CPU", "levels": levels}] if levels else []
     spec = node.spec(kind=kind, factors=factors, blocks=blocks, aa_blocks=6 if kind == "sweep" else 5)
-    assert (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warned"] == [said]
+    assert (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warnings"] == [said]
 
 
 def level(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:
@@ -71,7 +71,7 @@ def level(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:
     )
 
 
-def wish(key: str, value: str) -> Callable[[ExperimentNode], dict[str, Any]]:
+def desired_value(key: str, value: str) -> Callable[[ExperimentNode], dict[str, Any]]:
     return lambda node: level(settings=[{"key": key.replace("IRQ", str(node.irq)), "value": value}])(node)
 
 
@@ -96,12 +96,12 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (spec(primary="speed"), "spec", "There is no figure speed"),
     (spec(guardrails=[{"metric": "speed", "max": 1}]), "spec.guardrails[0].metric", "“speed”"),
     (spec(guardrails=[{"metric": "dropped_per_s", "max": -1}]), "spec.guardrails[0].max", "a number from 0"),
-    (wish("speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
-    (wish("irq/IRQ/affinity", "x"), f"{LEVEL}.settings[0].value", "not a CPU"),
-    (wish("irq/IRQ/affinity", "63"), f"{LEVEL}.settings[0].value", "not online"),
-    (wish("irq/9999/affinity", "1"), f"{LEVEL}.settings[0].key", "9999"),
-    (wish("netdev/{netdev}/speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
-    (wish("netdev/{netdev}/coalesce/rx-usecs", "x"), f"{LEVEL}.settings[0].value", "not a number"),
+    (desired_value("speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
+    (desired_value("irq/IRQ/affinity", "x"), f"{LEVEL}.settings[0].value", "not a CPU"),
+    (desired_value("irq/IRQ/affinity", "63"), f"{LEVEL}.settings[0].value", "not online"),
+    (desired_value("irq/9999/affinity", "1"), f"{LEVEL}.settings[0].key", "9999"),
+    (desired_value("netdev/{netdev}/speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
+    (desired_value("netdev/{netdev}/coalesce/rx-usecs", "x"), f"{LEVEL}.settings[0].value", "not a number"),
     (level(policy={"policy_id": 2**31 - 1, "version": 1}), f"{LEVEL}.policy.policy_id", "There is no policy"),
     (level(workload={"speed": 1}), f"{LEVEL}.workload", "speed is no field of tcp-request"),
     (level(workload={"connections": 0}), f"{LEVEL}.workload", "connections"),
@@ -128,11 +128,11 @@ async def test_two_factors_cannot_want_the_same_setting(node: ExperimentNode) ->
     ]
     answer = await node.operator.post("/api/experiments/preview", {"spec": node.spec(kind="sweep", factors=factors)})
     assert answer.status_code == 422
-    assert "wished for twice" in answer.json()["detail"]
+    assert "is named twice" in answer.json()["detail"]
 
 
 async def test_the_placeholder_needs_a_workload_with_traffic(node: ExperimentNode) -> None:
-    made = wish("netdev/{netdev}/coalesce/rx-usecs", "3")(node) | {"workload": {"type": "observe"}}
+    made = desired_value("netdev/{netdev}/coalesce/rx-usecs", "3")(node) | {"workload": {"type": "observe"}}
     answer = await node.operator.post("/api/experiments/preview", {"spec": made})
     assert answer.json()["errors"][0]["field"] == f"{LEVEL}.settings[0].key"
 

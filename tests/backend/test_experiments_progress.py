@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from coresteer.experiments import schedule
-from coresteer.experiments.progress import merged, next_step, promotable, remaining_s
+from coresteer.experiments.next_step import merged, next_step, promotable, remaining_s
 from coresteer.experiments.repository import Attempt, Taken
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import Factor, Level, Spec
@@ -31,9 +31,9 @@ from coresteer.experiments.steps import (
     TellEnd,
     Wait,
 )
-from coresteer.experiments.told import check_experiment
-from coresteer_core.experiment import Measured, RunState, TcpRequest
-from coresteer_core.plan import Wish
+from coresteer.gateway.experiment_validation import check_experiment
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import Measured, RunState, TcpRequest
 from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
 
 NOW_MS = 1_800_000_000_000
@@ -43,7 +43,7 @@ SPEC = Spec(
     node_id=1,
     workload=TcpRequest(),
     primary="requests_per_s",
-    factors=[Factor("interrupt", [Level("as it is"), Level("CPU 7", [Wish("irq/41/affinity", "7")])])],
+    factors=[Factor("interrupt", [Level("as it is"), Level("CPU 7", [DesiredValue("irq/41/affinity", "7")])])],
     seed=1,
 )
 PLAN = schedule.plan_runs(SPEC, 1)

@@ -17,9 +17,9 @@ from tests.backend.fake_agent import rates
 from coresteer.audit.tables import AuditRow
 from coresteer.bus import ExperimentEvent
 from coresteer.experiments import service
-from coresteer.experiments.shared import Shared
+from coresteer.experiments.context import Shared
 from coresteer.experiments.tables import ExperimentRow
-from coresteer_core.experiment import RunState
+from coresteer_core.experiments.model import RunState
 from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import (
     Apply,
@@ -61,7 +61,7 @@ async def test_a_comparison_is_measured_to_its_end_and_leaves_everything_as_befo
     (found,) = [one for one in done["analysis"]["comparisons"] if one["metric"] == "requests_per_s"]
     assert (found["baseline"]["value"], found["level"]["value"]) == (1000.0, 1100.0)
     assert await open_experiment_changes(node) == []
-    await until_told(node.backend, begun["id"], lambda told: told.sentence == done["conclusion"][0])
+    await until_told(node.backend, begun["id"], lambda told: told.sentence == done["findings"][0])
 
 
 async def test_a_changed_arm_is_an_unconfirmed_change_that_nobody_can_keep(node: ExperimentNode) -> None:
@@ -325,8 +325,8 @@ async def test_a_setting_that_somebody_else_changed_fails_the_experiment_and_is_
 
 
 async def test_the_placeholder_of_the_loads_netdev_is_replaced_by_what_the_agent_says(node: ExperimentNode) -> None:
-    levels = [{"name": f"{us} µs", "value": us, "settings": [wish]} for us in (3, 96)
-              for wish in [{"key": "netdev/{netdev}/coalesce/rx-usecs", "value": str(us)}]]  # fmt: skip
+    levels = [{"name": f"{us} µs", "value": us, "settings": [desired_value]} for us in (3, 96)
+              for desired_value in [{"key": "netdev/{netdev}/coalesce/rx-usecs", "value": str(us)}]]  # fmt: skip
     done = await node.ended((await node.start(node.spec(factors=[{"name": "rx-usecs", "levels": levels}])))["id"])
     assert done["state"] == "done", done["sentence"]
     plans = [word.plan for word in node.got if isinstance(word, Apply)]
@@ -337,7 +337,7 @@ async def test_the_placeholder_of_the_loads_netdev_is_replaced_by_what_the_agent
 
 async def test_enforced_policies_pause_and_a_policy_level_is_leased_for_its_runs(node: ExperimentNode) -> None:
     made = []
-    for name in ("mine", "lent"):
+    for name in ("mine", "delegated"):
         body = {"name": f"{name} {node.id}", "spec": {"type": "irq-spread"}, "mode": "enforce"}
         body["selector"] = {"hostnames": [(await node.operator.get(f"/api/nodes/{node.id}")).json()["name"]]}
         made.append((await node.operator.post("/api/policies", body)).json())
@@ -352,16 +352,16 @@ async def test_enforced_policies_pause_and_a_policy_level_is_leased_for_its_runs
     node.answer = notes
     level = {"name": "policy", "policy": {"policy_id": made[1]["id"], "version": 1, "mode": "enforce"}}
     spec = node.spec(factors=[{"name": "policy", "levels": [{"name": "none"}, level]}], settle_s=5)
-    warned = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warned"]
-    assert any(f"mine {node.id}" in sentence for sentence in warned)
+    warnings = (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warnings"]
+    assert any(f"mine {node.id}" in sentence for sentence in warnings)
     done = await node.ended((await node.start(spec))["id"])
     assert done["state"] == "done", done["sentence"]
-    mine, lent = str(made[0]["id"]), str(made[1]["id"])
+    mine, delegated = str(made[0]["id"]), str(made[1]["id"])
     paused = [(mine, Mode.RECOMMEND, True)]
     runs = dict.fromkeys([run["planned"]["arm"][0] for run in done["runs"]])
     assert set(runs) == {0, 1}
     for run, told in zip(done["runs"], told_at, strict=True):
-        assert told == ([*paused, (lent, Mode.ENFORCE, True)] if run["planned"]["arm"] == [1] else paused)
+        assert told == ([*paused, (delegated, Mode.ENFORCE, True)] if run["planned"]["arm"] == [1] else paused)
     warmups = {run["planned"]["arm"][0]: asked.warmup_s for run, asked in zip(done["runs"], node.runs(), strict=True)}
     assert warmups == {0: 0.5, 1: 5.5}
     await node.until(lambda: [(p.policy_id, p.mode) for p in node.policies] == [(mine, Mode.ENFORCE)])

@@ -15,7 +15,8 @@ from tests.backend.telemetry_data import machine
 
 from coresteer.telemetry.hours import Upkeep
 from coresteer.telemetry.partitions import HOUR_MS
-from coresteer_core.model import Inventory, Netdev, NetdevCounts, Rates
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.rates import NetdevCounts, Rates
 from coresteer_core.protocol import InventoryMessage
 
 CPUS = 8

@@ -8,7 +8,7 @@ from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates, stored_
 
 from coresteer.config import Config
 from coresteer.db import Database
-from coresteer.nodes.connections import Connections
+from coresteer.presence.connections import Connections
 from coresteer.telemetry.repository import Mark
 from coresteer.telemetry.service import Ingest
 from coresteer_core.protocol import Ack, ToAgent

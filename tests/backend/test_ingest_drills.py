@@ -20,8 +20,8 @@ from tests.backend.fake_agent import FakeAgent, enrolled, rates, stored_seqs
 from websockets.exceptions import WebSocketException
 
 from coresteer.db import Database
+from coresteer.live.socket import Browser, Live, Wanted
 from coresteer.postgres import EmbeddedPostgres
-from coresteer.telemetry.live import Browser, Live, Wanted
 from coresteer_core.protocol import Ack, RatesMessage, decode_to_agent
 
 KILLS = 10

@@ -18,8 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.auth.secrets import SESSION_COOKIE
-from coresteer.telemetry.live import Live, columnar_frame
-from coresteer_core.model import Inventory, TcpLatency
+from coresteer.live.socket import Live, columnar_frame
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import InventoryMessage
 
 DTYPE = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}

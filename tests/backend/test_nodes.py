@@ -7,12 +7,14 @@ from tests.backend.conftest import Backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, rates
 
 from coresteer.bus import Bus, InventoryEvent, NodeEvent
+from coresteer.changes.validation import view_of
 from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
 from coresteer.nodes.service import enrol
-from coresteer.plans.check import view_of
-from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NumaNode, Task, Topology
-from coresteer_core.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.tasks import Task
+from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.protocol import InventoryMessage, LearnedMessage, TasksMessage, TopologyMessage
 
 TOPOLOGY = Topology(

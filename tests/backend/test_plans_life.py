@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from coresteer.plans import life
+from coresteer.changes import lifecycle
 from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -29,11 +29,11 @@ def message(
 )
 def test_a_report_takes_a_change_forward_and_never_back(known: ChangeState, leads_to: set[ChangeState]) -> None:
     for told in ChangeState:
-        assert life.state_after(known, message(told)) == (told if told in leads_to else None)
+        assert lifecycle.state_after(known, message(told)) == (told if told in leads_to else None)
 
 
 def test_an_agent_that_forgot_a_kept_change_does_not_make_it_failed() -> None:
-    assert life.state_after(CONFIRMED, message(FAILED, ended_by=EndedBy.ERROR)) is CONFIRMED
+    assert lifecycle.state_after(CONFIRMED, message(FAILED, ended_by=EndedBy.ERROR)) is CONFIRMED
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_an_agent_that_forgot_a_kept_change_does_not_make_it_failed() -> None:
 )
 def test_the_deadline_is_on_the_backends_clock_and_bounded(remaining_s: float | None, seconds: float | None) -> None:
     expected = None if seconds is None else NOW + timedelta(seconds=seconds)
-    assert life.deadline(message(UNCONFIRMED, remaining_s=remaining_s), NOW) == expected
+    assert lifecycle.deadline(message(UNCONFIRMED, remaining_s=remaining_s), NOW) == expected
 
 
 def test_only_an_unconfirmed_change_has_a_deadline() -> None:
-    assert life.deadline(message(CONFIRMED, remaining_s=30.0), NOW) is None
+    assert lifecycle.deadline(message(CONFIRMED, remaining_s=30.0), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def test_only_an_unconfirmed_change_has_a_deadline() -> None:
 )
 def test_what_is_not_known_is_said(state: ChangeState, age_s: float, overdue_s: float | None, doubtful: bool) -> None:
     deadline_at = None if overdue_s is None else NOW - timedelta(seconds=overdue_s)
-    found = life.doubt(state, created_at=NOW - timedelta(seconds=age_s), deadline_at=deadline_at, now=NOW)
+    found = lifecycle.doubt(state, created_at=NOW - timedelta(seconds=age_s), deadline_at=deadline_at, now=NOW)
     assert (found is not None and "not known" in found[1]) == doubtful

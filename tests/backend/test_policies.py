@@ -15,7 +15,7 @@ from coresteer.policies.in_force import Enabled, Partly, in_force
 from coresteer.policies.schemas import PolicyBody, Selector
 from coresteer.policies.selector import Facts, fits
 from coresteer_core.policies.base import Damping, Mode, Scope
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import Welcome
 
 FACTS = Facts(7, "web-1", "web-1.example", {"rack": "r01", "role": "web"}, {"eth0": "ixgbe", "lo": None})

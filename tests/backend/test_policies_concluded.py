@@ -14,16 +14,16 @@ from coresteer.audit.tables import AuditRow
 from coresteer.bus import ChangeEvent, PoliciesEvent
 from coresteer.config import Config
 from coresteer.nodes.service import delete
-from coresteer.policies.keeper import Keeper
+from coresteer.policies.snapshot_store import Keeper
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.protocol import (
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     DecisionMessage,
     EndedBy,
     Outcome,
     Result,
-    Seen,
     decode_to_agent,
 )
 
@@ -43,28 +43,28 @@ async def seen(node: PolicyNode, change_id: str) -> ChangeState:
     """What the backend has stored of the change's end."""
     while True:
         message = decode_to_agent(await node.agent.receive())
-        if isinstance(message, Seen) and message.change_id == change_id:
+        if isinstance(message, ChangeAck) and message.change_id == change_id:
             return message.state
 
 
 async def test_a_decision_is_kept_with_its_reasons_and_not_twice(node: PolicyNode) -> None:
     policy = await created(node, node.body(mode="observe"))
-    conclusion = await node.conclude(policy, node.action(), mode=Mode.OBSERVE)
+    evaluation = await node.evaluate(policy, node.action(), mode=Mode.OBSERVE)
     await node.agent.websocket.close()
     await node.agent.connect()
     await node.agent.greet()
     await node.agent.policies()  # telling them is an event of the node's policies too
-    await node.agent.say(DecisionMessage(now_ms(), conclusion))
-    await node.conclude(policy, mode=Mode.OBSERVE, sentence="Nothing to do.")
-    await node.conclude(policy, mode=Mode.OBSERVE, sentence="CPU 3 is at 70 %.")
+    await node.agent.say(DecisionMessage(now_ms(), evaluation))
+    await node.evaluate(policy, mode=Mode.OBSERVE, sentence="Nothing to do.")
+    await node.evaluate(policy, mode=Mode.OBSERVE, sentence="CPU 3 is at 70 %.")
     first, second, third = await node.get("decisions")
-    assert [d["conclusion"]["sentence"] for d in (first, second, third)] == [
+    assert [d["evaluation"]["sentence"] for d in (first, second, third)] == [
         "CPU 3 is at 70 %.",
         "Nothing to do.",
-        conclusion.sentence,
+        evaluation.sentence,
     ]
     assert (third["policy_name"], third["version"], third["mode"]) == (policy["name"], 1, "observe")
-    assert third["conclusion"]["actions"][0]["key"] == node.action().key
+    assert third["evaluation"]["actions"][0]["key"] == node.action().key
     assert (third["change_id"], third["outcome"]) == (None, None)
     assert len(await node.get("decisions?limit=1")) == 1
     assert await node.get("decisions?to_time=2020-01-01T00:00:00Z") == []
@@ -73,13 +73,13 @@ async def test_a_decision_is_kept_with_its_reasons_and_not_twice(node: PolicyNod
 async def test_a_policys_change_is_an_ordinary_change_by_that_policy(node: PolicyNode) -> None:
     policy = await created(node, node.body(guardrails=[{"metric": "dropped_per_s", "max": 10}]))
     change_id = str(uuid4())
-    conclusion = await node.conclude(policy, node.action(to=2), change_id=change_id)
+    evaluation = await node.evaluate(policy, node.action(to=2), change_id=change_id)
     await node.agent.say(report(change_id, ChangeState.UNCONFIRMED, "Applied."))
     await node.agent.say(report(change_id, ChangeState.CONFIRMED, "Kept."))
     assert await seen(node, change_id) is ChangeState.CONFIRMED
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
     assert (change["state"], change["created_by"]) == ("confirmed", f"policy {policy['name']} v1")
-    assert change["reason"] == conclusion.sentence
+    assert change["reason"] == evaluation.sentence
     assert change["guardrails"] == [{"metric": "dropped_per_s", "max": 10.0}]
     assert change["plan"]["actions"][0]["becomes"] == "2"
     assert f"from CPU {node.hot_cpu} to CPU 2" in change["sentence"]
@@ -100,7 +100,7 @@ async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node:
     await node.agent.say(report(change_id, ChangeState.ROLLED_BACK, "Too many drops.", EndedBy.GUARDRAIL))
     assert await seen(node, change_id) is ChangeState.ROLLED_BACK
     assert (await node.operator.get(f"/api/changes/{change_id}")).status_code == 404
-    await node.conclude(policy, node.action(), change_id=change_id)
+    await node.evaluate(policy, node.action(), change_id=change_id)
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
     assert (change["state"], change["ended_by"]) == ("rolled_back", "guardrail")
     assert [step["sentence"] for step in change["steps"]][1:] == ["Applied.", "Too many drops."]
@@ -110,9 +110,9 @@ async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node:
 async def test_a_change_of_another_node_is_not_taken(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     change_id = str(uuid4())
-    await node.conclude(policy, node.action(), change_id=change_id)
+    await node.evaluate(policy, node.action(), change_id=change_id)
     async with policy_node(node.backend) as other:
-        await other.conclude(policy, other.action(to=5), change_id=change_id)
+        await other.evaluate(policy, other.action(to=5), change_id=change_id)
         (decision,) = await other.get("decisions")
     assert decision["change_id"] is None
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
@@ -123,7 +123,7 @@ async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: P
     policy = await created(node, node.body())
     await node.operator.delete(f"/api/policies/{policy['id']}")
     change_id = str(uuid4())
-    await node.conclude(policy, node.action(), change_id=change_id, mode=Mode.OBSERVE)
+    await node.evaluate(policy, node.action(), change_id=change_id, mode=Mode.OBSERVE)
     assert (await node.get("decisions"))[0]["policy_name"] == policy["name"]
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
     assert change["created_by"] == f"policy {policy['name']} v1"
@@ -131,7 +131,7 @@ async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: P
 
 async def test_a_change_by_a_policy_of_another_database_is_kept_without_it(node: PolicyNode) -> None:
     change_id = str(uuid4())
-    await node.conclude({"id": 999_999_999}, node.action(), change_id=change_id)
+    await node.evaluate({"id": 999_999_999}, node.action(), change_id=change_id)
     (decision,) = await node.get("decisions")
     assert (decision["policy_name"], decision["change_id"]) == ("999999999", change_id)
     change = (await node.operator.get(f"/api/changes/{change_id}")).json()
@@ -140,12 +140,12 @@ async def test_a_change_by_a_policy_of_another_database_is_kept_without_it(node:
 
 async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_of_each_policy(node: PolicyNode) -> None:
     policy = await created(node, node.body())
-    await node.conclude(policy, node.action(), change_id=str(uuid4()), sentence="It moves.")
+    await node.evaluate(policy, node.action(), change_id=str(uuid4()), sentence="It moves.")
     for sentence in ("It stays.", "It still stays.", "It stays for good."):
-        await node.conclude(policy, sentence=sentence)
+        await node.evaluate(policy, sentence=sentence)
     keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
     await keeper.keep_up(datetime.now(UTC) + timedelta(days=2))
-    left = [decision["conclusion"]["sentence"] for decision in await node.get("decisions")]
+    left = [decision["evaluation"]["sentence"] for decision in await node.get("decisions")]
     assert left == ["It stays for good.", "It moves."]
 
 
@@ -153,9 +153,9 @@ async def test_a_drift_is_told_once_with_its_cause(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     drift = Drift(node.action().key, "1", "3", "irqbalance", Ownership.WARN)
     later = Drift(node.action().key, "1", "5", None, Ownership.WARN)
-    await node.conclude(policy, drifts=[drift])
-    await node.conclude(policy, sentence="Still so.", drifts=[drift])
-    await node.conclude(policy, sentence="And again.", drifts=[drift, later])
+    await node.evaluate(policy, drifts=[drift])
+    await node.evaluate(policy, sentence="Still so.", drifts=[drift])
+    await node.evaluate(policy, sentence="And again.", drifts=[drift, later])
     found = await node.get("drifts")
     assert [(d["found"], d["cause"], d["response"], d["policy_id"]) for d in found] == [
         ("5", None, "warn", policy["id"]),
@@ -168,11 +168,11 @@ async def test_recommendations_are_the_last_word_of_policies_in_force_that_recom
     policy = await created(node, body)
     path = f"/api/policies/{policy['id']}"
     await asked(node.operator, f"{path}/enable")
-    await node.conclude(policy, mode=Mode.RECOMMEND, sentence="Nothing yet.")
+    await node.evaluate(policy, mode=Mode.RECOMMEND, sentence="Nothing yet.")
     assert await node.get("recommendations") == []
-    await node.conclude(policy, node.action(), mode=Mode.RECOMMEND)
+    await node.evaluate(policy, node.action(), mode=Mode.RECOMMEND)
     (found,) = await node.get("recommendations")
-    assert found["conclusion"]["actions"][0]["becomes"] == "1"
+    assert found["evaluation"]["actions"][0]["becomes"] == "1"
     await asked(node.operator, f"{path}/disable")
     assert await node.get("recommendations") == []
 
@@ -181,7 +181,7 @@ async def test_flows_are_shown_as_last_told(node: PolicyNode) -> None:
     assert await node.get("flows") == {"at": None, "exact": False, "tasks": []}
     await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
     found = await node.get("flows")
-    assert [(task["name"], task["landings"][0]["cpu"]) for task in found["tasks"]] == [("nginx", node.hot_cpu)]
+    assert [(task["name"], task["rx_placements"][0]["cpu"]) for task in found["tasks"]] == [("nginx", node.hot_cpu)]
     assert found["at"] is not None
 
 
@@ -193,14 +193,14 @@ async def test_what_is_told_of_a_node_that_was_deleted_does_no_harm(node: Policy
     await node.agent.say(message)
     assert await seen(node, message.change_id) is ChangeState.CONFIRMED
     async with policy_node(node.backend) as other:  # still answers
-        await other.conclude(policy)
+        await other.evaluate(policy)
 
 
 async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(node: PolicyNode) -> None:
     now = datetime.now(UTC)
     keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
     policy = await created(node, node.body())
-    await node.conclude(policy)
+    await node.evaluate(policy)
     await node.backend.app.state.agents.keeper.write()
     async with node.backend.database.pool.connection() as connection:
         await connection.execute("DELETE FROM node_snapshot WHERE node_id = %s", (node.agent.node_id,))
@@ -247,7 +247,7 @@ async def test_flows_are_kept_as_often_as_policies_decide_and_inventories_when_t
 async def test_a_change_by_a_policy_is_told_live(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     with node.backend.app.state.bus.subscribe() as events:
-        await node.conclude(policy, node.action(), change_id=str(uuid4()))
+        await node.evaluate(policy, node.action(), change_id=str(uuid4()))
         async for event in events:
             if isinstance(event, ChangeEvent):
                 assert event.change.created_by == f"policy {policy['name']} v1"

@@ -15,9 +15,9 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
+from coresteer.policies.rollout_monitor import Watch
 from coresteer.policies.rollouts import stages
-from coresteer.policies.watch import Watch
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Seen, decode_to_agent
+from coresteer_core.protocol import ChangeAck, ChangeMessage, ChangeState, EndedBy, decode_to_agent
 
 WAIT_S = 600
 
@@ -158,11 +158,11 @@ async def test_a_change_that_a_guardrail_undid_on_the_node_takes_the_version_bac
     begun = await fleet.start()
     canary = fleet.nodes[0]
     change_id = str(uuid4())
-    await canary.conclude(fleet.policy, canary.action(), version=2, change_id=change_id)
+    await canary.evaluate(fleet.policy, canary.action(), version=2, change_id=change_id)
     await canary.agent.say(
         ChangeMessage(change_id, ChangeState.ROLLED_BACK, "The busiest CPU was too busy.", [], EndedBy.GUARDRAIL)
     )
-    while not isinstance(decode_to_agent(await canary.agent.receive()), Seen):
+    while not isinstance(decode_to_agent(await canary.agent.receive()), ChangeAck):
         pass
     await fleet.look()
     undone = await fleet.rollout(begun["id"])

@@ -36,10 +36,10 @@ async def test_a_preview_says_what_a_policy_would_do_now_whatever_its_mode(node:
     (found,) = await asked(viewer, "/api/policies/preview", {"body": body, "node_ids": [node.agent.node_id]})
     assert (found["node_name"], found["error"]) == (node.name, None)
     assert 0 <= found["view_age_s"] < 60
-    actions = found["conclusion"]["actions"]
+    actions = found["evaluation"]["actions"]
     assert actions
     assert {int(action["was"]) for action in actions} == {node.hot_cpu}
-    assert found["conclusion"]["mode"] == "enforce"
+    assert found["evaluation"]["mode"] == "enforce"
 
 
 async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of_its_own(node: PolicyNode) -> None:
@@ -50,13 +50,13 @@ async def test_a_preview_stands_beside_the_policies_in_force_and_in_the_place_of
     await asked(node.operator, f"/api/policies/{policy['id']}/enable")
     nodes = [node.agent.node_id]
     (other,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=2), "node_ids": nodes})
-    assert other["conclusion"]["actions"] == []
-    assert {held["code"] for held in other["conclusion"]["held_back"]} == {"overruled"}
+    assert other["evaluation"]["actions"] == []
+    assert {held["code"] for held in other["evaluation"]["deferred"]} == {"overruled"}
     (alike,) = await asked(node.operator, "/api/policies/preview", {"body": node.body(rank=1), "node_ids": nodes})
-    assert {held["code"] for held in alike["conclusion"]["held_back"]} == {"overruled"}, "the older one goes first"
+    assert {held["code"] for held in alike["evaluation"]["deferred"]} == {"overruled"}, "the older one goes first"
     (same,) = await asked(node.operator, "/api/policies/preview", {"body": first | {"rank": 3}, "node_ids": nodes})
-    assert same["conclusion"]["policy_id"] == str(policy["id"])
-    assert same["conclusion"]["actions"]
+    assert same["evaluation"]["policy_id"] == str(policy["id"])
+    assert same["evaluation"]["actions"]
 
 
 async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick: Backend, node: PolicyNode) -> None:
@@ -64,17 +64,17 @@ async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick:
     body = {"body": node.body(), "node_ids": [silent.node_id, node.agent.node_id, 2**31 - 1]}
     unknown, idle = await asked(node.operator, "/api/policies/preview", body)
     assert "has not told its topology" in unknown["error"]
-    assert unknown["conclusion"] is None
+    assert unknown["evaluation"] is None
     assert "Nothing is known of the load" in idle["error"]
-    assert (idle["view_age_s"], idle["conclusion"]["actions"]) == (None, [])
+    assert (idle["view_age_s"], idle["evaluation"]["actions"]) == (None, [])
 
 
 async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_told(node: PolicyNode) -> None:
-    wish = {"wishes": [{"key": "task/812/affinity", "value": "2"}]}
-    before = await asked(node.operator, f"{node.path}/previews", wish)
+    desired_value = {"desired": [{"key": "task/812/affinity", "value": "2"}]}
+    before = await asked(node.operator, f"{node.path}/previews", desired_value)
     assert before["refused"]
     await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
-    after = await asked(node.operator, f"{node.path}/previews", wish)
+    after = await asked(node.operator, f"{node.path}/previews", desired_value)
     assert after["refused"] == []
     assert [(action["was"], action["becomes"]) for action in after["plan"]["actions"]] == [("0-7", "2")]
 
@@ -88,14 +88,14 @@ async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(
     await node.agent.until_acked(60)  # so that it is all read from the database
     await node.backend.app.state.agents.keeper.write()
     policy = await created(node, node.body(damping={"moves_per_step": 1}))
-    path = f"/api/policies/{policy['id']}/replay"
+    path = f"/api/policies/{policy['id']}/backtest"
     span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 60_000)}
     found = await asked(await node.backend.client("viewer"), path, span)
     assert found["moves"] >= 1
     assert found["from_time"] == at(start - 1000).replace("+00:00", "Z")
-    written = [action for step in found["steps"] for action in step["conclusion"]["actions"]]
+    written = [action for step in found["steps"] for action in step["evaluation"]["actions"]]
     assert {int(action["was"]) for action in written} >= {node.hot_cpu}
-    assert all(len(step["conclusion"]["actions"]) <= 1 for step in found["steps"])
+    assert all(len(step["evaluation"]["actions"]) <= 1 for step in found["steps"])
     assert "rounds over 1.0 minutes" in found["sentence"]
     assert await asked(node.operator, path, span | {"version": 1}) == found
     patient = node.body(spec={"type": "irq-spread", "act_percent": 100.0, "gap_points": 100.0})
@@ -103,7 +103,7 @@ async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(
     assert spared["moves"] <= found["moves"]
     placed = node.body(spec={"type": "network-process"})
     moved = await asked(node.operator, path, span | {"body": placed})
-    keys = {action["key"] for step in moved["steps"] for action in step["conclusion"]["actions"]}
+    keys = {action["key"] for step in moved["steps"] for action in step["evaluation"]["actions"]}
     assert "task/812/affinity" in keys
 
 
@@ -127,5 +127,5 @@ async def test_a_replay_that_cannot_be_says_why(
         "from_time": "2026-01-01T00:00:00Z",
         "to_time": "2026-01-01T00:30:00Z",
     }
-    answer = await asked(node.operator, f"/api/policies/{policy['id']}/replay", span | changes, status)
+    answer = await asked(node.operator, f"/api/policies/{policy['id']}/backtest", span | changes, status)
     assert says in answer["detail"]

@@ -13,7 +13,7 @@ import pytest_asyncio
 from sqlalchemy import text
 from tests.backend.conftest import MIGRATIONS, running_backend
 
-from coresteer import db, guards
+from coresteer import db, http_guards
 from coresteer.app import create_app
 from coresteer.config import Config
 from coresteer.db import Database, UnsupportedServerError
@@ -181,7 +181,7 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
 async def test_a_request_is_told_in_time_that_the_database_hangs_and_works_when_it_goes_on(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(http_guards, "PATIENCE_S", 0.2)
     monkeypatch.setattr(db, "TIMEOUT_S", 0.5)
     async with running_backend(server.url) as backend:
         client = backend.anonymous()

@@ -30,12 +30,12 @@ from coresteer.reports.minutes import compare
 from coresteer.reports.model import Dots, Heat, Language, Lines, Report, Runs
 from coresteer.reports.numbers import amount, duration, percent, plain
 from coresteer.reports.svg import PRINTED, draw
+from coresteer.reports.text import WORDS, text, translated
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
-from coresteer.reports.words import WORDS, retold, say
-from coresteer_core.experiment import METRICS, Classes, Measured
+from coresteer_core.experiments.model import METRICS, Classes, Measured
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 MEASURED = Measured(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
@@ -57,7 +57,7 @@ def figures_of(report: Report) -> list[Dots | Runs | Lines | Heat]:
 
 
 def told(report: Report) -> str:
-    return " ".join(report.conclusion)
+    return " ".join(report.findings)
 
 
 def fields(text: str) -> list[str]:
@@ -92,16 +92,16 @@ def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_ow
     ],
 )
 def test_a_rule_that_discards_is_told_in_korean_too(sentence: str) -> None:
-    told = retold("ko", sentence)
+    told = translated("ko", sentence)
     assert re.search("[가-힣]", told), told
-    assert retold("en", sentence) == sentence
+    assert translated("en", sentence) == sentence
 
 
 def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay() -> None:
     inner = "The host took 12.0 % of the CPU time away, more than 5 %."
     outer = f"Run 3 was tried 3 times and never counted, the last time because: web-1: {inner}"
-    assert retold("ko", outer).endswith(f"web-1: {retold('ko', inner)}")
-    assert retold("ko", "No iperf3 here.") == "No iperf3 here."
+    assert translated("ko", outer).endswith(f"web-1: {translated('ko', inner)}")
+    assert translated("ko", "No iperf3 here.") == "No iperf3 here."
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay
     ],
 )
 def test_a_korean_particle_follows_how_its_word_ends(word: str, expected: str) -> None:
-    assert expected in say("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
+    assert expected in text("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_units_and_signs_are_those_of_the_language() -> None:
 
 
 def test_an_effect_is_told_with_its_interval_and_whether_it_is_good(made: dict[str, Experiment]) -> None:
-    first = of_experiment(made["ab"], "en").conclusion[0]
+    first = of_experiment(made["ab"], "en").findings[0]
     assert first.startswith("Device interrupts: 37.8 % lower with 90 µs than with 18 µs (95 % confidence interval −")
     assert first.endswith("That is an improvement.")
 
@@ -154,12 +154,12 @@ def test_no_difference_is_told_with_the_largest_that_the_interval_allows(made: d
     effect = made["ab-nothing"].analysis.comparisons[0].effect
     assert effect is not None
     bound = percent(max(-effect.low, effect.high), "en", signed=False, up=True)
-    first = of_experiment(made["ab-nothing"], "en").conclusion[0]
+    first = of_experiment(made["ab-nothing"], "en").findings[0]
     assert first.startswith(f"No difference in throughput larger than {bound} was found between 90 µs and 18 µs")
 
 
 def test_a_wide_interval_is_not_sold_as_no_difference(made: dict[str, Experiment]) -> None:
-    assert "cannot be ruled out" in of_experiment(made["ab-unsteady"], "en").conclusion[0]
+    assert "cannot be ruled out" in of_experiment(made["ab-unsteady"], "en").findings[0]
 
 
 def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Experiment]) -> None:
@@ -170,8 +170,8 @@ def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Expe
 
 def test_an_end_before_its_time_is_told_first_when_nothing_else_can_be(made: dict[str, Experiment]) -> None:
     report = of_experiment(made["stopped"], "en")
-    assert report.conclusion[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
-    assert report.conclusion[-1] == "Settings that are not as they were before the experiment: irq/41/affinity."
+    assert report.findings[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
+    assert report.findings[-1] == "Settings that are not as they were before the experiment: irq/41/affinity."
 
 
 @pytest.mark.parametrize("name", ["aa", "ab", "ab-unsteady", "sweep", "grid", "stopped", "empty"])
@@ -180,12 +180,12 @@ def test_every_sort_of_experiment_becomes_every_file(
     made: dict[str, Experiment], name: str, language: Language
 ) -> None:
     report = of_experiment(made[name], language)
-    assert report.conclusion
+    assert report.findings
     assert all(section.blocks for section in report.sections)
     for figure in figures_of(report):
         ElementTree.fromstring(draw(figure, PRINTED, language))  # noqa: S314 - our own
     assert to_pdf(report).startswith(b"%PDF-")
-    for sentence in report.conclusion:
+    for sentence in report.findings:
         assert sentence.replace("&", "&amp;")[:20] in to_html(report).decode().replace("&#39;", "'")
 
 
@@ -320,41 +320,39 @@ def test_a_comparison_says_whether_two_experiments_agree_and_what_differs_betwee
     one = made_up(ab_spec(), effect=fewer_interrupts)
     same = made_up(ab_spec(), effect=fewer_interrupts, seed=11)
     other = made_up(ab_spec(blocks=8), effect=nothing, seed=12)
-    assert of_comparison(one, same, "en").conclusion[0].startswith("The two experiments agree on 90 µs")
+    assert of_comparison(one, same, "en").findings[0].startswith("The two experiments agree on 90 µs")
     report = of_comparison(one, other, "en")
-    assert report.conclusion[0].startswith(
-        "The two experiments disagree on 90 µs: the effect on device interrupts is −3"
-    )
+    assert report.findings[0].startswith("The two experiments disagree on 90 µs: the effect on device interrupts is −3")
     (differences,) = [s.blocks[0] for s in report.sections if s.title == "What differs between the two"]
     assert ["blocks", "6", "8"] in msgspec.to_builtins(differences)["rows"]
 
 
 def test_experiments_without_anything_in_common_are_not_compared(made: dict[str, Experiment]) -> None:
-    assert of_comparison(made["sweep"], made["empty"], "en").conclusion[0].startswith("The effects cannot be compared")
+    assert of_comparison(made["sweep"], made["empty"], "en").findings[0].startswith("The effects cannot be compared")
 
 
 def test_a_change_that_did_something_is_told_with_the_doubt_that_remains() -> None:
     report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
-    assert report.conclusion[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
-    assert report.conclusion[-1].startswith("This was observed on real traffic and not assigned by chance")
+    assert report.findings[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
+    assert report.findings[-1].startswith("This was observed on real traffic and not assigned by chance")
     assert "remaining_s" not in to_json(report).decode()
 
 
 def test_a_change_without_effect_is_told_as_such() -> None:
     report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, seed=3), "en")
-    assert report.conclusion[0].startswith("No difference in CPU per gigabit larger than")
+    assert report.findings[0].startswith("No difference in CPU per gigabit larger than")
 
 
 def test_with_few_minutes_nothing_is_concluded_of_a_change() -> None:
     report = of_change(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
-    assert "there are 5 minutes of data before the change and 60 after it, and 10 are needed" in report.conclusion[0]
+    assert "there are 5 minutes of data before the change and 60 after it, and 10 are needed" in report.findings[0]
     found = compare("rtt_p99_us", minutes(5, after=False), minutes(60, after=True))
     assert (found.effect, found.verdict) == (None, "too-few")
 
 
 def test_a_change_that_was_not_applied_had_no_effect() -> None:
     never = CHANGE.model_copy(update={"applied_at": None})
-    assert of_change(never, [], [], "en").conclusion == ["The change was not applied, so it had no effect."]
+    assert of_change(never, [], [], "en").findings == ["The change was not applied, so it had no effect."]
 
 
 def test_figures_that_are_not_there_are_absent_from_a_changes_report() -> None:

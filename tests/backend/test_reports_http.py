@@ -17,13 +17,13 @@ from tests.backend.made_up_experiments import START, ab_spec, fewer_interrupts, 
 
 from coresteer.audit.tables import AuditRow
 from coresteer.auth.secrets import token_hash
+from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow, ReportShareRow
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.tables import ChangeRow
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.model import CPU_SHARES
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import CPU_SHARES
 
 APPLIED = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 CPUS = 2

@@ -8,7 +8,7 @@ from tests.backend.telemetry_data import machine
 from coresteer.telemetry import chunks
 from coresteer.telemetry.history import max_pool
 from coresteer.telemetry.rollup import merge, minutes, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
-from coresteer_core.model import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
 _U64 = st.integers(0, 2**53 - 1)
 _OPTIONAL = st.none() | _U64

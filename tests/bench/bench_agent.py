@@ -23,10 +23,10 @@ from pathlib import Path
 from msgspec import Struct
 from tests.agent.fake_backend import Backend
 
-from coresteer_core.engine import PolicyInForce
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import Ack, Policies, encode
 
 CPU_BUDGET_MS = 12.0

@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 from statistics import fmean
 
 from coresteer_agent.workloads.classes import NAMES, TARGETS_PERCENT, THREADS
-from coresteer_core.attainment import Promise
-from coresteer_core.gate import Gate
+from coresteer_core.policies.service_class.attainment import Promise
+from coresteer_core.policies.service_class.gate import Gate
 
 WINDOWS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 THINK_S = 0.0001

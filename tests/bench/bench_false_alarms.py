@@ -13,9 +13,9 @@ import numpy as np
 
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
-from coresteer.experiments.spec import Analysis, Factor, KeptRun, Kind, Level, Spec
+from coresteer.experiments.spec import Analysis, Factor, Kind, Level, RecordedRun, Spec
 from coresteer.experiments.statistics import Numbers
-from coresteer_core.experiment import Observe
+from coresteer_core.experiments.model import Observe
 
 FIGURE = "throughput_bit_per_s"
 DEVIATION, DRIFT, PLANTED = 0.05, 10.0, 0.10
@@ -64,7 +64,7 @@ def simulate(spec: Spec, seed: int, noise: str, effects: dict[int, float], noisy
         label = place.label if place.stage == "main" else 0
         figure = 1e9 * (1 + effects.get(label, 0.0)) * math.exp(DEVIATION * noisy.get(label, 1.0) * deviation)
         runs.append(
-            KeptRun(
+            RecordedRun(
                 planned=place,
                 attempt=0,
                 started_ms=0,

@@ -24,12 +24,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.sampler import Sampler
-from coresteer_agent.gate import GateServer
-from coresteer_core.policies.service_class import ServiceClass, ServiceClasses
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_agent.runtime.gate_server import GateServer
+from coresteer_core.node.derive import derive
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_core.protocol import RatesMessage, encode
-from coresteer_core.rates import derive
 from coresteer_gate import Gate
 from coresteer_gate.aio import AsyncGate
 

@@ -12,7 +12,7 @@ import time
 
 from tests.core.coalescing_sweep import HOST, POINTS, RING, TOLERANCE
 
-from coresteer_core.nic import Timer
+from coresteer_core.node.nic import Timer
 from coresteer_core.simulate.nic import Arrivals, Wait, predict
 
 BUDGET_MS = 150.0

@@ -19,13 +19,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coresteer_agent.enrol import NodeKey
-from coresteer_agent.policies import Kept
-from coresteer_agent.policies_file import PoliciesFile
-from coresteer_core.engine import PolicyInForce
+from coresteer_agent.runtime.policies import Kept
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.transport.enrol import NodeKey
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.policies.rings import Reach
+from coresteer_core.policies.distance import Reach
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 SECONDS, REPEATS = 3.0, 10
 LONG_WARM_UP_S, LONG_SECONDS, PAIRS = 12.0, 8.0, 6

@@ -19,25 +19,17 @@ from msgspec import Struct
 from tests.core.placement import best_cost, chosen, large_case, large_topology, most_seated, small_case
 from tests.core.policy_machines import Machine
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import (
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetdevLoad,
-    NetTask,
-    Queue,
-    Topology,
-    View,
-)
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Scope
-from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory, decide
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 BUDGET_MS = 5.0
 COALESCING_BUDGET_MS = 1.0
@@ -76,14 +68,14 @@ def large_machine(random: Random, talking: float) -> Machine:
     tasks = []
     for pid in range(1000, 1000 + _TASKS):
         per_s = random.uniform(1e6, 1e8) if random.random() < talking else 1e3
-        landings = [
-            Landing(irq.netdev or "", irq.queues[0], irq.irq, int(irq.effective or 0), "rss", 1, per_s, per_s / 50)
+        rx_placements = [
+            RxPlacement(irq.netdev or "", irq.queues[0], irq.irq, int(irq.effective or 0), "rss", 1, per_s, per_s / 50)
             for irq in random.sample(nics, random.choice([1, 1, 2, 4]))
         ]
         threads, share = random.choice([1, 1, 1, 4]), random.uniform(0.02, 0.3)
         cpu = random.randrange(_CPUS)
         tasks.append(
-            NetTask(pid, pid, "nginx", "/web.slice", threads, everywhere, everywhere, cpu, share, 0.1, landings)
+            NetTask(pid, pid, "nginx", "/web.slice", threads, everywhere, everywhere, cpu, share, 0.1, rx_placements)
         )
     costs = {irq.irq: random.uniform(0, 0.1) if irq.netdev else 0.001 for irq in irqs}
     view = View(large_topology(), Inventory(netdevs, irqs), tasks=tasks, time_s=1000.0)
@@ -111,11 +103,11 @@ def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
     first_ms = _median_ms(machine, policies, memory, rounds)
     settled = None
     for count in range(_MOST_ROUNDS):
-        conclusions, memory = step(machine.view, policies, memory)
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        evaluations, memory = step(machine.view, policies, memory)
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
         if not actions:
             settled = count
             break

@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from coresteer_core.nic import Timer, product_bound_us
+from coresteer_core.node.nic import Timer, product_bound_us
 from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, packet_gap_us, predict
 
 FRAME_BYTES, LINK_BITS_PER_S = 9000, 10**9

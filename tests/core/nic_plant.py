@@ -10,12 +10,15 @@ from functools import cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Inventory, Irq, IrqLoad, Load, Netdev, NetdevLoad, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
-from coresteer_core.plan import Action
-from coresteer_core.policies.base import STEP_S, Conclusion, Damping, Mode
-from coresteer_core.policies.coalescing import Coalescing
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
+from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
+from coresteer_core.policies.coalescing.policy import Coalescing
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
 from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, predict
 
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
@@ -149,10 +152,10 @@ def _predicted(per_s: float, frame_bytes: float, link_bits_per_s: int, wait: Wai
 
 
 class Course(Struct):
-    """What a policy did to a plant: its state after each round, what was concluded and written, by round."""
+    """What a policy did to a plant: its state after each round, what was evaluated and written, by round."""
 
     plants: list[Plant]
-    conclusions: list[Conclusion]
+    evaluations: list[Evaluation]
     writes: list[tuple[int, Action]]
     memory: EngineMemory = EngineMemory()
 
@@ -196,12 +199,12 @@ def run(
     for round_ in range(rounds):
         plant = change(round_, plant)
         view = plant.view(*scale(round_))
-        (conclusion,), memory = step(view, [policy], memory)
-        plant, done = plant.after(conclusion.actions)
+        (evaluation,), memory = step(view, [policy], memory)
+        plant, done = plant.after(evaluation.actions)
         for action in done:
             memory = wrote(memory, "1", action, view.time_s)
             course.writes.append((round_, action))
         course.plants.append(plant)
-        course.conclusions.append(conclusion)
+        course.evaluations.append(evaluation)
     course.memory = memory
     return course

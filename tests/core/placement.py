@@ -23,10 +23,12 @@ from random import Random
 from msgspec import Struct
 from tests.core.policy_machines import make_topology
 
-from coresteer_core.model import Cache, Load, NetTask, Topology
-from coresteer_core.policies.placing import Placing, Talker, Verdict
-from coresteer_core.policies.rings import FAR, Reach, Smt, rings
-from coresteer_core.policies.seats import Flow, Seats
+from coresteer_core.node.load import Load
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cache, Topology
+from coresteer_core.policies.distance import FAR, Reach, Smt, rings
+from coresteer_core.policies.network_process.capacity import Flow, Seats
+from coresteer_core.policies.network_process.placement import Placing, Talker, Verdict
 
 _NOWHERE = 1 << 20
 

@@ -16,23 +16,13 @@ from msgspec.structs import replace
 from tests.fixtures.machines import EXPECTED, unpack
 
 from coresteer_agent.collect.topology import read_topology
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import (
-    Cache,
-    Cpu,
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetTask,
-    NumaNode,
-    Queue,
-    Topology,
-    View,
-)
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
 
 
@@ -82,12 +72,12 @@ class Machine(Struct, frozen=True):
         tasks = []
         for task in self.view.tasks:
             affinity = wanted.get(f"task/{task.pid}/affinity", task.affinity)
-            landings = [
+            rx_placements = [
                 replace(each, cpu=at[each.irq]) if each.irq is not None and each.how in ("rss", "queue") else each
-                for each in task.landings
+                for each in task.rx_placements
             ]
             params = {name: wanted.get(f"task/{task.pid}/{name}", value) for name, value in task.params.items()}
-            settled = replace(task, affinity=affinity, landings=landings, params=params)
+            settled = replace(task, affinity=affinity, rx_placements=rx_placements, params=params)
             tasks.append(replace(settled, cpu=min(runs_on(settled, online), default=task.cpu)))
         view = replace(
             self.view,
@@ -198,7 +188,7 @@ def topologies(draw: st.DrawFn, max_cpus: int = 256) -> Topology:
 
 
 def furnish(topology: Topology, random: Random, *, netdevs: int | None = None, tasks: int | None = None) -> Machine:
-    """A machine with NICs, their queues' interrupts anywhere, other interrupts, load, and tasks with landings."""
+    """A machine with NICs, their queues' interrupts anywhere, other interrupts, load, and tasks with rx_placements."""
     online = sorted(topology.online())
     usable = sorted(set(online) - parse_cpu_list(topology.isolated) - parse_cpu_list(topology.nohz_full)) or online
     nodes: list[int | None] = [node.id for node in topology.numa_nodes]
@@ -252,14 +242,14 @@ def furnish(topology: Topology, random: Random, *, netdevs: int | None = None, t
 def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], random: Random) -> NetTask:
     """A process that receives over one or two queues; some are idle, some bound, some land nobody knows where."""
     queue_irqs = [irq for irq in irqs if irq.netdev is not None]
-    landings = []
+    rx_placements = []
     for irq in random.sample(queue_irqs, min(random.randint(1, 2), len(queue_irqs))):
         how = random.choice(["rss", "rss", "queue", "rps", None])
         cpu = {"rps": random.choice(online), None: None}.get(how, first_cpu(irq.effective))
         known = how is not None
         received, sent = random.choice([0.0, 1e4, 1e6, 1e8]), random.choice([0.0, 1e5, 1e7])
-        landings.append(
-            Landing(
+        rx_placements.append(
+            RxPlacement(
                 irq.netdev or "",
                 irq.queues[0] if known else None,
                 irq.irq if known else None,
@@ -275,7 +265,7 @@ def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], rando
     threads = random.choice([1, 1, 1, 2, 8])
     idle_s = random.choice([0.0, 0.5, 5.0, 60.0])
     if idle_s >= STEP_S:
-        landings = [replace(each, rx_bytes_per_s=0.0, tx_bytes_per_s=0.0) for each in landings]
+        rx_placements = [replace(each, rx_bytes_per_s=0.0, tx_bytes_per_s=0.0) for each in rx_placements]
     name = random.choice(["nginx", "redis-server", "iperf3", "sshd"])
     return NetTask(
         pid=pid,
@@ -288,7 +278,7 @@ def _task(pid: int, irqs: list[Irq], online: list[int], usable: list[int], rando
         cpu=random.choice(affinity),
         cpu_share=random.uniform(0, 0.9) * random.randint(1, threads),
         idle_s=idle_s,
-        landings=landings,
+        rx_placements=rx_placements,
         command=name,
         user=None if name == "iperf3" else "root",
         listens=[80] if name == "nginx" else [],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer_core.attainment import BUCKETS, Attainment, Promise
+from coresteer_core.policies.service_class.attainment import BUCKETS, Attainment, Promise
 
 WINDOW_S = 10.0
 

@@ -6,40 +6,40 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from coresteer_core.change import advance
-from coresteer_core.change_events import (
+from coresteer_core.changes.events import (
+    AcknowledgedByBackend,
     ApplyRequested,
     BackendBack,
     BackendLost,
     Change,
     Changes,
+    ConfirmFailed,
     ConfirmRequested,
+    Delegated,
     Event,
     ExtendRequested,
     InverseRan,
-    Lent,
-    LookAgain,
-    LookedAgain,
     Measured,
     Note,
-    NotKept,
     PlanRan,
-    PutBack,
+    Recheck,
+    Rechecked,
     Report,
     Restarted,
-    ReturnRequested,
+    RestoredExternally,
+    RestoreRequested,
     RollbackRequested,
     RunInverse,
     RunPlan,
-    RunReturn,
-    SeenByBackend,
+    RunRestore,
     Stopping,
     Tick,
 )
-from coresteer_core.change_undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
-from coresteer_core.guard import MAX_MOVES
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.guard import MAX_MOVES
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
 from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
@@ -55,7 +55,7 @@ class Machine:
         self.stuck: set[str] = set()
         self.journal: dict[str, Change] = {}
         self.told: list[ChangeMessage] = []
-        self.ran: list[RunPlan | RunReturn | RunInverse] = []
+        self.ran: list[RunPlan | RunRestore | RunInverse] = []
         self.now = 0.0
 
     def feed(self, event: Event) -> list[ChangeMessage]:
@@ -72,11 +72,11 @@ class Machine:
                     case RunPlan():
                         self.ran.append(todo)
                         events.append(PlanRan(todo.change_id, self._run(todo.plan)))
-                    case RunReturn():
+                    case RunRestore():
                         self.ran.append(todo)
                         events.append(PlanRan(todo.change_id, [self._write(a) for a in todo.plan.actions]))
-                    case LookAgain():
-                        events.append(LookedAgain(todo.change_id, [self._look(a) for a in todo.plan.actions]))
+                    case Recheck():
+                        events.append(Rechecked(todo.change_id, [self._look(a) for a in todo.plan.actions]))
                     case RunInverse():
                         self.ran.append(todo)
                         events.append(InverseRan(todo.change_id, [self._write(a) for a in todo.plan.actions]))
@@ -118,7 +118,7 @@ class Machine:
 
     def enforce(self, change_id: str, *keys: str, becomes: str = "1", guardrails: tuple[Guardrail, ...] = ()) -> Change:
         plan = self.plan(*keys, becomes=becomes)
-        self.feed(ApplyRequested(change_id, plan, 30, list(guardrails), policy="spread", keep_after_s=10))
+        self.feed(ApplyRequested(change_id, plan, 30, list(guardrails), policy="spread", confirm_after_s=10))
         return self[change_id]
 
     def __getitem__(self, change_id: str) -> Change:
@@ -208,30 +208,32 @@ def test_lent_settings_have_no_deadline_and_nobody_else_gets_them_until_they_are
     machine.apply("kept", "a")
     machine.feed(ConfirmRequested("kept"))
     for turn in range(2):
-        machine.feed(Lent("lent", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "b")])))
+        machine.feed(Delegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "b")])))
         machine.feed(Tick())
         machine.now += 1e6
         assert machine.feed(Tick()) == []
-        assert machine.apply(f"x{turn}", "b", becomes="2").sentence.startswith("b is lent to another program until")
+        assert machine.apply(f"x{turn}", "b", becomes="2").sentence.startswith(
+            "b is delegated to another program until"
+        )
         (refused,) = machine.feed(RollbackRequested("kept"))
-        assert (refused.state, "are lent to another program" in refused.sentence) == (CONFIRMED, True)
-        machine.feed(ConfirmRequested("lent"))
-        assert machine.journal["lent"].open
+        assert (refused.state, "are delegated to another program" in refused.sentence) == (CONFIRMED, True)
+        machine.feed(ConfirmRequested("delegated"))
+        assert machine.journal["delegated"].open
         machine.kernel["b"] = "7"
-        machine.feed(RollbackRequested("lent"))
-        assert (machine["lent"].state, machine.kernel["b"]) == (ROLLED_BACK, "0")
+        machine.feed(RollbackRequested("delegated"))
+        assert (machine["delegated"].state, machine.kernel["b"]) == (ROLLED_BACK, "0")
 
 
 def test_what_could_not_be_put_back_after_a_loan_goes_back_after_the_next_one(machine: Machine) -> None:
-    machine.feed(Lent("lent", Plan([Action(key, "", "0", "") for key in ("a", "b")])))
+    machine.feed(Delegated("delegated", Plan([Action(key, "", "0", "") for key in ("a", "b")])))
     machine.kernel |= {"a": "7", "b": "7"}
     machine.stuck = {"a", "b"}
-    machine.feed(RollbackRequested("lent"))
-    assert machine["lent"].state is FAILED
+    machine.feed(RollbackRequested("delegated"))
+    assert machine["delegated"].state is FAILED
     machine.stuck = set()
-    machine.feed(Lent("lent", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "c")])))
-    machine.feed(RollbackRequested("lent"))
-    assert (machine["lent"].state, machine.kernel["a"], machine.kernel["b"]) == (ROLLED_BACK, "0", "0")
+    machine.feed(Delegated("delegated", Plan([Action(key, "", machine.kernel[key], "") for key in ("a", "c")])))
+    machine.feed(RollbackRequested("delegated"))
+    assert (machine["delegated"].state, machine.kernel["a"], machine.kernel["b"]) == (ROLLED_BACK, "0", "0")
 
 
 def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) -> None:
@@ -311,11 +313,11 @@ def test_a_backend_that_comes_back_within_the_grace_finds_the_change_waiting(mac
 
 def test_the_end_of_a_change_is_told_after_each_welcome_until_it_was_seen(machine: Machine) -> None:
     machine.apply("x", "a")
-    machine.feed(SeenByBackend("x", CONFIRMED))
+    machine.feed(AcknowledgedByBackend("x", CONFIRMED))
     machine.feed(ConfirmRequested("x"))
     for _ in range(2):
         assert [message.state for message in machine.feed(BackendBack())] == [CONFIRMED]
-    machine.feed(SeenByBackend("x", CONFIRMED))
+    machine.feed(AcknowledgedByBackend("x", CONFIRMED))
     assert machine.feed(BackendBack()) == []
     machine.feed(RollbackRequested("x"))
     assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
@@ -344,7 +346,7 @@ def test_a_guardrail_needs_two_intervals_and_two_seconds(machine: Machine, inter
 def test_a_confirmation_that_could_not_be_noted_leaves_the_change_waiting_for_its_deadline(machine: Machine) -> None:
     waiting = machine.apply("x", "a")
     machine.feed(ConfirmRequested("x"))
-    (told,) = machine.feed(NotKept(waiting, "No space left on device"))
+    (told,) = machine.feed(ConfirmFailed(waiting, "No space left on device"))
     assert (told.state, told.remaining_s) == (UNCONFIRMED, 60)
     assert told.sentence == "The journal cannot be written (No space left on device), so it cannot be kept yet."
     machine.now = 60
@@ -399,7 +401,7 @@ def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine
 def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine) -> None:
     machine.apply("seen", "a")
     machine.feed(ConfirmRequested("seen"))
-    machine.feed(SeenByBackend("seen", CONFIRMED))
+    machine.feed(AcknowledgedByBackend("seen", CONFIRMED))
     machine.apply("kept", "b")
     machine.feed(ConfirmRequested("kept"))
     machine.apply("open", "c")
@@ -410,8 +412,8 @@ def test_after_a_reboot_only_what_the_backend_must_hear_is_left(machine: Machine
 
 def test_what_was_restored_beside_the_agent_ends_the_change(machine: Machine) -> None:
     machine.apply("x", "a", "b")
-    assert machine.feed(PutBack(frozenset({"a"}))) == []
-    (ended,) = machine.feed(PutBack(frozenset({"a", "b", "c"})))
+    assert machine.feed(RestoredExternally(frozenset({"a"}))) == []
+    (ended,) = machine.feed(RestoredExternally(frozenset({"a", "b", "c"})))
     assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.USER)
     machine.now = 100
     assert machine.feed(Tick()) == []
@@ -425,7 +427,7 @@ def test_a_change_that_was_restored_after_a_kill_is_over_and_not_undone_at_the_n
     machine: Machine, state: ChangeState, ending: EndedBy | None, by: EndedBy
 ) -> None:
     killed = Change("x", machine.plan("a"), state, "", 60, ending=ending, undo=Plan([Action("a", "1", "0", "")]))
-    restored, _ = advance(Changes({"x": killed}), PutBack(frozenset({"a"})), 0.0)
+    restored, _ = advance(Changes({"x": killed}), RestoredExternally(frozenset({"a"})), 0.0)
     assert (restored.changes["x"].state, restored.changes["x"].ended_by) == (ROLLED_BACK, by)
     machine.feed(Restarted(list(restored.changes.values())))
     assert machine.ran == []
@@ -485,12 +487,12 @@ def test_seen_of_an_earlier_state_leaves_the_later_one_to_be_told(machine: Machi
     machine.apply("x", "a")
     machine.feed(ConfirmRequested("x"))
     machine.feed(RollbackRequested("x"))
-    machine.feed(SeenByBackend("x", CONFIRMED))
+    machine.feed(AcknowledgedByBackend("x", CONFIRMED))
     assert [message.state for message in machine.feed(BackendBack())] == [ROLLED_BACK]
 
 
 def test_seen_of_a_change_that_is_not_known_ends_the_conversation(machine: Machine) -> None:
-    assert machine.feed(SeenByBackend("?", FAILED)) == []
+    assert machine.feed(AcknowledgedByBackend("?", FAILED)) == []
 
 
 def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> None:
@@ -565,7 +567,7 @@ def test_a_setting_that_somebody_moved_is_not_kept_and_left_to_them_and_the_othe
 def test_a_setting_that_cannot_be_read_is_not_taken_for_moved_but_put_back(machine: Machine) -> None:
     machine.enforce("x", "a", "b")
     unreadable = Result("a", Outcome.FAILED, "The value of a cannot be read.")
-    (ended,) = machine.feed(LookedAgain("x", [unreadable, machine._look(Action("b", "0", "1", ""))]))
+    (ended,) = machine.feed(Rechecked("x", [unreadable, machine._look(Action("b", "0", "1", ""))]))
     assert (ended.state, ended.ended_by) == (FAILED, EndedBy.ERROR)
     assert (machine.kernel["a"], machine.kernel["b"]) == ("0", "0")
 
@@ -591,7 +593,7 @@ def test_a_person_may_keep_or_undo_a_policys_change_first(machine: Machine, even
 def test_a_policys_change_that_could_not_be_noted_is_tried_again_after_the_same_time(machine: Machine) -> None:
     waiting = machine.enforce("x", "a")
     machine.now = 10.0
-    machine.feed(NotKept(waiting, "No space left on device"))
+    machine.feed(ConfirmFailed(waiting, "No space left on device"))
     machine.now = 19.9
     assert machine.feed(Tick()) == []
     machine.now = 20.0
@@ -601,15 +603,15 @@ def test_a_policys_change_that_could_not_be_noted_is_tried_again_after_the_same_
 def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at_once(machine: Machine) -> None:
     machine.kernel |= {"a": "1", "b": "1"}
     plan = Plan([Action("a", "1", "0", "r"), Action("b", "1", "0", "r")])
-    told = machine.feed(ReturnRequested("x", plan, "spread", "Policy spread is no longer in force."))
+    told = machine.feed(RestoreRequested("x", plan, "spread", "Policy spread is no longer in force."))
     assert [message.state for message in told] == [ChangeState.APPLYING, CONFIRMED]
     assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are as before."
     machine.kernel["a"] = "1"
     one = Plan([Action("a", "1", "0", "r")])
-    assert machine.feed(ReturnRequested("z", one, "spread", "Why."))[-1].sentence == "Why. a is 0."
+    assert machine.feed(RestoreRequested("z", one, "spread", "Why."))[-1].sentence == "Why. a is 0."
     machine.kernel |= {"a": "1", "b": "1"}
     machine.stuck = {"a"}
-    (_, failed) = machine.feed(ReturnRequested("y", plan, "spread", "Policy spread is no longer in force."))
+    (_, failed) = machine.feed(RestoreRequested("y", plan, "spread", "Policy spread is no longer in force."))
     assert (failed.state, failed.ended_by, machine.kernel["b"]) == (FAILED, EndedBy.ERROR, "0")
     assert "Not everything could be put back: a is managed." in failed.sentence
     machine.feed(Stopping())
@@ -643,7 +645,7 @@ class Lives(RuleBasedStateMachine):
     def a_policy_applies(self, keys: set[str], becomes: str) -> None:
         plan = self.machine.plan(*sorted(keys), becomes=becomes)
         rail = [Guardrail("rtt_p99_us", 1000)]
-        self.machine.feed(ApplyRequested(f"x{self.count}", plan, 30, rail, policy="p", keep_after_s=10))
+        self.machine.feed(ApplyRequested(f"x{self.count}", plan, 30, rail, policy="p", confirm_after_s=10))
         self.count += 1
 
     @rule(pick=st.integers(0, 1000))
@@ -660,7 +662,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 1000), state=st.sampled_from(ChangeState))
     def seen(self, pick: int, state: ChangeState) -> None:
-        self.machine.feed(SeenByBackend(self.some_id(pick), state))
+        self.machine.feed(AcknowledgedByBackend(self.some_id(pick), state))
 
     @rule(event=st.sampled_from([BackendLost(), BackendBack(), Stopping(), Measured({"rtt_p99_us": 2000.0}, 1.0)]))
     def happens(self, event: Event) -> None:
@@ -695,7 +697,7 @@ class Lives(RuleBasedStateMachine):
         self.machine.feed(Tick())
         for change in self.machine.state.changes.values():
             if change.state is UNCONFIRMED:
-                due = change.deadline if change.keep_after_s is None else change.keep_at
+                due = change.deadline if change.confirm_after_s is None else change.confirm_at
                 assert due is not None
                 assert self.machine.now < due
 

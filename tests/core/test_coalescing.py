@@ -21,12 +21,13 @@ from tests.core.nic_plant import (
     run,
 )
 
-from coresteer_core.model import Load, View
-from coresteer_core.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.load import Load
+from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.coalescing import Coalescing, CoalescingMemory, decide
-from coresteer_core.policies.waits import Waiting, in_order, way_of
+from coresteer_core.policies.coalescing.candidates import Waiting, in_order, way_of
+from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
 
 BULK = Traffic(80_000.0)
 ALONE = Traffic(0.0, frame_bytes=200.0, in_flight_rtt_us=60.0)
@@ -58,13 +59,13 @@ def wanted(decision: Decision) -> dict[str, str]:
 
 def why(course: Course) -> str:
     """What was said of the netdev last."""
-    (unmoved,) = course.conclusions[-1].unmoved
-    return unmoved.why
+    (skipped,) = course.evaluations[-1].skipped
+    return skipped.why
 
 
 def calm(course: Course, rounds: int = CALM) -> bool:
     """Nothing was written in the last rounds."""
-    return course.last_write() < len(course.conclusions) - rounds
+    return course.last_write() < len(course.evaluations) - rounds
 
 
 def per_interrupt(plant: Plant) -> float:
@@ -319,8 +320,8 @@ ADAPTIVE_ON = nic(name="ice", rx_usecs="50", adaptive="on")
         ("compare", 20.0, {ADAPTIVE: "off", USECS: "150"}),
         ("compare", 145.0, {ADAPTIVE: "on", USECS: "50"}),
         ("compare", 400.0, {ADAPTIVE: "on", USECS: "50"}),
-        ("take_over", 20.0, {ADAPTIVE: "off", USECS: "150"}),
-        ("take_over", 400.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("reassert", 20.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("reassert", 400.0, {ADAPTIVE: "off", USECS: "150"}),
     ],
 )
 def test_what_becomes_of_adaptive_rx(adaptive: str, adaptive_us: float, ends: dict[str, str]) -> None:
@@ -359,13 +360,13 @@ def test_a_count_is_never_written_where_no_time_ends_the_wait() -> None:
 
 def test_a_step_of_three_settings_is_completed_over_rounds_and_judged_as_one() -> None:
     plant = nic(Timer.RESTARTING, rx_usecs="8", rx_frames="128", adaptive="on")
-    course = run(plant, Coalescing(max_added_us=600.0, adaptive="take_over"), 60, moves_per_step=1)
+    course = run(plant, Coalescing(max_added_us=600.0, adaptive="reassert"), 60, moves_per_step=1)
     assert [action.key.rsplit("/", 1)[1] for _, action in course.writes[:3]] == ["adaptive-rx", "rx-frames", "rx-usecs"]
     assert [round_ for round_, _ in course.writes[:3]] == [0, 1, 2]
     assert per_interrupt(course.end) > 2 * per_interrupt(plant)
     back = run(
         plant,
-        Coalescing(max_added_us=600.0, adaptive="take_over"),
+        Coalescing(max_added_us=600.0, adaptive="reassert"),
         90,
         moves_per_step=1,
         change=lambda r, p: replace(p, traffic=Traffic(10.0)) if r >= 60 else p,
@@ -440,8 +441,8 @@ def test_values_without_effect_are_given_up() -> None:
         return Tried(USECS, tried, Verdict.NO_EFFECT, tried, "20,000 interrupts/s before, 20,000/s after", 0)
 
     plant = replace(nic(), learned=Learned([DriverRecord("igb", "6.12", [lies("200"), lies("250")])]))
-    (unmoved,) = first(plant.view()).unmoved
-    assert unmoved.why == (
+    (skipped,) = first(plant.view()).skipped
+    assert skipped.why == (
         "Its driver igb has rx-usecs in name only: 250 was no effect (20,000 interrupts/s before, 20,000/s after)."
     )
 
@@ -463,15 +464,15 @@ def test_what_counts_as_restarting_without_a_count_is_within_no_bound() -> None:
 def test_a_netdev_that_is_left_says_why(plant: Plant, said: str) -> None:
     decision = first(plant.view())
     assert decision.proposals == []
-    assert [(unmoved.subject, unmoved.why) for unmoved in decision.unmoved] == [("eth0", said)]
+    assert [(skipped.subject, skipped.why) for skipped in decision.skipped] == [("eth0", said)]
 
 
 def test_unknown_traffic_is_said() -> None:
     view = nic().view()
     unknown = replace(view, load=replace(view.load, netdevs=[]))
-    assert first(unknown).unmoved[0].why == "What it receives is not known."
+    assert first(unknown).skipped[0].why == "What it receives is not known."
     no_irqs = replace(view, inventory=replace(view.inventory, irqs=[]))
-    assert first(no_irqs).unmoved[0].why == "How often its interrupts arrive is not known."
+    assert first(no_irqs).skipped[0].why == "How often its interrupts arrive is not known."
 
 
 @pytest.mark.parametrize(
@@ -581,7 +582,7 @@ SPECS = st.builds(
     max_added_us=st.sampled_from([1.0, 20.0, 100.0, 333.3, 2000.0, 10_000.0]),
     packets_per_interrupt=st.sampled_from([2.0, 6.5, 16.0, 256.0]),
     min_packets_per_s=st.sampled_from([0.0, 1000.0]),
-    adaptive=st.sampled_from(["leave", "compare", "take_over"]),
+    adaptive=st.sampled_from(["leave", "compare", "reassert"]),
     software=st.booleans(),
 )
 
@@ -596,14 +597,14 @@ def test_no_packet_waits_longer_than_the_operator_allows_and_a_steady_load_settl
     for before, after in pairwise(course.plants):
         if after.params != before.params and after.params.get(ADAPTIVE) != "on":
             assert added_us(after) <= max(spec.max_added_us, added_us(before), own) + 1e-9
-    asked = [proposal for conclusion in course.conclusions for proposal in conclusion.actions]
+    asked = [proposal for evaluation in course.evaluations for proposal in evaluation.actions]
     for action in asked:
         if action.key.endswith("rx-usecs"):
             assert int(action.becomes) <= max(spec.max_added_us, int(plant.params[USECS]))
         if action.key.endswith(FLUSH):
             assert int(action.becomes) <= 1000 * spec.max_added_us
     assert course.last_write() < 140
-    assert asked == [] or max(n for n, c in enumerate(course.conclusions) if c.actions) < 200
+    assert asked == [] or max(n for n, c in enumerate(course.evaluations) if c.actions) < 200
 
 
 @settings(max_examples=100, deadline=None)
@@ -629,7 +630,7 @@ def test_when_the_traffic_ends_everything_stands_as_before(plant: Plant, spec: C
     spec = replace(spec, min_packets_per_s=1000.0)
     course = run(plant, spec, 130, change=lambda r, p: replace(p, traffic=silence) if r >= 100 else p)
     assert course.end.params == plant.params or course.end.params.get(ADAPTIVE) == "on"
-    assert course.conclusions[-1].actions == []
+    assert course.evaluations[-1].actions == []
 
 
 @settings(max_examples=200, deadline=None)

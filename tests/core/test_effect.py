@@ -4,19 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.effect import expected
-from coresteer_core.model import (
-    ABSENT_SHARE,
-    Inventory,
-    Netdev,
-    NetdevCounts,
-    Queue,
-    Rates,
-    Topology,
-    View,
-    encode_irq_id,
-)
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.effect import expected
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, encode_irq_id
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 
 LOC = encode_irq_id("LOC") or 0
 NODE = View(Topology([], [], []), Inventory([], []))

@@ -6,17 +6,10 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.effective import (
-    Attempt,
-    Measured,
-    Standing,
-    agrees,
-    measured,
-    receive_interrupts,
-    standing_of,
-)
-from coresteer_core.model import Inventory, Netdev, NetdevCounts, Queue, Rates, TcpLatency, encode_irq_id
-from coresteer_core.nic import Timer, Verdict
+from coresteer_core.node.effective import Attempt, Measured, Standing, agrees, measured, receive_interrupts, standing_of
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.nic import Timer, Verdict
+from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, encode_irq_id
 from coresteer_core.settings import NetdevParam
 
 

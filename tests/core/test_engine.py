@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
 
-from coresteer_core import engine
+from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
-from coresteer_core.model import Inventory, Irq, Netdev, NetTask, Queue, View
-from coresteer_core.plan import Action, Plan, inverse
-from coresteer_core.policies import Spec
-from coresteer_core.policies.base import Conclusion, Damping, Decision, HeldBack, Mode, Ownership, Proposal, Scope
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.view import View
+from coresteer_core.policies import Spec, engine
+from coresteer_core.policies.base import Damping, Decision, Deferred, Evaluation, Mode, Ownership, Proposal, Scope
+from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 Wants = dict[str, Decision]
 IRQ, OTHER, LOCKED, TASK = "irq/41/affinity", "irq/42/affinity", "irq/43/affinity", "task/812/affinity"
@@ -63,12 +64,12 @@ def held(value: str = "2", since_s: float = 0.0, by: str = "a", original: str = 
     return Holding(by, original, value, since_s, reasserted)
 
 
-def moves(conclusion: Conclusion) -> list[tuple[str, str, str]]:
-    return [(action.key, action.was, action.becomes) for action in conclusion.actions]
+def moves(evaluation: Evaluation) -> list[tuple[str, str, str]]:
+    return [(action.key, action.was, action.becomes) for action in evaluation.actions]
 
 
-def codes(conclusion: Conclusion) -> list[tuple[str, str]]:
-    return [(each.proposal.key, each.code) for each in conclusion.held_back]
+def codes(evaluation: Evaluation) -> list[tuple[str, str]]:
+    return [(each.proposal.key, each.code) for each in evaluation.deferred]
 
 
 # Precedence
@@ -82,7 +83,7 @@ def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
     (winner, loser), _ = step(view(), [policy(*second), policy(*first)], EngineMemory())
     assert (winner.policy_id, moves(winner)) == (first[0], [(IRQ, "0", "2")])
     assert moves(loser) == [(OTHER, "0", "3")]
-    (back,) = loser.held_back
+    (back,) = loser.deferred
     assert (back.code, back.why) == (
         "overruled",
         f"“{first[0]}” (rank {first[1]}) has this setting before “{second[0]}” (rank {second[1]}).",
@@ -147,7 +148,7 @@ def test_a_setting_stays_for_the_dwell_time(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
     memory = EngineMemory({IRQ: held("2", since_s=980.0)})
     (young,), _ = step(view(1000.0, irq41="2"), [policy("a")], memory)
-    assert [(h.code, h.why) for h in young.held_back] == [("dwell", "It was set 20 s ago and stays for 30 s.")]
+    assert [(h.code, h.why) for h in young.deferred] == [("dwell", "It was set 20 s ago and stays for 30 s.")]
     (old,), _ = step(view(1010.0, irq41="2"), [policy("a")], memory)
     assert moves(old) == [(IRQ, "2", "3")]
 
@@ -156,8 +157,8 @@ def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_twi
     wants["a"] = wanting((IRQ, "2"))
     memory = wrote(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
     (soon,), kept = step(view(1179.0, irq41="3"), [policy("a")], memory)
-    assert [(h.code, h.why) for h in soon.held_back] == [
-        ("ping_pong", "It left 2 179 s ago and does not go back within 180 s.")
+    assert [(h.code, h.why) for h in soon.deferred] == [
+        ("flap_damping", "It left 2 179 s ago and does not go back within 180 s.")
     ]
     assert kept.left == {IRQ: [("2", 1000.0)]}
     (later,), _ = step(view(1180.0, irq41="3"), [policy("a")], memory)
@@ -170,8 +171,8 @@ def test_a_setting_that_is_thrown_to_and_fro_moves_ever_more_seldom_and_is_forgi
     moved = []
     for time_s in range(0, 40_000, 5):
         wants["a"] = wanting((IRQ, "3" if at == "2" else "2"))
-        (conclusion,), memory = step(view(float(time_s), irq41=at), [policy("a")], memory)
-        for action in conclusion.actions:
+        (evaluation,), memory = step(view(float(time_s), irq41=at), [policy("a")], memory)
+        for action in evaluation.actions:
             memory, at = wrote(memory, "a", action, float(time_s)), action.becomes
             moved.append(time_s)
     waits = [b - a for a, b in pairwise(moved)]
@@ -189,42 +190,42 @@ def test_what_a_guardrail_undid_is_not_tried_again_within_the_window(wants: Want
     memory = wrote(memory, "a", back, 1004.0)
     assert memory.holdings == {}
     (again,), _ = step(view(1005.0), [policy("a")], memory)
-    assert codes(again) == [(IRQ, "ping_pong")]
+    assert codes(again) == [(IRQ, "flap_damping")]
 
 
 def test_what_goes_back_waits_neither_for_dwell_time_nor_window_and_goes_just_where_it_was(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "0"), returning=(IRQ,))
     memory = EngineMemory({IRQ: held("2", 999.0, original="0,6-7")}, left={IRQ: [("0,6-7", 999.0)]})
-    (conclusion,), _ = step(view(irq41="2"), [policy("a")], memory)
-    assert moves(conclusion) == [(IRQ, "2", "0,6-7")]
+    (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
+    assert moves(evaluation) == [(IRQ, "2", "0,6-7")]
 
 
 def test_a_step_that_did_harm_is_taken_back_at_once_and_not_tried_again_within_the_window(wants: Wants) -> None:
     wants["a"] = replace(wanting((IRQ, "3")), retreats=frozenset({IRQ}))
     memory = EngineMemory({IRQ: held("2", 999.0)}, left={IRQ: [("3", 999.0)]})
-    (conclusion,), _ = step(view(irq41="2"), [policy("a")], memory)
-    assert moves(conclusion) == [(IRQ, "2", "3")]
-    memory = wrote(memory, "a", conclusion.actions[0], 1000.0)
+    (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
+    assert moves(evaluation) == [(IRQ, "2", "3")]
+    memory = wrote(memory, "a", evaluation.actions[0], 1000.0)
     wants["a"] = wanting((IRQ, "2"))
     (again,), _ = step(view(1100.0, irq41="3"), [policy("a")], memory)
-    assert codes(again) == [(IRQ, "ping_pong")]
+    assert codes(again) == [(IRQ, "flap_damping")]
 
 
 def test_a_process_out_of_sight_goes_back_too(wants: Wants) -> None:
     wants["a"] = wanting((TASK, "0-5"), returning=(TASK,))
     silent = replace(view(), tasks=[])
-    (conclusion,), memory = step(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
-    assert moves(conclusion) == [(TASK, "2", "0-5")]
+    (evaluation,), memory = step(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
+    assert moves(evaluation) == [(TASK, "2", "0-5")]
     assert forget(memory, TASK).holdings == {}
 
 
 @pytest.mark.parametrize(("mode", "written"), [(Mode.ENFORCE, 1), (Mode.RECOMMEND, 3)])
 def test_moves_in_a_step_are_bounded_where_they_are_written(wants: Wants, mode: Mode, written: int) -> None:
     wants["a"] = wanting((OTHER, "3"), (IRQ, "2"), (TASK, "2"))
-    (conclusion,), _ = step(view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory())
-    assert [action.key for action in conclusion.actions] == [OTHER, IRQ, TASK][:written]
-    assert {h.code for h in conclusion.held_back} <= {"moves"}
-    assert len(conclusion.actions) + len(conclusion.held_back) == 3
+    (evaluation,), _ = step(view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory())
+    assert [action.key for action in evaluation.actions] == [OTHER, IRQ, TASK][:written]
+    assert {h.code for h in evaluation.deferred} <= {"moves"}
+    assert len(evaluation.actions) + len(evaluation.deferred) == 3
 
 
 # Guard
@@ -249,30 +250,30 @@ def test_what_the_guard_refuses_is_held_back_and_disturbs_nobody(
     )
     (one, two), _ = step(view(), [policy("a", 1), policy("b", 2)], EngineMemory())
     assert codes(one) == [(key, "refused")]
-    assert one.held_back[0].why.startswith(sentence)
+    assert one.deferred[0].why.startswith(sentence)
     assert len(one.actions) == (key != IRQ)
     assert moves(two) == [(OTHER, "0", "3")]
 
 
 def test_isolated_cpus_are_used_where_the_policy_says_so(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "6"))
-    (conclusion,), _ = step(view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory())
-    assert moves(conclusion) == [(IRQ, "0", "6")]
+    (evaluation,), _ = step(view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory())
+    assert moves(evaluation) == [(IRQ, "0", "6")]
 
 
 def test_what_could_not_be_written_takes_no_move_of_the_step(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (OTHER, "3"))
     memory = EngineMemory(refused={IRQ: "No vector is left on CPU 2."})
-    (conclusion,), memory = step(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
-    assert [(h.code, h.why) for h in conclusion.held_back] == [("refused", "No vector is left on CPU 2.")]
-    assert moves(conclusion) == [(OTHER, "0", "3")]
+    (evaluation,), memory = step(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
+    assert [(h.code, h.why) for h in evaluation.deferred] == [("refused", "No vector is left on CPU 2.")]
+    assert moves(evaluation) == [(OTHER, "0", "3")]
     assert memory.refused == {IRQ: "No vector is left on CPU 2."}
 
 
 def test_a_setting_that_is_proposed_twice_is_written_once(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (IRQ, "3"))
-    (conclusion,), _ = step(view(), [policy("a")], EngineMemory())
-    assert (moves(conclusion), codes(conclusion)) == ([(IRQ, "0", "2")], [(IRQ, "refused")])
+    (evaluation,), _ = step(view(), [policy("a")], EngineMemory())
+    assert (moves(evaluation), codes(evaluation)) == ([(IRQ, "0", "2")], [(IRQ, "refused")])
 
 
 # Ownership
@@ -285,22 +286,22 @@ def test_a_yielding_policy_leaves_to_a_controller_what_that_one_sets(
     wants: Wants, controller: str, owned: list[str]
 ) -> None:
     wants["a"] = wanting((IRQ, "2"), (TASK, "2"))
-    (conclusion,), _ = step(
+    (evaluation,), _ = step(
         view(controllers=(controller,)), [policy("a", on_controller=Ownership.YIELD)], EngineMemory()
     )
-    assert codes(conclusion) == [(key, "owned") for key in owned]
-    assert conclusion.held_back[0].why == f"{controller} runs on this node, and this policy yields to it."
-    assert [action.key for action in conclusion.actions] == [key for key in (IRQ, TASK) if key not in owned]
+    assert codes(evaluation) == [(key, "owned") for key in owned]
+    assert evaluation.deferred[0].why == f"{controller} runs on this node, and this policy yields to it."
+    assert [action.key for action in evaluation.actions] == [key for key in (IRQ, TASK) if key not in owned]
 
 
-@pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.TAKE_OVER, False)])
+@pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.REASSERT, False)])
 def test_a_policy_that_warns_acts_with_a_word_about_it(wants: Wants, response: Ownership, told: bool) -> None:
     wants["a"] = wanting((IRQ, "2"))
-    (conclusion,), _ = step(
+    (evaluation,), _ = step(
         view(controllers=("irqbalance", "tuned")), [policy("a", on_controller=response)], EngineMemory()
     )
-    assert moves(conclusion) == [(IRQ, "0", "2")]
-    assert ("irqbalance and tuned run on this node" in conclusion.sentence) is told
+    assert moves(evaluation) == [(IRQ, "0", "2")]
+    assert ("irqbalance and tuned run on this node" in evaluation.sentence) is told
 
 
 # Drift
@@ -313,21 +314,21 @@ def test_drift_is_told_with_its_cause_as_long_as_it_lasts_and_left_by_a_policy_t
     wants["a"] = wanting((IRQ, "2"))
     memory = EngineMemory({IRQ: held("2")})
     for time_s in (1000.0, 1005.0):
-        (conclusion,), memory = step(view(time_s, controllers, irq41="4"), [policy("a")], memory)
-        assert [(d.key, d.expected, d.found, d.cause) for d in conclusion.drifts] == [(IRQ, "2", "4", cause)]
-        assert (codes(conclusion), moves(conclusion)) == ([(IRQ, "owned")], [])
+        (evaluation,), memory = step(view(time_s, controllers, irq41="4"), [policy("a")], memory)
+        assert [(d.key, d.expected, d.found, d.cause) for d in evaluation.drifts] == [(IRQ, "2", "4", cause)]
+        assert (codes(evaluation), moves(evaluation)) == ([(IRQ, "owned")], [])
     assert memory.holdings == {IRQ: held("2")}
 
 
 def test_a_view_from_before_the_write_is_no_drift(wants: Wants) -> None:
-    (conclusion,), _ = step(view(1000.0), [policy("a")], EngineMemory({IRQ: held("2", since_s=1000.0)}))
-    assert conclusion.drifts == []
+    (evaluation,), _ = step(view(1000.0), [policy("a")], EngineMemory({IRQ: held("2", since_s=1000.0)}))
+    assert evaluation.drifts == []
 
 
 def test_a_cpu_that_went_offline_is_no_drift(wants: Wants) -> None:
     memory = EngineMemory({TASK: held("2,7"), IRQ: held("2,7")})
-    (conclusion,), _ = step(view(task="2", irq41="2,7"), [policy("a")], memory)
-    assert conclusion.drifts == []
+    (evaluation,), _ = step(view(task="2", irq41="2,7"), [policy("a")], memory)
+    assert evaluation.drifts == []
 
 
 def test_a_policy_that_yields_gives_the_setting_up_for_as_long_as_it_yields(wants: Wants) -> None:
@@ -342,14 +343,14 @@ def test_a_policy_that_yields_gives_the_setting_up_for_as_long_as_it_yields(want
 
 
 def test_a_policy_that_takes_over_writes_again_after_waits_that_double(wants: Wants) -> None:
-    takes = policy("a", on_drift=Ownership.TAKE_OVER)
+    takes = policy("a", on_drift=Ownership.REASSERT)
     memory = EngineMemory({IRQ: held("2", since_s=0.0)})
     written = []
     for round_ in range(1, 200):
         time_s = 5.0 * round_
-        (conclusion,), memory = step(view(time_s, irq41="4"), [takes], memory)
-        assert len(conclusion.drifts) == 1
-        for action in conclusion.actions:
+        (evaluation,), memory = step(view(time_s, irq41="4"), [takes], memory)
+        assert len(evaluation.drifts) == 1
+        for action in evaluation.actions:
             assert (action.was, action.becomes) == ("4", "2")
             written.append(time_s)
             memory = wrote(memory, "a", action, time_s)
@@ -358,10 +359,8 @@ def test_a_policy_that_takes_over_writes_again_after_waits_that_double(wants: Wa
 
 def test_a_policy_that_takes_over_may_want_something_new_instead(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
-    (conclusion,), _ = step(
-        view(irq41="4"), [policy("a", on_drift=Ownership.TAKE_OVER)], EngineMemory({IRQ: held("2")})
-    )
-    assert moves(conclusion) == [(IRQ, "4", "3")]
+    (evaluation,), _ = step(view(irq41="4"), [policy("a", on_drift=Ownership.REASSERT)], EngineMemory({IRQ: held("2")}))
+    assert moves(evaluation) == [(IRQ, "4", "3")]
 
 
 # What is held
@@ -415,17 +414,17 @@ def test_what_a_driver_that_adapts_changes_by_itself_is_not_somebody_elses_doing
     now = replace(view(), inventory=Inventory([netdev], []))
     was = "off" if "adaptive" in key else "64"
     memory = EngineMemory({f"netdev/eth0/{key}": held(was)})
-    (conclusion,), _ = step(now, [policy("a")], memory)
-    assert [drift.cause for drift in conclusion.drifts] == [cause]
-    assert f"changed by {cause or 'somebody else'}." in conclusion.sentence
+    (evaluation,), _ = step(now, [policy("a")], memory)
+    assert [drift.cause for drift in evaluation.drifts] == [cause]
+    assert f"changed by {cause or 'somebody else'}." in evaluation.sentence
 
 
 def test_a_later_process_with_the_number_of_an_earlier_one_is_not_given_its_affinity(wants: Wants) -> None:
     memory = EngineMemory({TASK: held("2", original="0-5")})
     _, memory = step(view(started_ticks=5, task="2"), [policy("a")], memory)
     assert memory.processes == {TASK: 5}
-    (conclusion,), after = step(view(started_ticks=9, task="2"), [policy("a")], memory)
-    assert (after.holdings, conclusion.drifts) == ({}, [])
+    (evaluation,), after = step(view(started_ticks=9, task="2"), [policy("a")], memory)
+    assert (after.holdings, evaluation.drifts) == ({}, [])
     assert returns(view(started_ticks=9, task="2"), [], memory)[0] == []
 
 
@@ -438,10 +437,10 @@ def test_an_interrupt_that_is_gone_is_forgotten_but_not_when_nothing_can_be_read
 
 def test_two_conclusions_are_alike_when_only_their_figures_differ() -> None:
     proposal = Proposal(IRQ, "2", "IRQ 41", "CPU 0 is 80 % busy.")
-    one = Conclusion("a", 1, Mode.ENFORCE, "80 %", held_back=[HeldBack(proposal, "dwell", "20 s ago")])
-    two = Conclusion("a", 1, Mode.ENFORCE, "81 %", held_back=[HeldBack(proposal, "dwell", "25 s ago")])
+    one = Evaluation("a", 1, Mode.ENFORCE, "80 %", deferred=[Deferred(proposal, "dwell", "20 s ago")])
+    two = Evaluation("a", 1, Mode.ENFORCE, "81 %", deferred=[Deferred(proposal, "dwell", "25 s ago")])
     assert alike(one, two)
-    assert not alike(one, replace(two, held_back=[HeldBack(proposal, "moves", "")]))
+    assert not alike(one, replace(two, deferred=[Deferred(proposal, "moves", "")]))
     assert not alike(one, replace(two, actions=[Action(IRQ, "0", "2", "")]))
     assert not alike(one, replace(two, version=2))
 
@@ -471,19 +470,19 @@ everywhere = st.one_of(machines(), st.builds(captured, st.sampled_from(CAPTURED)
 
 def run(
     machine: Machine, policies: list[PolicyInForce], check: Callable[[Machine, list[Action]], None] | None = None
-) -> tuple[list[list[Conclusion]], Machine, EngineMemory]:
-    """Some rounds with what the policies want carried out: their conclusions, and what is there afterwards."""
+) -> tuple[list[list[Evaluation]], Machine, EngineMemory]:
+    """Some rounds with what the policies want carried out: their evaluations, and what is there afterwards."""
     memory = EngineMemory()
     told = []
     for _ in range(ROUNDS):
-        conclusions, memory = step(machine.view, policies, memory)
-        told.append(conclusions)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
+        evaluations, memory = step(machine.view, policies, memory)
+        told.append(evaluations)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
         if check is not None:
             check(machine, actions)
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
         machine = machine.after(actions)
     return told, machine, memory
 
@@ -502,7 +501,7 @@ def test_no_decision_names_an_offline_isolated_or_forbidden_cpu(machine: Machine
         replace(PROCESS, spec=NetworkProcess(allow_isolated=allow_isolated)),
     ]
     topology = machine.view.topology
-    kept_free = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
+    isolated_cpus = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
     originals = values(machine)
     cpusets = {f"task/{task.pid}/affinity": parse_cpu_list(task.allowed) for task in machine.view.tasks}
 
@@ -513,7 +512,7 @@ def test_no_decision_names_an_offline_isolated_or_forbidden_cpu(machine: Machine
             cpus = parse_cpu_list(action.becomes)
             assert cpus
             assert cpus <= topology.online()
-            assert allow_isolated or not cpus & kept_free
+            assert allow_isolated or not cpus & isolated_cpus
             assert cpus <= cpusets.get(action.key, cpus)
             assert 1 not in cpus or action.key.startswith("task/")
 
@@ -549,11 +548,11 @@ def test_both_policies_together_settle_on_every_captured_machine(name: str) -> N
     machine, memory = captured(name, 1), EngineMemory()
     moved_at = 0
     for round_ in range(160):
-        conclusions, memory = step(machine.view, BOTH, memory)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, machine.view.time_s)
+        evaluations, memory = step(machine.view, BOTH, memory)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
         machine = machine.after(actions)
         moved_at = round_ if actions else moved_at
     assert moved_at < 80

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from coresteer_core.attainment import BUCKETS, Promise
-from coresteer_core.gate import PASSED_OVER, Gate
+from coresteer_core.policies.service_class.attainment import BUCKETS, Promise
+from coresteer_core.policies.service_class.gate import PASSED_OVER, Gate
 
 PROMISES = [Promise("gold", 90.0), Promise("silver", 80.0), Promise("tin", 50.0)]
 

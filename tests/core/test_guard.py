@@ -1,9 +1,12 @@
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.guard import MAX_MOVES, refusals, warnings
-from coresteer_core.model import Cpu, Inventory, Irq, Netdev, NetTask, NumaNode, Queue, Topology, View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.changes.guard import MAX_MOVES, refusals, warnings
+from coresteer_core.changes.plan import DesiredValue, preview
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cpu, NumaNode, Topology
+from coresteer_core.node.view import View
 
 
 @pytest.fixture
@@ -180,7 +183,7 @@ def test_each_kind_has_its_own_warnings(wide: View, key: str, value: str, codes:
 def test_what_a_view_does_not_show_is_no_action(wide: View, key: str, value: str, code: str) -> None:
     lo = Netdev("lo", None, None, None, None, True, virtual=True, management=False, queues=[Queue("rx-0")])
     inventory = replace(wide.inventory, netdevs=[*wide.inventory.netdevs, lo])
-    answer = preview(replace(wide, inventory=inventory), [Wish(key, value)], reason="test")
+    answer = preview(replace(wide, inventory=inventory), [DesiredValue(key, value)], reason="test")
     assert [(refusal.code, refusal.key) for refusal in answer.refused] == [(code, key)]
     assert answer.plan.actions == []
 
@@ -193,7 +196,7 @@ def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
         "netdev/eth0/rss": "0",
         "netdev/eth0/channels": "combined 2",
     }
-    answer = preview(wide, [Wish(key, value) for key, value in wanted.items()], reason="test")
+    answer = preview(wide, [DesiredValue(key, value) for key, value in wanted.items()], reason="test")
     assert answer.refused == []
     assert answer.sentence == (
         "nginx (812) goes from CPUs 0-3 to CPU 4; RPS of eth0 rx-0 goes from no CPU to CPUs 0-1; "
@@ -206,5 +209,5 @@ def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
 
 def test_a_tasks_cpus_that_are_offline_do_not_count_as_its_affinity(wide: View) -> None:
     view = replace(wide, tasks=[replace(TASK, affinity="0-127", allowed="")])
-    answer = preview(view, [Wish("task/812/affinity", "0-6")], reason="test", allow_isolated=True)
+    answer = preview(view, [DesiredValue("task/812/affinity", "0-6")], reason="test", allow_isolated=True)
     assert (answer.plan.actions, answer.refused) == ([], [])

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,9 +30,9 @@ AGENT = CORE | {"psutil", "pyudev", "websockets", "coresteer_agent"}
 @pytest.mark.parametrize(
     ("folder", "least", "allowed"),
     [
-        ("agent/coresteer_core", 6, CORE),
+        ("agent/coresteer-core/coresteer_core", 6, CORE),
         ("agent/coresteer_agent", 6, AGENT),
-        ("agent/coresteer_gate", 2, STANDARD | {"coresteer_gate"}),
+        ("agent/coresteer-gate/coresteer_gate", 2, STANDARD | {"coresteer_gate"}),
     ],
     ids=["core", "agent", "gate"],
 )
@@ -46,6 +47,13 @@ def test_the_backend_never_imports_the_agent() -> None:
     sources = sorted((ROOT / "backend/coresteer").rglob("*.py"))
     assert len(sources) > 5
     assert [str(s) for s in sources if "coresteer_agent" in imported(s)] == []
+
+
+def test_agent_and_backend_depend_on_the_core_and_not_on_each_other() -> None:
+    for folder in ("agent", "backend"):
+        needs = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]["dependencies"]
+        assert "coresteer-core" in needs
+        assert not {"coresteer-agent", "coresteer"} & set(needs)
 
 
 IMPURE = {
@@ -64,12 +72,15 @@ IMPURE = {
 
 
 def test_the_core_has_neither_clock_nor_files_nor_chance() -> None:
-    sources = sorted((ROOT / "agent/coresteer_core").rglob("*.py"))
+    sources = sorted((ROOT / "agent/coresteer-core/coresteer_core").rglob("*.py"))
     assert {str(s.relative_to(ROOT)): bad for s in sources if (bad := set(imported(s)) & IMPURE)} == {}
 
 
 def test_the_agents_loop_loads_neither_asyncio_nor_numpy() -> None:
-    program = "import sys, coresteer_agent.loop, coresteer_gate; print(sorted({'asyncio', 'numpy'} & set(sys.modules)))"
+    program = (
+        "import sys, coresteer_agent.runtime.loop, coresteer_gate\n"
+        "print(sorted({'asyncio', 'numpy'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
 

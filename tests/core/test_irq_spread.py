@@ -5,12 +5,16 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology
 
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.model import Inventory, Irq, IrqLoad, Landing, Load, Netdev, NetTask, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Mode, Scope
-from coresteer_core.policies.irq_spread import IrqSpread, IrqSpreadMemory, decide
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory, decide
 
 SMT = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=2)
 """Eight CPUs; CPU n and n + 4 are one core."""
@@ -53,9 +57,9 @@ def targets(decision: Decision) -> dict[int, str]:
 def whys(decision: Decision) -> dict[str, str]:
     """By number of the interrupt."""
     return {
-        str(number): unmoved.why
-        for unmoved in decision.unmoved
-        for number in parse_cpu_list(unmoved.subject.split()[1])
+        str(number): skipped.why
+        for skipped in decision.skipped
+        for number in parse_cpu_list(skipped.subject.split()[1])
     }
 
 
@@ -103,9 +107,9 @@ def test_an_interrupt_that_is_left_says_why(at: list[tuple[int, float]], other: 
 
 def test_hundreds_that_are_left_for_the_same_reason_are_told_together() -> None:
     decision = decided(machine(FLAT, *((n % 3, 0.01 + n % 7 / 100) for n in range(600))))
-    (unmoved,) = decision.unmoved
-    assert unmoved.subject == "IRQs 40-639"
-    assert unmoved.why == "Each takes 0.0 to 0.1 points of CPUs 0-2, 8 % busy: too little to move it."
+    (skipped,) = decision.skipped
+    assert skipped.subject == "IRQs 40-639"
+    assert skipped.why == "Each takes 0.0 to 0.1 points of CPUs 0-2, 8 % busy: too little to move it."
 
 
 def test_only_as_many_leave_a_hot_cpu_as_bring_it_under_the_trigger() -> None:
@@ -280,8 +284,8 @@ def test_processes_bound_to_the_cpu_of_their_interrupt_count_as_coming_along(
     affinity: str, expected: dict[int, str]
 ) -> None:
     made = machine(FLAT, (0, 30), other={1: 5, 2: 5, 3: 5})
-    landing = Landing("eth0", "rx-0", 40, 0, "rss", 1, 1e6, 0.0)
-    task = NetTask(812, 1, "nginx", None, 1, affinity, "0-3", 0, 0.5, 0.0, [landing])
+    rx_placement = RxPlacement("eth0", "rx-0", 40, 0, "rss", 1, 1e6, 0.0)
+    task = NetTask(812, 1, "nginx", None, 1, affinity, "0-3", 0, 0.5, 0.0, [rx_placement])
     made = replace(made, view=replace(made.view, tasks=[task])).loaded()
     assert made.view.load.busy[0] == pytest.approx(0.8)
     assert targets(decided(made)) == expected
@@ -307,12 +311,12 @@ def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
     moves = quiet = 0
     bound = 2 * len(machine.view.load.irqs)
     while quiet < QUIET_ROUNDS:
-        (conclusion,), memory = step(machine.view, [POLICY], memory)
-        for action in conclusion.actions:
+        (evaluation,), memory = step(machine.view, [POLICY], memory)
+        for action in evaluation.actions:
             memory = wrote(memory, "spread", action, machine.view.time_s)
-        machine = machine.after(conclusion.actions)
-        moves += len(conclusion.actions)
-        quiet = 0 if conclusion.actions else quiet + 1
+        machine = machine.after(evaluation.actions)
+        moves += len(evaluation.actions)
+        quiet = 0 if evaluation.actions else quiet + 1
         assert moves <= bound, f"{moves} moves of {len(machine.view.load.irqs)} interrupts and no end"
     return machine, memory
 
@@ -324,10 +328,10 @@ def check_settled(before: Machine, after: Machine, memory: EngineMemory) -> None
     decision = decide(after.view, IrqSpread(), Scope(), spread)
     assert decision.proposals == []
     topology = after.view.topology
-    kept_free = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
+    isolated_cpus = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
     stuck = {irq.irq for irq in after.view.inventory.irqs if irq.movable is False}
-    if topology.online() - kept_free:
-        assert not {cell.irq for cell in after.view.load.irqs if cell.cpu in kept_free} - stuck
+    if topology.online() - isolated_cpus:
+        assert not {cell.irq for cell in after.view.load.irqs if cell.cpu in isolated_cpus} - stuck
     arriving = {str(irq.irq) for irq in before.view.inventory.irqs if irq.irq in before.irqs}
     assert whys(decision).keys() == arriving
 

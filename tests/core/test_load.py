@@ -2,8 +2,8 @@
 
 import pytest
 
-from coresteer_core.load import load_of
-from coresteer_core.model import NetdevCounts, NetdevLoad, Rates, TcpLatency
+from coresteer_core.node.load import NetdevLoad, load_of
+from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
 
 
 def interval(netdevs: list[NetdevCounts] | None, *, seconds: float = 1.0, tcp: TcpLatency | None = None) -> Rates:

@@ -6,10 +6,10 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.experiment import METRICS
-from coresteer_core.measured import Reading, measured
-from coresteer_core.model import TcpLatency
-from coresteer_core.rates import CounterTable, Sample
+from coresteer_core.experiments.model import METRICS
+from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.node.derive import CounterTable, Sample
+from coresteer_core.node.rates import TcpLatency
 
 NOTHING = Sample(1000, 1.0, 2, None, None, None, None, None, None, None, None)
 

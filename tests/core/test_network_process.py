@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines, make_topology, topologies
 
+from coresteer_core.changes.plan import Action
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import Inventory, Irq, IrqLoad, Landing, Load, Netdev, NetTask, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.network_process import NetworkProcess, NetworkProcessMemory, Placed, decide
-from coresteer_core.policies.rings import Reach, Smt, rings
-from coresteer_core.policies.seats import Flow, Seats
+from coresteer_core.policies.distance import Reach, Smt, rings
+from coresteer_core.policies.network_process.capacity import Flow, Seats
+from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, Placed, decide
 
 MB = 1_000_000.0
 # Two NUMA nodes, each with an L3 of four cores with two threads: CPUs 0-3,8-11 and 4-7,12-15; 0 and 8 are one core.
@@ -22,13 +26,13 @@ TOPOLOGY = make_topology(packages=2, nodes_per_package=1, cores_per_node=4, thre
 SPEC = NetworkProcess()
 
 
-def landing(cpu: int | None, mb_per_s: float = 10.0, irq: int | None = 41, netdev: str = "eth0") -> Landing:
+def rx_placement(cpu: int | None, mb_per_s: float = 10.0, irq: int | None = 41, netdev: str = "eth0") -> RxPlacement:
     how = None if cpu is None else "rss"
-    return Landing(netdev, None, irq if cpu is not None else None, cpu, how, 1, mb_per_s * MB, 0.0)
+    return RxPlacement(netdev, None, irq if cpu is not None else None, cpu, how, 1, mb_per_s * MB, 0.0)
 
 
-def task(*landings: Landing, pid: int = 812, share: float = 0.2, **other: object) -> NetTask:
-    made = NetTask(pid, 5, "nginx", "/web.slice", 1, "0-15", "0-15", 15, share, 0.1, list(landings))
+def task(*rx_placements: RxPlacement, pid: int = 812, share: float = 0.2, **other: object) -> NetTask:
+    made = NetTask(pid, 5, "nginx", "/web.slice", 1, "0-15", "0-15", 15, share, 0.1, list(rx_placements))
     return replace(made, **other)
 
 
@@ -79,15 +83,15 @@ def only_reason(decision: Decision) -> str:
 
 def only_why_not(decision: Decision) -> str:
     assert decision.proposals == []
-    (unmoved,) = decision.unmoved
-    return unmoved.why
+    (skipped,) = decision.skipped
+    return skipped.why
 
 
 # Where to
 
 
 def test_a_process_goes_to_the_cpu_that_handles_its_packets() -> None:
-    decision = first(view(task(landing(3, 7.1), landing(5, 2.9)), busy={3: 0.42}))
+    decision = first(view(task(rx_placement(3, 7.1), rx_placement(5, 2.9)), busy={3: 0.42}))
     assert values(decision) == {"task/812/affinity": "3"}
     assert only_reason(decision) == "CPU 3 handles 71 % of this task's packets, load 0.42 ≤ 0.80."
 
@@ -113,32 +117,32 @@ def test_a_process_goes_to_the_cpu_that_handles_its_packets() -> None:
 def test_above_the_load_limit_the_next_ring_is_tried(
     reach: str, smt: str, busy: dict[int, float | None], value: str | None
 ) -> None:
-    decision = first(view(task(landing(0)), busy=busy), NetworkProcess(rings=Reach(reach), smt=Smt(smt)))
+    decision = first(view(task(rx_placement(0)), busy=busy), NetworkProcess(rings=Reach(reach), smt=Smt(smt)))
     assert values(decision).get("task/812/affinity") == value
 
 
 def test_the_numa_node_is_the_last_ring_where_its_caches_are_not_shared() -> None:
     apart = replace(TOPOLOGY, caches=[cache for cache in TOPOLOGY.caches if cache.level == 2])
     busy: dict[int, float | None] = {0: 0.9, 8: 0.9}
-    assert first(view(task(landing(0)), busy=busy, topology=apart)).proposals == []
-    decision = first(view(task(landing(0)), busy=busy, topology=apart), NetworkProcess(rings=Reach.NUMA))
+    assert first(view(task(rx_placement(0)), busy=busy, topology=apart)).proposals == []
+    decision = first(view(task(rx_placement(0)), busy=busy, topology=apart), NetworkProcess(rings=Reach.NUMA))
     assert values(decision) == {"task/812/affinity": "1"}
 
 
 def test_each_proposal_and_each_why_not_has_its_numbers() -> None:
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.91)
-    assert only_reason(first(view(task(landing(0)), busy={0: 0.91, 1: 0.12}, topology=TOPOLOGY))) == (
+    assert only_reason(first(view(task(rx_placement(0)), busy={0: 0.91, 1: 0.12}, topology=TOPOLOGY))) == (
         "CPU 0 handles 100 % of this task's packets; its load 0.91 is over 0.80. "
         "CPU 2 shares its L3 cache, load 0.00 ≤ 0.80."
     )
-    assert only_why_not(first(view(task(landing(0)), busy=full))) == (
+    assert only_why_not(first(view(task(rx_placement(0)), busy=full))) == (
         "CPU 0 handles 100 % of this task's packets; its load 0.91 is over 0.80, and no CPU that shares its L3 cache "
         "has room (CPU 0 has the least load, 0.91)."
     )
 
 
 def test_the_load_does_not_count_the_task_itself_but_its_interrupt() -> None:
-    own = task(landing(0), cpu=0, share=0.6)
+    own = task(rx_placement(0), cpu=0, share=0.6)
     assert values(first(view(own, busy={0: 1.0}, softirq={0: 0.3}))) == {"task/812/affinity": "0"}
     heavy = first(view(own, busy={0: 1.0}, softirq={0: 0.85}))
     assert values(heavy) == {"task/812/affinity": "1"}
@@ -146,7 +150,7 @@ def test_the_load_does_not_count_the_task_itself_but_its_interrupt() -> None:
 
 
 def test_ten_tasks_do_not_pile_onto_one_core_in_one_round() -> None:
-    ten = [task(landing(0, 20.0 - pid), pid=pid, share=0.3) for pid in range(1, 11)]
+    ten = [task(rx_placement(0, 20.0 - pid), pid=pid, share=0.3) for pid in range(1, 11)]
     decision = first(view(*ten, busy={0: 0.3, 15: 1.0}))
     placed = [proposal.value for proposal in decision.proposals]
     assert len(placed) == 10
@@ -159,32 +163,37 @@ def test_ten_tasks_do_not_pile_onto_one_core_in_one_round() -> None:
 
 
 def test_with_several_nics_the_least_weighted_distance_decides() -> None:
-    near = [landing(0, 30), landing(4, 25, netdev="eth1"), landing(5, 25, netdev="eth1"), landing(6, 20, netdev="eth1")]
+    near = [
+        rx_placement(0, 30),
+        rx_placement(4, 25, netdev="eth1"),
+        rx_placement(5, 25, netdev="eth1"),
+        rx_placement(6, 20, netdev="eth1"),
+    ]
     assert values(first(view(task(*near)))) == {"task/812/affinity": "4"}
 
 
 def test_with_no_room_near_the_most_traffic_it_goes_near_the_rest() -> None:
     busy: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
-    assert values(first(view(task(landing(0, 6), landing(4, 4)), busy=busy))) == {"task/812/affinity": "4"}
-    assert first(view(task(landing(0, 9), landing(4, 1)), busy=busy)).proposals == []
+    assert values(first(view(task(rx_placement(0, 6), rx_placement(4, 4)), busy=busy))) == {"task/812/affinity": "4"}
+    assert first(view(task(rx_placement(0, 9), rx_placement(4, 1)), busy=busy)).proposals == []
 
 
 def test_unknown_landings_are_stated_and_never_guessed() -> None:
-    decision = first(view(task(landing(3, 8), landing(None, 2))))
+    decision = first(view(task(rx_placement(3, 8), rx_placement(None, 2))))
     assert only_reason(decision) == (
         "CPU 3 handles 80 % of this task's packets (where 20 % arrive is not known), load 0.00 ≤ 0.80."
     )
-    assert only_why_not(first(view(task(landing(3, 4), landing(None, 6))))) == (
+    assert only_why_not(first(view(task(rx_placement(3, 4), rx_placement(None, 6))))) == (
         "60 % of its 10 MB/s arrive at CPUs not known."
     )
-    assert first(view(task(landing(99)))).proposals == []
+    assert first(view(task(rx_placement(99)))).proposals == []
 
 
 def test_an_interrupt_that_moved_is_followed() -> None:
-    seen = view(task(landing(0)))
+    seen = view(task(rx_placement(0)))
     decision = first(seen)
     seen = carried_out(seen, decision)
-    moved = replace(seen, tasks=[replace(seen.tasks[0], landings=[landing(5)])])
+    moved = replace(seen, tasks=[replace(seen.tasks[0], rx_placements=[rx_placement(5)])])
     again = decide(moved, SPEC, Scope(), decision.memory)  # type: ignore[arg-type]  # a Decision's memory is any Struct
     assert values(again) == {"task/812/affinity": "5"}
     assert again.returns == frozenset()
@@ -202,7 +211,7 @@ def test_an_interrupt_that_moved_is_followed() -> None:
     ],
 )
 def test_only_what_is_in_scope_is_looked_at(scope: Scope, value: str | None) -> None:
-    decision = first(view(task(landing(0, 9), landing(5, 1, netdev="eth1"))), scope=scope)
+    decision = first(view(task(rx_placement(0, 9), rx_placement(5, 1, netdev="eth1"))), scope=scope)
     assert values(decision).get("task/812/affinity") == value
 
 
@@ -215,15 +224,15 @@ def memory_of(decision: Decision) -> NetworkProcessMemory:
 
 
 def test_an_idle_ssh_is_left_alone() -> None:
-    assert only_why_not(first(view(task(landing(3, 0.004), name="sshd")))) == "Its 4 kB/s are under 100 kB/s."
+    assert only_why_not(first(view(task(rx_placement(3, 0.004), name="sshd")))) == "Its 4 kB/s are under 100 kB/s."
 
 
 def test_a_silent_process_gets_its_original_affinity_back_and_is_then_forgotten() -> None:
-    seen = view(task(landing(3), affinity="0-15"))
+    seen = view(task(rx_placement(3), affinity="0-15"))
     decision = first(seen)
     for idle_s, expected in ((5.0, {}), (9.9, {}), (12.0, {"task/812/affinity": "0-15"})):
         seen = carried_out(seen, decision)
-        quiet = replace(seen.tasks[0], idle_s=idle_s, landings=[landing(3, 0.0)])
+        quiet = replace(seen.tasks[0], idle_s=idle_s, rx_placements=[rx_placement(3, 0.0)])
         seen = replace(seen, tasks=[quiet], time_s=1000.0 + idle_s)
         decision = decide(seen, SPEC, Scope(), memory_of(decision))
         assert values(decision) == expected
@@ -234,22 +243,22 @@ def test_a_silent_process_gets_its_original_affinity_back_and_is_then_forgotten(
 
 
 def test_a_trickle_below_half_the_minimum_rate_is_silence() -> None:
-    seen = view(task(landing(3)))
+    seen = view(task(rx_placement(3)))
     decision = first(seen)
     seen = carried_out(seen, decision, 15.0)
     for rate, expected in ((0.06, {}), (0.04, {"task/812/affinity": "0-15"})):
-        slow = replace(seen, tasks=[replace(seen.tasks[0], landings=[landing(3, rate)])])
+        slow = replace(seen, tasks=[replace(seen.tasks[0], rx_placements=[rx_placement(3, rate)])])
         assert values(decide(slow, SPEC, Scope(), memory_of(decision))) == expected
 
 
 def test_whoever_communicated_last_is_at_the_end_of_the_list() -> None:
     idle = {1: 3.0, 2: 0.5, 3: 4.0}
-    decision = first(view(*[task(landing(0), pid=pid, idle_s=idle_s) for pid, idle_s in idle.items()]))
+    decision = first(view(*[task(rx_placement(0), pid=pid, idle_s=idle_s) for pid, idle_s in idle.items()]))
     assert [placed.pid for placed in memory_of(decision).placed] == [3, 1, 2]
 
 
 def test_a_process_whose_sockets_are_all_closed_gets_its_affinity_back_too() -> None:
-    seen = view(task(landing(3)))
+    seen = view(task(rx_placement(3)))
     decision = first(seen)
     steps = []
     for time_s in (1005.0, 1011.0, 1050.0, 1080.0):
@@ -260,25 +269,25 @@ def test_a_process_whose_sockets_are_all_closed_gets_its_affinity_back_too() -> 
 
 
 def test_a_later_process_with_the_same_number_is_another() -> None:
-    seen = view(task(landing(3)))
+    seen = view(task(rx_placement(3)))
     decision = first(seen)
-    other = replace(seen, tasks=[task(landing(3, 0.0), started_ticks=6, affinity="3", idle_s=50.0)], time_s=1060.0)
+    other = replace(seen, tasks=[task(rx_placement(3, 0.0), started_ticks=6, affinity="3", idle_s=50.0)], time_s=1060.0)
     assert decide(other, SPEC, Scope(), memory_of(decision)).proposals == []
 
 
 def test_a_process_that_leaves_the_scope_gets_its_affinity_back() -> None:
-    seen = view(task(landing(3)))
+    seen = view(task(rx_placement(3)))
     decision = first(seen)
     again = decide(carried_out(seen, decision), SPEC, Scope(tasks=["redis"]), memory_of(decision))
     assert (values(again), again.returns) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
 
 
 def test_a_process_that_somebody_bound_is_left_alone_unless_it_was_us() -> None:
-    bound = view(task(landing(3), affinity="5"))
+    bound = view(task(rx_placement(3), affinity="5"))
     assert only_why_not(first(bound)) == "Somebody has bound it to CPU 5 of the 16 that it may have."
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0-15", "5", 1000.0)])
     assert values(decide(bound, SPEC, Scope(), ours)) == {"task/812/affinity": "3"}
-    kernels = only_why_not(first(view(task(landing(3), affinity="5", bound=True))))
+    kernels = only_why_not(first(view(task(rx_placement(3), affinity="5", bound=True))))
     assert kernels == "The kernel has bound it to CPU 5 of the 16 that it may have."
     drifted = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "3", "3", 1000.0)])
     assert "Somebody has bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
@@ -286,7 +295,7 @@ def test_a_process_that_somebody_bound_is_left_alone_unless_it_was_us() -> None:
 
 def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> None:
     isolating = replace(TOPOLOGY, isolated="8-15")
-    decision = first(view(task(landing(3), affinity="0-7"), topology=isolating))
+    decision = first(view(task(rx_placement(3), affinity="0-7"), topology=isolating))
     assert values(decision) == {"task/812/affinity": "3"}
 
 
@@ -301,7 +310,7 @@ def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> No
     ],
 )
 def test_isolated_cpus_are_used_only_when_allowed(topology: Topology, value: str, why: str) -> None:
-    seen = view(task(landing(0)), topology=topology)
+    seen = view(task(rx_placement(0)), topology=topology)
     decision = first(seen)
     assert values(decision) == {"task/812/affinity": value}
     assert why in only_reason(decision)
@@ -309,37 +318,37 @@ def test_isolated_cpus_are_used_only_when_allowed(topology: Topology, value: str
 
 
 def test_the_cpuset_is_respected() -> None:
-    decision = first(view(task(landing(0), allowed="2-7", affinity="2-7", cpu=7)))
+    decision = first(view(task(rx_placement(0), allowed="2-7", affinity="2-7", cpu=7)))
     assert values(decision) == {"task/812/affinity": "2"}
     assert "its cpuset has only CPUs 2-7" in only_reason(decision)
-    assert only_why_not(first(view(task(landing(0), allowed="4-7", affinity="4-7", cpu=7)))) == (
+    assert only_why_not(first(view(task(rx_placement(0), allowed="4-7", affinity="4-7", cpu=7)))) == (
         "CPU 0 handles 100 % of this task's packets; its cpuset has only CPUs 4-7, none of them within l3 of it."
     )
 
 
 def test_where_the_load_is_not_known_nobody_is_sent() -> None:
-    assert "the load of that CPU is not known" in only_why_not(first(replace(view(task(landing(0))), load=Load())))
+    assert "the load of that CPU is not known" in only_why_not(first(replace(view(task(rx_placement(0))), load=Load())))
 
 
 # Threads
 
 
 @pytest.mark.parametrize(
-    ("threads", "share", "landings", "value"),
+    ("threads", "share", "rx_placements", "value"),
     [
-        (8, 0.4, [landing(0), landing(1), landing(2)], "0-2"),
-        (2, 0.4, [landing(0, 5), landing(1, 9), landing(2, 7)], "1-2"),
-        (1, 0.4, [landing(0), landing(1, 11)], "1"),
-        (8, 2.1, [landing(0)], "0-2"),
-        (8, 0.5, [landing(0)], "0"),
-        (8, 0.4, [landing(0, 50), landing(4, 49), landing(5, 1)], "0,4"),
-        (16, 9.0, [landing(0)], None),
+        (8, 0.4, [rx_placement(0), rx_placement(1), rx_placement(2)], "0-2"),
+        (2, 0.4, [rx_placement(0, 5), rx_placement(1, 9), rx_placement(2, 7)], "1-2"),
+        (1, 0.4, [rx_placement(0), rx_placement(1, 11)], "1"),
+        (8, 2.1, [rx_placement(0)], "0-2"),
+        (8, 0.5, [rx_placement(0)], "0"),
+        (8, 0.4, [rx_placement(0, 50), rx_placement(4, 49), rx_placement(5, 1)], "0,4"),
+        (16, 9.0, [rx_placement(0)], None),
     ],
 )
 def test_many_threads_are_spread_over_the_queue_cores(
-    threads: int, share: float, landings: list[Landing], value: str | None
+    threads: int, share: float, rx_placements: list[RxPlacement], value: str | None
 ) -> None:
-    seen = view(task(*landings, threads=threads, share=share), busy={15: 1.0})
+    seen = view(task(*rx_placements, threads=threads, share=share), busy={15: 1.0})
     decision = first(seen)
     assert values(decision).get("task/812/affinity") == value
     after = decide(carried_out(seen, decision), SPEC, Scope(), memory_of(decision))
@@ -348,7 +357,7 @@ def test_many_threads_are_spread_over_the_queue_cores(
 
 def test_a_spread_process_that_fills_its_cpus_gets_more() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
-    seen = view(task(landing(0), affinity="0", cpu=0, threads=8, share=0.97), busy={0: 1.0})
+    seen = view(task(rx_placement(0), affinity="0", cpu=0, threads=8, share=0.97), busy={0: 1.0})
     decision = decide(seen, SPEC, Scope(), ours)
     assert values(decision) == {"task/812/affinity": "0-1"}
 
@@ -360,7 +369,7 @@ def eth0_irq(**other: object) -> Irq:
     return replace(Irq(41, "eth0-rx-0", "PCI", "0", "0", 0, True, None, "eth0", ["rx-0"]), **other)
 
 
-BOUND = task(landing(0), affinity="5", cpu=5)
+BOUND = task(rx_placement(0), affinity="5", cpu=5)
 MOVING = NetworkProcess(move_irq=True)
 
 
@@ -372,11 +381,11 @@ def test_the_interrupt_moves_to_a_task_that_may_not_move_and_back_when_it_falls_
         "Somebody has bound it to CPU 5 of the 16 that it may have. All its packets come through IRQ 41 on CPU 0, "
         "100 % of that interrupt's bytes; CPU 5 is near it, load 0.20 ≤ 0.80."
     )
-    there = [replace(BOUND, landings=[landing(5)])]
+    there = [replace(BOUND, rx_placements=[rx_placement(5)])]
     moved = replace(seen, tasks=there, inventory=replace(seen.inventory, irqs=[eth0_irq(requested="5", effective="5")]))
     still = decide(replace(moved, time_s=1005.0), MOVING, Scope(), memory_of(decision))
     assert still.proposals == []
-    quiet = replace(moved, time_s=1020.0, tasks=[replace(there[0], idle_s=15.0, landings=[landing(5, 0.0)])])
+    quiet = replace(moved, time_s=1020.0, tasks=[replace(there[0], idle_s=15.0, rx_placements=[rx_placement(5, 0.0)])])
     back = decide(quiet, MOVING, Scope(), memory_of(still))
     assert (values(back), back.returns) == ({"irq/41/affinity": "0"}, frozenset({"irq/41/affinity"}))
     home = replace(quiet, inventory=replace(seen.inventory, irqs=[eth0_irq()]))
@@ -388,23 +397,27 @@ def test_the_interrupt_moves_to_a_task_that_may_not_move_and_back_when_it_falls_
     [
         (eth0_irq(movable=False, locked_reason="A managed interrupt."), [BOUND], "IRQ 41 cannot be moved. A managed"),
         (eth0_irq(movable=None), [BOUND], "IRQ 41 cannot be moved."),
-        (eth0_irq(), [task(landing(0), affinity="2", cpu=2)], "it is within l3 of CPU 0"),
-        (eth0_irq(), [task(landing(0), landing(1, irq=42), affinity="5", cpu=5)], "do not all come through one"),
-        (eth0_irq(), [BOUND, task(landing(0, 20), pid=2, affinity="0-7")], "only 33 % of the bytes of IRQ 41"),
-        (eth0_irq(), [task(replace(landing(0), how="rps"), affinity="5", cpu=5)], "handled elsewhere"),
+        (eth0_irq(), [task(rx_placement(0), affinity="2", cpu=2)], "it is within l3 of CPU 0"),
+        (
+            eth0_irq(),
+            [task(rx_placement(0), rx_placement(1, irq=42), affinity="5", cpu=5)],
+            "do not all come through one",
+        ),
+        (eth0_irq(), [BOUND, task(rx_placement(0, 20), pid=2, affinity="0-7")], "only 33 % of the bytes of IRQ 41"),
+        (eth0_irq(), [task(replace(rx_placement(0), how="rps"), affinity="5", cpu=5)], "handled elsewhere"),
     ],
 )
 def test_the_interrupt_does_not_move_when_that_would_not_help(irq: Irq, tasks: list[NetTask], why: str) -> None:
     decision = first(view(*tasks, irqs=[irq]), MOVING)
     assert decision.proposals == []
-    assert why in decision.unmoved[0].why
+    assert why in decision.skipped[0].why
 
 
 def test_processes_that_are_left_for_the_same_reason_are_told_together() -> None:
-    slow = [task(landing(3, n / 1000), pid=n, name="redis" if n > 42 else "nginx") for n in range(40, 46)]
-    fixed = [task(landing(3), pid=n, affinity=str(n % 4)) for n in (7, 8)]
+    slow = [task(rx_placement(3, n / 1000), pid=n, name="redis" if n > 42 else "nginx") for n in range(40, 46)]
+    fixed = [task(rx_placement(3), pid=n, affinity=str(n % 4)) for n in (7, 8)]
     decision = first(view(*slow, *fixed))
-    assert [(unmoved.subject, unmoved.why) for unmoved in decision.unmoved] == [
+    assert [(skipped.subject, skipped.why) for skipped in decision.skipped] == [
         ("nginx (40-42), redis (43-45)", "Each has 40 kB/s to 45 kB/s, under 100 kB/s."),
         ("nginx (7-8)", "Somebody has bound each of them, in all to CPUs 0,3; each may have 16."),
     ]
@@ -415,9 +428,9 @@ def test_processes_that_are_left_for_the_same_reason_are_told_together() -> None
 
 def test_a_placed_process_is_not_moved_for_a_little_gain_or_a_little_load() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
-    here = task(landing(0, 5.0), landing(1, 6.0), affinity="0", cpu=0, share=0.2)
+    here = task(rx_placement(0, 5.0), rx_placement(1, 6.0), affinity="0", cpu=0, share=0.2)
     assert decide(view(here, busy={0: 0.7}), SPEC, Scope(), ours).proposals == []
-    there = replace(here, landings=[landing(0, 2.0), landing(1, 8.0)])
+    there = replace(here, rx_placements=[rx_placement(0, 2.0), rx_placement(1, 8.0)])
     assert values(decide(view(there, busy={0: 0.7}), SPEC, Scope(), ours)) == {"task/812/affinity": "1"}
 
 
@@ -434,7 +447,7 @@ def test_for_load_alone_it_moves_only_where_there_is_clearly_less(
     busy: dict[int, float | None], value: str | None
 ) -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
-    here = task(landing(0), affinity="0", cpu=0, share=0.15)
+    here = task(rx_placement(0), affinity="0", cpu=0, share=0.15)
     decision = decide(view(here, busy=busy), SPEC, Scope(), ours)
     assert values(decision).get("task/812/affinity") == value
 
@@ -442,14 +455,14 @@ def test_for_load_alone_it_moves_only_where_there_is_clearly_less(
 @pytest.mark.parametrize(("load", "value"), [(0.55, None), (0.45, "0")])
 def test_it_does_not_chase_its_interrupt_onto_a_cpu_that_it_would_make_busy(load: float, value: str | None) -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "1", "1", 1000.0)])
-    here = task(landing(0), affinity="1", cpu=1, share=0.1)
+    here = task(rx_placement(0), affinity="1", cpu=1, share=0.1)
     decision = decide(view(here, busy={0: load, 1: 0.1}), SPEC, Scope(), ours)
     assert values(decision).get("task/812/affinity") == value
 
 
 def test_it_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_make_busy() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
-    here = task(landing(0), affinity="5", cpu=5, share=0.3)
+    here = task(rx_placement(0), affinity="5", cpu=5, share=0.3)
     decision = decide(view(here, busy={0: 0.5}), SPEC, Scope(), ours)
     assert values(decision) == {"task/812/affinity": "1"}
     assert "with it that CPU's load 0.50 would be over 0.60" in only_reason(decision)
@@ -460,7 +473,7 @@ def test_it_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_make_
 def test_a_process_far_from_its_packets_without_room_there_gets_its_freedom_back() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
-    decision = decide(view(task(landing(0), affinity="5", cpu=5), busy=full), SPEC, Scope(), ours)
+    decision = decide(view(task(rx_placement(0), affinity="5", cpu=5), busy=full), SPEC, Scope(), ours)
     assert (values(decision), decision.returns) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
 
 
@@ -500,15 +513,15 @@ def test_a_decision_names_only_cpus_that_may_be_and_is_the_same_each_time(
     seen = machine.view
     decision = first(seen, spec)
     assert decision == first(seen, spec)
-    kept_free = parse_cpu_list(seen.topology.isolated) | parse_cpu_list(seen.topology.nohz_full)
+    isolated_cpus = parse_cpu_list(seen.topology.isolated) | parse_cpu_list(seen.topology.nohz_full)
     allowed = {f"task/{each.pid}/affinity": parse_cpu_list(each.allowed) for each in seen.tasks}
     for proposal in decision.proposals:
         cpus = parse_cpu_list(proposal.value)
         assert cpus
-        assert cpus <= seen.topology.online() - kept_free
+        assert cpus <= seen.topology.online() - isolated_cpus
         assert cpus <= allowed.get(proposal.key, cpus)
     assert len({proposal.key for proposal in decision.proposals}) == len(decision.proposals)
-    assert all(re.search(r"\d", unmoved.why) for unmoved in decision.unmoved)
+    assert all(re.search(r"\d", skipped.why) for skipped in decision.skipped)
 
 
 # Placement quality (the bench prints the same on more cases)

@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_core.guard import refusals, warnings
-from coresteer_core.model import Inventory, Netdev, Queue, Topology, View
-from coresteer_core.nic import DriverRecord, Learned, Tried, Verdict
-from coresteer_core.plan import Wish, inverse, preview
+from coresteer_core.changes.guard import refusals, warnings
+from coresteer_core.changes.plan import DesiredValue, inverse, preview
+from coresteer_core.node.inventory import Inventory, Netdev, Queue
+from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.params import PARAMS
 
@@ -143,10 +145,10 @@ def test_a_timer_that_each_packet_begins_anew_makes_the_wait_a_product(
 def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
     node = view(DEFAULTS | {"coalesce/rx-frames": "64"}, {"coalesce/rx-usecs": "3", "coalesce/rx-frames": "1"})
     key = "netdev/eth0/rx-0/coalesce/rx-usecs"
-    assert preview(node, [Wish(key, "50")], reason="test").warned == []
-    (said,) = preview(node, [Wish(key, "5000")], reason="test").warned
+    assert preview(node, [DesiredValue(key, "50")], reason="test").warnings == []
+    (said,) = preview(node, [DesiredValue(key, "5000")], reason="test").warnings
     assert said.sentence == "eth0 rx-0: a packet may wait 5 ms for its interrupt (rx-usecs)."
-    (refused,) = preview(node, [Wish("netdev/eth0/rx-1/coalesce/rx-usecs", "50")], reason="test").refused
+    (refused,) = preview(node, [DesiredValue("netdev/eth0/rx-1/coalesce/rx-usecs", "50")], reason="test").refused
     assert (refused.code, refused.sentence) == (
         "unsupported",
         "What rx-usecs of eth0 rx-1 is set to is not known, so it cannot be changed.",
@@ -154,7 +156,9 @@ def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
 
 
 def test_a_preview_says_the_values_with_their_units() -> None:
-    shown = preview(view(DEFAULTS), [Wish(RX_USECS, "50"), Wish("netdev/eth0/ring/rx", "512")], reason="test")
+    shown = preview(
+        view(DEFAULTS), [DesiredValue(RX_USECS, "50"), DesiredValue("netdev/eth0/ring/rx", "512")], reason="test"
+    )
     assert shown.sentence == (
         "rx-usecs of eth0 goes from 3 µs to 50 µs; rx ring of eth0 goes from 256 descriptors to 512 descriptors."
     )
@@ -177,7 +181,7 @@ def test_the_inverse_of_a_plan_puts_back_what_stood(pairs: list[tuple[str, str, 
     netdevs = [replace(netdev, params_max={}) for netdev in node.inventory.netdevs]
     node = replace(node, inventory=replace(node.inventory, netdevs=netdevs))
     where = "netdev/eth0/rx-0" if of_queue else "netdev/eth0"
-    shown = preview(node, [Wish(f"{where}/{name}", to) for name, _, to in pairs], reason="test")
+    shown = preview(node, [DesiredValue(f"{where}/{name}", to) for name, _, to in pairs], reason="test")
     assert shown.refused == []
     after = {parse_setting(action.key): action.becomes for action in shown.plan.actions}
     assert {s.key for s in after} == {f"{where}/{name}" for name, was, to in pairs if was != to}

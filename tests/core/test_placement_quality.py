@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.core.placement import Case, best_cost, chosen, large_case, most_seated, small_case
 from tests.core.policy_machines import make_topology
 
-from coresteer_core.model import NetTask
-from coresteer_core.policies.placing import Talker
-from coresteer_core.policies.seats import Flow
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.policies.network_process.capacity import Flow
+from coresteer_core.policies.network_process.placement import Talker
 
 RANDOMS = st.integers(0, 2**32).map(Random)
 

@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
-from coresteer_core.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.settings import IrqAffinity, parse_setting
 
 CPUS = 8
@@ -32,10 +34,10 @@ def views(draw: st.DrawFn) -> View:
     return View(Topology(cpus, [], [], isolated=format_cpu_list(isolated)), Inventory([], irqs))
 
 
-wishes = st.lists(
-    st.builds(Wish, st.integers(39, 45).map("irq/{}/affinity".format), sets.map(format_cpu_list)),
+desired = st.lists(
+    st.builds(DesiredValue, st.integers(39, 45).map("irq/{}/affinity".format), sets.map(format_cpu_list)),
     max_size=5,
-    unique_by=lambda wish: wish.key,
+    unique_by=lambda desired_value: desired_value.key,
 )
 
 
@@ -46,8 +48,8 @@ def applied(values: dict[str, str], plan: Plan) -> dict[str, str]:
     return values
 
 
-@given(views(), wishes)
-def test_a_plan_followed_by_its_inverse_restores_everything(view: View, wanted: list[Wish]) -> None:
+@given(views(), desired)
+def test_a_plan_followed_by_its_inverse_restores_everything(view: View, wanted: list[DesiredValue]) -> None:
     before = {f"irq/{irq.irq}/affinity": irq.requested or "" for irq in view.inventory.irqs}
     plan = preview(view, wanted, reason="test").plan
     assert applied(applied(before, plan), inverse(plan)) == before
@@ -59,9 +61,9 @@ def test_the_inverse_of_the_inverse_goes_where_the_plan_went(actions: list[Actio
     assert [(a.key, a.was, a.becomes) for a in twice.actions] == [(a.key, a.was, a.becomes) for a in actions]
 
 
-@given(views(), wishes)
-def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[Wish]) -> None:
-    done = [Wish(f"irq/{irq.irq}/affinity", irq.requested or "") for irq in view.inventory.irqs]
+@given(views(), desired)
+def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[DesiredValue]) -> None:
+    done = [DesiredValue(f"irq/{irq.irq}/affinity", irq.requested or "") for irq in view.inventory.irqs]
     answer = preview(view, done, reason="test")
     assert (answer.plan.actions, answer.commands, answer.refused) == ([], [], [])
     assert answer.sentence.startswith("Nothing would change")
@@ -69,8 +71,10 @@ def test_a_wish_that_is_fulfilled_makes_no_action(view: View, wanted: list[Wish]
         assert action.was != action.becomes
 
 
-@given(views(), wishes, st.booleans())
-def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(view: View, wanted: list[Wish], allow: bool) -> None:
+@given(views(), desired, st.booleans())
+def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(
+    view: View, wanted: list[DesiredValue], allow: bool
+) -> None:
     answer = preview(view, wanted, reason="test", allow_isolated=allow)
     refused = {refusal.key for refusal in answer.refused}
     isolated = parse_cpu_list(view.topology.isolated)
@@ -84,8 +88,8 @@ def test_the_guard_lets_no_offline_isolated_or_managed_target_pass(view: View, w
         assert (action.key in refused) == bad
 
 
-@given(views(), st.lists(st.builds(Wish, st.text(max_size=30), st.text(max_size=30)), max_size=4))
-def test_a_preview_of_anything_answers_instead_of_raising(view: View, wanted: list[Wish]) -> None:
+@given(views(), st.lists(st.builds(DesiredValue, st.text(max_size=30), st.text(max_size=30)), max_size=4))
+def test_a_preview_of_anything_answers_instead_of_raising(view: View, wanted: list[DesiredValue]) -> None:
     answer = preview(view, wanted, reason="test")
     assert len(answer.refused) == len(wanted)
     assert all(refusal.sentence for refusal in answer.refused)
@@ -95,14 +99,16 @@ def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
     cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
     irq = Irq(41, "eth0-rx-0", "PCI", "0-7", None, None, movable=True)
     answer = preview(
-        View(Topology(cpus, [], []), Inventory([], [irq])), [Wish("irq/41/affinity", "3,2")], reason="test"
+        View(Topology(cpus, [], []), Inventory([], [irq])), [DesiredValue("irq/41/affinity", "3,2")], reason="test"
     )
     assert answer.sentence == "IRQ 41 (eth0-rx-0) goes from CPUs 0-7 to CPUs 2-3."
     assert answer.commands == ["echo 2-3 > /proc/irq/41/smp_affinity_list"]
 
 
-@given(views(), wishes)
-def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(view: View, wanted: list[Wish]) -> None:
+@given(views(), desired)
+def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(
+    view: View, wanted: list[DesiredValue]
+) -> None:
     answer = preview(view, wanted, reason="test")
     assert answer.sentence.startswith("Refused") == bool(answer.refused)
     if answer.refused:
@@ -113,7 +119,7 @@ def test_a_refused_preview_says_so_with_the_first_reason_and_gives_no_commands(v
 def test_an_interrupt_that_is_named_twice_is_refused() -> None:
     cpus = [Cpu(cpu, cpu, 0, 0, online=True) for cpu in range(CPUS)]
     view = View(Topology(cpus, [], []), Inventory([], [Irq(41, "", "", "0-7", None, None, movable=True)]))
-    twice = [Wish("irq/41/affinity", "1"), Wish("irq/41/affinity", "2")]
+    twice = [DesiredValue("irq/41/affinity", "1"), DesiredValue("irq/41/affinity", "2")]
     answer = preview(view, twice, reason="test")
     assert [refusal.code for refusal in answer.refused] == ["invalid"]
     assert len(answer.plan.actions) == 1

@@ -4,13 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_core.guardrail import METRICS, Guardrail, measure
-from coresteer_core.model import NetdevCounts, Rates, Task, TcpLatency, decode_irq_id, encode_irq_id
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, decode_irq_id, encode_irq_id
+from coresteer_core.node.tasks import Task
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
+    ChangeAck,
     ChangeMessage,
     ChangeState,
     Clock,
@@ -22,7 +24,6 @@ from coresteer_core.protocol import (
     ProtocolError,
     Result,
     Rollback,
-    Seen,
     TasksMessage,
     ToAgent,
     ToBackend,
@@ -40,7 +41,7 @@ results = st.builds(
 messages_to_agent = st.one_of(
     st.builds(Welcome, numbers, numbers, numbers),
     st.builds(Extend, st.text(), seconds),
-    *[st.builds(kind, st.text()) for kind in (Confirm, Rollback, Seen)],
+    *[st.builds(kind, st.text()) for kind in (Confirm, Rollback, ChangeAck)],
     *[st.builds(kind, numbers) for kind in (Ack, Ping)],
 )
 messages_to_backend = st.one_of(

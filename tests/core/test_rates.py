@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.model import (
+from coresteer_core.node.derive import (
+    CounterTable,
+    CpuTimes,
+    NetdevTotals,
+    Sample,
+    SelfUsage,
+    SoftnetCounts,
+    TcpCounts,
+    derive,
+)
+from coresteer_core.node.rates import (
     ABSENT_SHARE,
     ABSENT_U32,
     CPU_COUNTS,
@@ -17,16 +27,6 @@ from coresteer_core.model import (
     decode_irq_id,
 )
 from coresteer_core.protocol import RatesMessage, decode_to_backend, encode
-from coresteer_core.rates import (
-    CounterTable,
-    CpuTimes,
-    NetdevTotals,
-    Sample,
-    SelfUsage,
-    SoftnetCounts,
-    TcpCounts,
-    derive,
-)
 
 U32 = 2**32
 

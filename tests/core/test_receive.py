@@ -1,10 +1,13 @@
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.model import Cpu, Inventory, Irq, IrqLoad, Load, Netdev, NetdevLoad, Queue, Topology, View
-from coresteer_core.nic import Timer
-from coresteer_core.overlay import overlay
-from coresteer_core.receive import Received, receive_irqs, received, wait_of
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
+from coresteer_core.node.nic import Timer
+from coresteer_core.node.receive import Received, receive_irqs, received, wait_of
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
+from coresteer_core.settings.overlay import overlay
 from coresteer_core.simulate.nic import Wait
 
 

@@ -9,28 +9,17 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.core.policy_machines import Machine, machines, make_topology
 
-from coresteer_core.engine import EngineMemory, PolicyInForce, step, wrote
-from coresteer_core.load import load_of
-from coresteer_core.model import (
-    ABSENT_SHARE,
-    Inventory,
-    Irq,
-    IrqLoad,
-    Landing,
-    Load,
-    Netdev,
-    NetdevCounts,
-    NetTask,
-    Rates,
-    TcpLatency,
-    View,
-    encode_irq_id,
-)
-from coresteer_core.overlay import overlay
+from coresteer_core.node.inventory import Inventory, Irq, Netdev
+from coresteer_core.node.load import IrqLoad, Load, load_of
+from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.node.tasks import NetTask, RxPlacement
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Mode
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.simulate.replay import enforced, replay
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.settings.overlay import overlay
+from coresteer_core.simulate.backtest import enforced, replay
 
 SPREAD = PolicyInForce("spread", 1, "spread", 10, Mode.OBSERVE, IrqSpread())
 PROCESS = PolicyInForce("process", 1, "process", 20, Mode.OBSERVE, NetworkProcess())
@@ -46,7 +35,7 @@ def server() -> Machine:
     tasks = [
         NetTask(
             100 + n, 1, "nginx", None, 1, "0-6", "0-6", 4 + n % 3, 0.1, 0.0,
-            [Landing("eth0", f"rx-{n}", 40 + n, 0, "rss", 4, 5e6, 1e6)],
+            [RxPlacement("eth0", f"rx-{n}", 40 + n, 0, "rss", 4, 5e6, 1e6)],
         )
         for n in range(4)
     ]  # fmt: skip
@@ -61,12 +50,12 @@ def recorded(machine: Machine, rounds: int) -> list[View]:
 
 def test_a_replay_shows_what_would_have_been_done_and_then_peace() -> None:
     replayed = replay(recorded(server(), 30), SPREAD)
-    assert len(replayed.conclusions) == 30
-    moved = {action.key: action.becomes for c in replayed.conclusions for action in c.actions}
+    assert len(replayed.evaluations) == 30
+    moved = {action.key: action.becomes for c in replayed.evaluations for action in c.actions}
     assert moved == {"irq/40/affinity": "1", "irq/42/affinity": "2", "irq/43/affinity": "3"}
     assert replayed.moves == 3
-    assert [len(conclusion.actions) for conclusion in replayed.conclusions[:3]] == [2, 1, 0]
-    assert {conclusion.mode for conclusion in replayed.conclusions} == {Mode.ENFORCE}
+    assert [len(evaluation.actions) for evaluation in replayed.evaluations[:3]] == [2, 1, 0]
+    assert {evaluation.mode for evaluation in replayed.evaluations} == {Mode.ENFORCE}
 
 
 def test_the_load_moves_along_with_an_interrupt_and_its_flows_land_there() -> None:
@@ -77,7 +66,7 @@ def test_the_load_moves_along_with_an_interrupt_and_its_flows_land_there() -> No
     assert len(after.load.irqs) == 4
     assert after.load.busy[:3] == pytest.approx([0.6, 0.05, 0.3])
     assert after.load.softirq[:3] == pytest.approx([0.55, 0.0, 0.25])
-    assert [task.landings[0].cpu for task in after.tasks] == [2, 0, 0, 0]
+    assert [task.rx_placements[0].cpu for task in after.tasks] == [2, 0, 0, 0]
 
 
 def test_an_interrupt_that_may_stay_stays() -> None:
@@ -150,11 +139,11 @@ def test_a_day_of_trembling_load_neither_oscillates_nor_grows() -> None:
     sizes: list[int] = []
     for round_ in range(ROUNDS_A_DAY):
         view = perturbed(machine, random, round_ * STEP_S / 3600)
-        conclusions, memory = step(view, policies, memory)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, view.time_s)
+        evaluations, memory = step(view, policies, memory)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, view.time_s)
         machine = machine.after(actions) if actions else replace(machine, view=_later(machine.view))
         moved_at += [round_] * len(actions)
         if round_ % 720 == 0:
@@ -175,7 +164,7 @@ def test_a_day_of_a_recording_can_be_replayed_without_keeping_it() -> None:
             yield view
             view = _later(view)
 
-    moves = [len(conclusions[0].actions) for conclusions in enforced(views(), [SPREAD])]
+    moves = [len(evaluations[0].actions) for evaluations in enforced(views(), [SPREAD])]
     assert (sum(moves), sum(moves[3:])) == (3, 0)
 
 

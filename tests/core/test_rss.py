@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_core.rss import Toeplitz, indirect, scale
+from coresteer_core.node.rss import Toeplitz, indirect, scale
 
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 VECTORS = [

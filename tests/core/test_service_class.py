@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.policy_machines import CAPTURED, Machine, captured, machines
 
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.engine import EngineMemory, PolicyInForce, returns, steered, step, wrote
-from coresteer_core.guard import refusals
-from coresteer_core.model import Inventory, NetTask, Topology, View
-from coresteer_core.plan import Action, Plan, Wish, inverse, preview
+from coresteer_core.changes.guard import refusals
+from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.matching import Match
-from coresteer_core.policies.network_process import NetworkProcess
-from coresteer_core.policies.service_class import (
+from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, steered, step, wrote
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.service_class.matching import Match
+from coresteer_core.policies.service_class.policy import (
     LEAST_WEIGHT,
     MOST_WEIGHT,
     ServiceClass,
@@ -34,7 +37,7 @@ from coresteer_core.policies.service_class import (
     first_weights,
     steer,
 )
-from coresteer_core.policies.weights import STEP, USUAL, toward, value_of, weight_of
+from coresteer_core.policies.service_class.weights import STEP, USUAL, toward, value_of, weight_of
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 from coresteer_core.settings.cgroup import WEIGHTS
 
@@ -335,9 +338,9 @@ def test_a_cgroup_that_two_classes_share_is_left_alone_with_the_reason() -> None
     seen = view(task(1, cgroup=WEB), task(2, cgroup=WEB, command="redis"), cgroups=HAVE)
     found = enrol(seen, spec("cpu"), Scope())
     assert found.settings == {}
-    [unmoved] = found.unmoved
-    assert unmoved.subject == "cpu.weight of web.slice"
-    assert unmoved.why == "Processes of the classes gold, silver share this cgroup; each class needs one of its own."
+    [skipped] = found.skipped
+    assert skipped.subject == "cpu.weight of web.slice"
+    assert skipped.why == "Processes of the classes gold, silver share this cgroup; each class needs one of its own."
     assert set(enrol(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice", "task/2/nice"}
 
 
@@ -345,7 +348,7 @@ def test_a_cgroup_that_others_share_is_left_alone_with_the_reason() -> None:
     seen = view(task(1, cgroup=WEB), task(2, cgroup=WEB, command="sshd"), cgroups=HAVE)
     found = enrol(seen, spec("cpu"), Scope())
     assert found.settings == {}
-    assert [(one.subject, one.why) for one in found.unmoved] == [
+    assert [(one.subject, one.why) for one in found.skipped] == [
         ("cpu.weight of web.slice", "Processes of no class, or not in the policy's scope, share this cgroup."),
         ("1 process", "Of no class, or not in the policy's scope."),
     ]
@@ -361,7 +364,7 @@ def test_a_real_time_task_and_what_is_out_of_scope_are_left_alone() -> None:
     seen = view(task(1, realtime=True), task(2, name="other"), task(3))
     found = enrol(seen, spec("nice"), Scope(tasks=["nginx"]))
     assert found.settings == {"task/3/nice": "gold"}
-    assert [(one.subject, one.why) for one in found.unmoved] == [
+    assert [(one.subject, one.why) for one in found.skipped] == [
         ("nginx (1)", "A real-time task, which runs before all classes by itself."),
         ("1 process", "Of no class, or not in the policy's scope."),
     ]
@@ -403,11 +406,11 @@ def carry_out(seen: View, actions: Sequence[Action]) -> View:
 def round_of(
     seen: View, policies: list[PolicyInForce], memory: EngineMemory
 ) -> tuple[list[Action], View, EngineMemory]:
-    conclusions, memory = step(seen, policies, memory)
-    actions = [action for conclusion in conclusions for action in conclusion.actions]
-    for conclusion in conclusions:
-        for action in conclusion.actions:
-            memory = wrote(memory, conclusion.policy_id, action, seen.time_s)
+    evaluations, memory = step(seen, policies, memory)
+    actions = [action for evaluation in evaluations for action in evaluation.actions]
+    for evaluation in evaluations:
+        for action in evaluation.actions:
+            memory = wrote(memory, evaluation.policy_id, action, seen.time_s)
     return actions, carry_out(seen, actions), memory
 
 
@@ -451,16 +454,16 @@ def test_a_later_process_with_the_number_of_a_held_one_is_not_held() -> None:
 
 @pytest.mark.parametrize(
     ("response", "rewritten", "held"),
-    [(Ownership.WARN, [], "-3"), (Ownership.YIELD, [], None), (Ownership.TAKE_OVER, ["-3"], "-3")],
+    [(Ownership.WARN, [], "-3"), (Ownership.YIELD, [], None), (Ownership.REASSERT, ["-3"], "-3")],
 )
 def test_somebody_elses_nice_value_is_a_drift(response: Ownership, rewritten: list[str], held: str | None) -> None:
     policy = replace(CLASSES, on_drift=response)
     _, seen, memory = round_of(view(task(1)), [policy], EngineMemory())
     memory = steered(memory, "task/1/nice", "-3", seen.time_s)
     seen = replace(carry_out(seen, [Action("task/1/nice", "", "10", "")]), time_s=seen.time_s + 1000)
-    [conclusion], memory = step(seen, [policy], memory)
-    assert [drift.found for drift in conclusion.drifts] == ["10"]
-    assert [action.becomes for action in conclusion.actions] == rewritten
+    [evaluation], memory = step(seen, [policy], memory)
+    assert [drift.found for drift in evaluation.drifts] == ["10"]
+    assert [action.becomes for action in evaluation.actions] == rewritten
     holding = memory.holdings.get("task/1/nice")
     assert (holding and holding.value) == held
 
@@ -494,17 +497,17 @@ def test_on_every_machine_it_comes_to_rest_its_plans_have_an_inverse_and_all_goe
     memory, now, quiet = EngineMemory(), machine, 0
     for _ in range(80):
         assert step(now.view, policies, memory) == step(now.view, policies, memory)
-        conclusions, memory = step(now.view, policies, memory)
-        actions = [action for conclusion in conclusions for action in conclusion.actions]
-        ours = [action for action in conclusions[0].actions if not action.key.startswith("irq/")]
+        evaluations, memory = step(now.view, policies, memory)
+        actions = [action for evaluation in evaluations for action in evaluation.actions]
+        ours = [action for action in evaluations[0].actions if not action.key.startswith("irq/")]
         after = now.after(actions)
         assert values(after.after(inverse(Plan(actions)).actions)) == values(now)
         for action in ours:
             assert refusals(now.view, [(action.key, action.becomes)], allow_isolated=False) == []
             assert not any(each.realtime and action.key == f"task/{each.pid}/nice" for each in now.view.tasks)
-        for conclusion in conclusions:
-            for action in conclusion.actions:
-                memory = wrote(memory, conclusion.policy_id, action, now.view.time_s)
+        for evaluation in evaluations:
+            for action in evaluation.actions:
+                memory = wrote(memory, evaluation.policy_id, action, now.view.time_s)
         quiet = 0 if ours else quiet + 1
         now = after
         if quiet > 8:
@@ -522,12 +525,12 @@ def test_on_every_machine_it_comes_to_rest_its_plans_have_an_inverse_and_all_goe
 
 def test_nice_and_weights_are_previewed_with_the_command_for_it() -> None:
     seen = view(task(), cgroups=HAVE)
-    wishes = [
-        Wish("task/812/nice", "5"),
-        Wish("cgroup/web.slice/cpu.weight", "200"),
-        Wish("cgroup/db.slice/io.weight", "50"),
+    desired = [
+        DesiredValue("task/812/nice", "5"),
+        DesiredValue("cgroup/web.slice/cpu.weight", "200"),
+        DesiredValue("cgroup/db.slice/io.weight", "50"),
     ]
-    told = preview(seen, wishes, reason="r")
+    told = preview(seen, desired, reason="r")
     assert told.sentence == (
         "nginx (812) goes from nice 0 to nice 5; cpu.weight of web.slice goes from 100 to 200; "
         "io.weight of db.slice goes from 100 to 50."
@@ -540,18 +543,20 @@ def test_nice_and_weights_are_previewed_with_the_command_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "wish", "code", "says"),
+    ("seen", "desired_value", "code", "says"),
     [
-        (view(task(kernel=True)), Wish("task/812/nice", "5"), "kernel", "is a kernel thread"),
-        (view(task(realtime=True)), Wish("task/812/nice", "5"), "realtime", "is a real-time task: it runs before all"),
-        (view(task()), Wish("task/812/nice", "5;813=4"), "invalid", "Name one nice value for all threads"),
-        (view(), Wish("task/812/nice", "5"), "unknown", "no process 812"),
-        (view(cgroups=HAVE), Wish("cgroup/web.slice/cpu.weight", "0"), "bounds", "can be from 1 to 10000, not 0."),
-        (view(cgroups=HAVE), Wish("cgroup/web.slice/cpu.shares", "9"), "unknown", "no cgroup web.slice with"),
-        (view(cgroups=HAVE), Wish("cgroup/cpu.weight", "9"), "invalid", "not a setting"),
+        (view(task(kernel=True)), DesiredValue("task/812/nice", "5"), "kernel", "is a kernel thread"),
+        (view(task(realtime=True)), DesiredValue("task/812/nice", "5"), "realtime", "is a real-time task: it runs"),
+        (view(task()), DesiredValue("task/812/nice", "5;813=4"), "invalid", "Name one nice value for all threads"),
+        (view(), DesiredValue("task/812/nice", "5"), "unknown", "no process 812"),
+        (view(cgroups=HAVE), DesiredValue("cgroup/web.slice/cpu.weight", "0"), "bounds", "from 1 to 10000, not 0."),
+        (view(cgroups=HAVE), DesiredValue("cgroup/web.slice/cpu.shares", "9"), "unknown", "no cgroup web.slice with"),
+        (view(cgroups=HAVE), DesiredValue("cgroup/cpu.weight", "9"), "invalid", "not a setting"),
     ],
 )  # fmt: skip
-def test_what_must_not_be_set_is_refused_with_a_sentence(seen: View, wish: Wish, code: str, says: str) -> None:
-    [refused] = preview(seen, [wish], reason="r").refused
+def test_what_must_not_be_set_is_refused_with_a_sentence(
+    seen: View, desired_value: DesiredValue, code: str, says: str
+) -> None:
+    [refused] = preview(seen, [desired_value], reason="r").refused
     assert refused.code == code
     assert says in refused.sentence

@@ -21,7 +21,7 @@ from tests.lab.provision import provide
 from tests.lab.rig import Guest, GuestError, boot
 from tests.lab.test_affinity import STATE, door
 
-from coresteer_core.nic import Timer, sets_own_pace
+from coresteer_core.node.nic import Timer, sets_own_pace
 from coresteer_core.simulate.nic import Arrivals, Wait, predict
 
 MACHINE = Machine(

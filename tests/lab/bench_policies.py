@@ -66,7 +66,7 @@ def main() -> None:
             end = begin()
             m = measure(guest)
             end()
-            put_back(guest, originals)
+            restored_externally(guest, originals)
             print(
                 f"| {name} | {m.bytes >> 20} | {m.same_l2:.1%} | {m.best_l2:.1%} | {m.same_l3:.1%} | {m.same_node:.1%} "
                 f"| {m.busiest_cpu:.1%} | {m.moves_per_min:.1f} | {m.violations} |",
@@ -154,7 +154,7 @@ def affinities(guest: Guest) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def put_back(guest: Guest, originals: dict[str, str]) -> None:
+def restored_externally(guest: Guest, originals: dict[str, str]) -> None:
     script = "\n".join(
         f"echo {value} > /proc/irq/{key.removeprefix('irq/')}/smp_affinity_list 2>/dev/null"
         for key, value in originals.items()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tests.lab.machines import PEER
 
-from coresteer_agent.collect.addresses import Addresses
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.landings import Landings
 from coresteer_agent.collect.tcp_sockets import TcpSockets
+from coresteer_agent.linux.addresses import Addresses
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.rx_placement import RxPlacements
 from coresteer_core.settings import IrqAffinity
 
 ROOT = Path("/")
@@ -82,9 +82,9 @@ def serve(address: str, flows: int) -> dict[str, object]:
             pass
         after = counts()
         reader.reread(IrqAffinity(irq) for irq in irqs)  # an effective affinity is known from the first interrupt on
-        landings = Landings(reader.read(), Addresses())
+        rx_placements = RxPlacements(reader.read(), Addresses())
         [(tcp, flow)] = [(tcp, flow) for tcp, flow, *_ in sockets.read()[0] if flow.ports[:2] == port_bytes(peer[1])]
-        place = landings.place(tcp, flow)
+        place = rx_placements.place(tcp, flow)
         grown = {irq: [new - old for new, old in zip(after[irq], before[irq], strict=True)] for irq in irqs}
         others = max((irq for irq in irqs if irq != first), key=lambda irq: sum(grown[irq]))
         busiest = others if sum(grown[others]) > _PACKETS // 2 else first

@@ -7,11 +7,11 @@ import msgspec
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_agent.apply.kinds import knob
-from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.apply.registry import tunable
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
 from coresteer_core.settings import Channels, parse_setting
 
 ROOT = Path("/")
@@ -26,7 +26,7 @@ def standing(key: str) -> str:
     """What a setting is now; for one that is not there, a value of its kind."""
     setting = parse_setting(key)
     try:
-        return knob(ROOT, setting).read()
+        return tunable(ROOT, setting).read()
     except OSError:
         return "combined 1" if isinstance(setting, Channels) else "0"
 
@@ -39,8 +39,8 @@ def main() -> None:
     journal = Journal(Path(arguments[0]) / "agent/journal.jsonl", ROOT)
     executor = Executor(ROOT, journal, view)
     results = []
-    for wish in arguments[1:]:
-        key, _, value = wish.partition("=")
+    for desired_value in arguments[1:]:
+        key, _, value = desired_value.partition("=")
         results.append(executor.apply(Action(key, standing(key), value, "lab"), change_id="lab"))
     print(msgspec.json.encode(results).decode())
 

@@ -11,9 +11,9 @@ from tests.lab.rig import Guest
 STATE = "/var/lib/coresteer"
 
 
-def door(guest: Guest, *wishes: str) -> list[dict[str, Any]]:
-    """What the agent's executor answers to wishes of the form key=value."""
-    results: list[dict[str, Any]] = json.loads(guest.python("tests.lab.probe", "apply", STATE, *wishes).stdout)
+def door(guest: Guest, *desired: str) -> list[dict[str, Any]]:
+    """What the agent's executor answers to desired values of the form key=value."""
+    results: list[dict[str, Any]] = json.loads(guest.python("tests.lab.probe", "apply", STATE, *desired).stdout)
     return results
 
 

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from tests.lab.rig import Guest
 
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import Inventory, Topology
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ OPEN = {"applying", "unconfirmed"}
 
 def apply(host: Backend, node_id: int, key: str, value: str, *, timeout_s: int = 120) -> dict[str, Any]:
     """Preview and apply, and wait until it is carried out."""
-    previewed = host.ask("POST", f"/api/nodes/{node_id}/previews", {"wishes": [{"key": key, "value": value}]})
+    previewed = host.ask("POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]})
     assert previewed["can_apply"], previewed
     asked = {"plan": previewed["plan"], "confirm_timeout_s": timeout_s}
     change = host.ask("POST", f"/api/nodes/{node_id}/changes", asked)

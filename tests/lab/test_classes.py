@@ -98,7 +98,7 @@ def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_a
 
 
 def test_weights_reach_the_cgroups_files_and_go_back(small_vm: Guest, host: Backend, node: int) -> None:
-    wishes = [
+    desired = [
         {"key": "cgroup/lab/gold/cpu.weight", "value": "300"},
         {"key": "cgroup/lab/gold/io.weight", "value": "50"},
     ]
@@ -107,7 +107,7 @@ def test_weights_reach_the_cgroups_files_and_go_back(small_vm: Guest, host: Back
     assert before == "150\ndefault 100\n"
     # its processes are looked for every five seconds
     previewed = wait_for(
-        lambda: host.ask("POST", f"/api/nodes/{node}/previews", {"wishes": wishes}), lambda seen: seen["can_apply"]
+        lambda: host.ask("POST", f"/api/nodes/{node}/previews", {"desired": desired}), lambda seen: seen["can_apply"]
     )
     change = host.ask("POST", f"/api/nodes/{node}/changes", {"plan": previewed["plan"]})
     applied = await_change(host, change["id"], {"unconfirmed"})

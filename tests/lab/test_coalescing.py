@@ -40,7 +40,7 @@ def coalescing(host: Backend, node_id: int, netdev: str) -> dict[str, Any]:
 
 def preview(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
     found: dict[str, Any] = host.ask(
-        "POST", f"/api/nodes/{node_id}/previews", {"wishes": [{"key": key, "value": value}]}
+        "POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]}
     )
     return found
 

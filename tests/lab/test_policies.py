@@ -49,7 +49,7 @@ def test_a_process_is_brought_to_its_packets_and_goes_back_with_the_policy(
     assert near >= 0.95 * sum(count for *_, count in cells), cells
     told = host.ask("GET", f"/api/nodes/{node_id(host)}/decisions")
     [decision] = [d for d in told if d["change_id"] and d["policy_id"] == policy["id"]]
-    assert f"CPU {cpu}" in decision["conclusion"]["actions"][0]["reason"]
+    assert f"CPU {cpu}" in decision["evaluation"]["actions"][0]["reason"]
 
     host.ask("POST", f"/api/policies/{policy['id']}/disable")
     assert await_allowed(two_socket, consumer, "0-7") == "0-7"

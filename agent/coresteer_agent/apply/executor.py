@@ -11,13 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_agent.apply.kinds import knob, seen
-from coresteer_agent.apply.of_netdev import NOT_SUPPORTED, NOT_THIS_VALUE
+from coresteer_agent.apply.netdev_common import NOT_SUPPORTED, NOT_THIS_VALUE
+from coresteer_agent.apply.registry import seen, tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
-from coresteer_core.effective import Attempt
-from coresteer_core.guard import Refusal, refusals
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_core.changes.guard import Refusal, refusals
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.effective import Attempt
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome, Result
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
@@ -83,7 +83,7 @@ class Executor:
             )
             return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
-        self._journal.writing(change_id, setting.key, found, knob(self._root, setting).owners())
+        self._journal.writing(change_id, setting.key, found, tunable(self._root, setting).owners())
         done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
         result = self._write(setting, wanted, found, done)
         self._steered.pop(setting.key, None)
@@ -167,13 +167,13 @@ class Executor:
         found = [(key, self._read(parse_setting(key))) for key in keys]
         return [Action(key, "", value, "") for key, value in found if isinstance(value, str)]
 
-    def lend(self, change_id: str, actions: Iterable[Action]) -> None:
+    def delegate(self, change_id: str, actions: Iterable[Action]) -> None:
         """Note the originals of settings that another program is about to write. Raises OSError or JournalError.
 
         actions: as standing() gave them.
         """
-        knobs = {action: knob(self._root, parse_setting(action.key)) for action in actions}
-        self._journal.lending(change_id, {a.key: (a.becomes, k.owners()) for a, k in knobs.items()})
+        knobs = {action: tunable(self._root, parse_setting(action.key)) for action in actions}
+        self._journal.delegating(change_id, {a.key: (a.becomes, k.owners()) for a, k in knobs.items()})
 
     def gone(self, key: str) -> bool:
         """Whether the node has a setting no more that was written here, or it is another one's by now."""
@@ -229,12 +229,12 @@ class Executor:
 
     def _is(self, setting: Setting, found: str, wanted: str) -> bool:
         with suppress(OSError, SettingError):  # then the write says why
-            wanted = knob(self._root, setting).attainable(wanted)
+            wanted = tunable(self._root, setting).attainable(wanted)
         return setting.equal(found, wanted)
 
     def _moved_on(self, setting: Setting) -> Result | None:
         """That the number went to another device since it was written here, as when a driver is loaded again."""
-        before, now = self._journal.owners(setting.key), knob(self._root, setting).owners()
+        before, now = self._journal.owners(setting.key), tunable(self._root, setting).owners()
         if not before or not now or set(before) & set(now):
             return None
         sentence = f"{setting.describe()} is gone: it belongs to {', '.join(now)} now, it was {', '.join(before)}'s."
@@ -242,7 +242,7 @@ class Executor:
 
     def _missing(self, setting: Setting) -> Result | None:
         try:
-            if knob(self._root, setting).exists():
+            if tunable(self._root, setting).exists():
                 return None
         except OSError as error:
             return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be looked at: {error.strerror}.")
@@ -250,7 +250,7 @@ class Executor:
 
     def _read(self, setting: Setting) -> str | Result:
         try:
-            return knob(self._root, setting).read()
+            return tunable(self._root, setting).read()
         except OSError as error:
             sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
@@ -259,9 +259,9 @@ class Executor:
 
     def _write(self, setting: Setting, wanted: str, found: str | None, done: str) -> Result:
         try:
-            knob(self._root, setting).write(wanted)
+            tunable(self._root, setting).write(wanted)
         except (OSError, ReadOnlyModeError) as error:
-            outcome, why = knob(self._root, setting).explain(error)
+            outcome, why = tunable(self._root, setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
                 self._attempted(Attempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))

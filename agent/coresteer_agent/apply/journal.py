@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_core.change_events import Change
-from coresteer_core.change_undo import REMEMBERED, after_reboot
-from coresteer_core.plan import Plan, inverse
+from coresteer_core.changes.events import Change
+from coresteer_core.changes.plan import Plan, inverse
+from coresteer_core.changes.undo import REMEMBERED, after_reboot
 from coresteer_core.protocol import ChangeState
 
 log = logging.getLogger("coresteer.journal")
@@ -165,7 +165,7 @@ class Journal:
         """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
-    def lending(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
+    def delegating(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
         """Note at once what stands in settings, and whose they are, before another program may write them.
 
         Raises OSError.

@@ -6,10 +6,10 @@ A captured tree has the files alone.
 import errno
 from pathlib import Path
 
-from coresteer_agent import ethtool_params
 from coresteer_agent.apply import rooted
-from coresteer_agent.apply.of_netdev import explain, owners
+from coresteer_agent.apply.netdev_common import explain, owners
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.linux import ethtool_params
 from coresteer_core.settings import NetdevParam
 from coresteer_core.settings.params import IN_SYSFS
 

@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 from coresteer_agent.apply import rooted
-from coresteer_agent.apply.of_netdev import owners
+from coresteer_agent.apply.netdev_common import owners
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_mask
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import Rps, SettingError, Xps

@@ -6,9 +6,9 @@ A captured tree has neither.
 import errno
 from pathlib import Path
 
-from coresteer_agent import ethtool_params, napi
-from coresteer_agent.apply.of_netdev import explain, owners
+from coresteer_agent.apply.netdev_common import explain, owners
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.linux import ethtool_params, napi
 from coresteer_core.settings import QueueParam
 from coresteer_core.settings.params import IN_SYSFS
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_core.change import advance
-from coresteer_core.change_events import Changes, Note, PutBack
-from coresteer_core.model import Inventory, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.changes.events import Changes, Note, RestoredExternally
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Result
 
 log = logging.getLogger("coresteer.restore")
@@ -37,7 +39,7 @@ def restore(path: Path, root: Path) -> list[Result] | None:
         # what is not stuck stands as before, also what an agent was killed over after it had put it back
         stuck = {result.key for result in results if result.stuck}
         back = frozenset[str]().union(*(change.keys for change in changes.values())) - stuck
-        _, instructions = advance(Changes(changes), PutBack(back), 0.0)
+        _, instructions = advance(Changes(changes), RestoredExternally(back), 0.0)
         try:
             for instruction in instructions:
                 if isinstance(instruction, Note):

@@ -3,9 +3,9 @@
 import errno
 from pathlib import Path
 
-from coresteer_agent import ethtool
-from coresteer_agent.apply.of_netdev import explain, owners
+from coresteer_agent.apply.netdev_common import explain, owners
 from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.linux import ethtool
 from coresteer_core.settings import RssTable
 
 __all__ = ["attainable", "exists", "explain", "owners", "read", "write"]

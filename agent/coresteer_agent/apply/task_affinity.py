@@ -6,13 +6,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coresteer_agent.apply import of_task
-from coresteer_agent.apply.of_task import exists, owners
+from coresteer_agent.apply import task_threads
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_agent.apply.task_threads import exists, owners
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.model import View
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskAffinity
 
@@ -31,22 +31,22 @@ _ERRORS = {
 
 def read(root: Path, setting: TaskAffinity) -> str:
     """The affinity of each thread. Raises OSError."""
-    return setting.join(of_task.read_each(setting.pid, lambda thread: frozenset(os.sched_getaffinity(thread))))
+    return setting.join(task_threads.read_each(setting.pid, lambda thread: frozenset(os.sched_getaffinity(thread))))
 
 
 def write(root: Path, setting: TaskAffinity, value: str) -> None:
     """Set every thread, also those that start meanwhile. Raises OSError once all the others are set."""
-    of_task.write_each(setting.pid, setting.split(value), os.sched_setaffinity)
+    task_threads.write_each(setting.pid, setting.split(value), os.sched_setaffinity)
 
 
 def attainable(root: Path, setting: TaskAffinity, value: str) -> str:
     """The value without threads that have ended."""
-    return setting.join(of_task.alive(setting.pid, setting.split(value)))
+    return setting.join(task_threads.alive(setting.pid, setting.split(value)))
 
 
 def explain(error: OSError | ReadOnlyModeError, root: Path) -> tuple[Outcome, str]:
     """A failed write's outcome, refused or failed, and a sentence for it."""
-    return of_task.explain(error, _ERRORS)
+    return task_threads.explain(error, _ERRORS)
 
 
 def seen(root: Path, setting: TaskAffinity, view: View) -> View:
@@ -55,6 +55,6 @@ def seen(root: Path, setting: TaskAffinity, view: View) -> View:
         allowed = format_cpu_list(read_cpuset(root, setting.pid) or ())
     except (OSError, ParseError):
         return view
-    now = of_task.seen(root, setting, view)
+    now = task_threads.seen(root, setting, view)
     tasks = [replace(task, allowed=allowed) if task.pid == setting.pid else task for task in now.tasks]
     return now if now is view else replace(now, tasks=tasks)

@@ -4,9 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from coresteer_agent.apply import of_task
-from coresteer_agent.apply.of_task import exists, owners, seen
+from coresteer_agent.apply import task_threads
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_agent.apply.task_threads import exists, owners, seen
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskNice
 
@@ -22,21 +22,21 @@ _ERRORS = {
 
 def read(root: Path, setting: TaskNice) -> str:
     """The nice value of each thread. Raises OSError."""
-    return setting.join(of_task.read_each(setting.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread)))
+    return setting.join(task_threads.read_each(setting.pid, lambda thread: os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def write(root: Path, setting: TaskNice, value: str) -> None:
     """Set every thread, also those that start meanwhile. Raises OSError once all the others are set."""
-    of_task.write_each(
+    task_threads.write_each(
         setting.pid, setting.split(value), lambda thread, nice: os.setpriority(os.PRIO_PROCESS, thread, nice)
     )
 
 
 def attainable(root: Path, setting: TaskNice, value: str) -> str:
     """The value without threads that have ended."""
-    return setting.join(of_task.alive(setting.pid, setting.split(value)))
+    return setting.join(task_threads.alive(setting.pid, setting.split(value)))
 
 
 def explain(error: OSError | ReadOnlyModeError, root: Path) -> tuple[Outcome, str]:
     """A failed write's outcome, refused or failed, and a sentence for it."""
-    return of_task.explain(error, _ERRORS)
+    return task_threads.explain(error, _ERRORS)

@@ -8,7 +8,7 @@ from array import array
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number
-from coresteer_core.rates import Counters, CounterTable
+from coresteer_core.node.derive import Counters, CounterTable
 
 _CELL = 11
 """Every cell is " %10u" or "%10u ": eleven bytes."""
@@ -34,7 +34,7 @@ class _Row:
 class CounterTableReader:
     """Parses the table, and again only where its text differs from the previous one.
 
-    Rows that did not move are the same object in the next table, so that coresteer_core.rates
+    Rows that did not move are the same object in the next table, so that coresteer_core.node.derive
     skips them by identity. With 128 CPUs and 600 rows that is a tenth of the work.
     """
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text, real_path
-from coresteer_core.rates import NetdevTotals
+from coresteer_core.node.derive import NetdevTotals
 from coresteer_core.settings.params import IN_SYSFS
 
 PATH = "proc/net/dev"

@@ -4,7 +4,7 @@ import os
 import resource
 from pathlib import Path
 
-from coresteer_core.rates import SelfUsage
+from coresteer_core.node.derive import SelfUsage
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

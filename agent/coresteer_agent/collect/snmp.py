@@ -1,7 +1,7 @@
 """/proc/net/snmp: TCP segments sent and sent again, both address families together (kernel: net/ipv4/proc.c)."""
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_core.rates import TcpCounts
+from coresteer_core.node.derive import TcpCounts
 
 PATH = "proc/net/snmp"
 

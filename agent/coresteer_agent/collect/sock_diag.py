@@ -8,8 +8,8 @@ import struct
 import time
 from collections.abc import Iterable
 
-from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink
-from coresteer_core.model import TcpLatency
+from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink
+from coresteer_core.node.rates import TcpLatency
 
 _log = logging.getLogger(__name__)
 

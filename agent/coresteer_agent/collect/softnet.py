@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number
-from coresteer_core.rates import SoftnetCounts
+from coresteer_core.node.derive import SoftnetCounts
 
 PATH = "proc/net/softnet_stat"
 

@@ -2,7 +2,7 @@
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number
-from coresteer_core.rates import CpuTimes
+from coresteer_core.node.derive import CpuTimes
 
 PATH = "proc/stat"
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number, names, read_bytes
-from coresteer_core.model import Task
+from coresteer_core.node.tasks import Task
 
 TOP = 64
 """So many processes are told, those that used most CPU."""

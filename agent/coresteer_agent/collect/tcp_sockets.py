@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from coresteer_agent.collect.netlink import DONE, ERROR, NETLINK_SOCK_DIAG, Netlink, attributes, check
 from coresteer_agent.collect.sock_diag import (
     INFO,
     MESSAGE_BYTES,
     SOCK_DIAG_BY_FAMILY,
     tcp_request,
 )
-from coresteer_core.rss import Toeplitz
+from coresteer_agent.linux.netlink import DONE, ERROR, NETLINK_SOCK_DIAG, Netlink, attributes, check
+from coresteer_core.node.rss import Toeplitz
 
 _LISTEN = 1 << 10
 _STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8

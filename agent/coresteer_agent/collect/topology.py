@@ -18,7 +18,7 @@ from coresteer_agent.collect.files import (
     read_text,
 )
 from coresteer_core.cpuset import MAX_CPUS, format_cpu_list
-from coresteer_core.model import Cache, Cpu, NumaNode, Topology
+from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"

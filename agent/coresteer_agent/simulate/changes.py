@@ -4,8 +4,8 @@ import time
 from typing import TypeAlias
 
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_core.change import advance
-from coresteer_core.change_events import (
+from coresteer_core.changes.events import (
+    AcknowledgedByBackend,
     ApplyRequested,
     BackendBack,
     BackendLost,
@@ -15,24 +15,25 @@ from coresteer_core.change_events import (
     Event,
     ExtendRequested,
     InverseRan,
-    LookAgain,
-    LookedAgain,
     Measured,
     Note,
     PlanRan,
+    Recheck,
+    Rechecked,
     Report,
     RollbackRequested,
     RunInverse,
     RunPlan,
-    RunReturn,
-    SeenByBackend,
+    RunRestore,
     Tick,
 )
-from coresteer_core.guard import refusals
-from coresteer_core.guardrail import measure
-from coresteer_core.model import Rates, View
-from coresteer_core.plan import Action, Plan
-from coresteer_core.protocol import Apply, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback, Seen
+from coresteer_core.changes.guard import refusals
+from coresteer_core.changes.guardrail import measure
+from coresteer_core.changes.machine import advance
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.view import View
+from coresteer_core.protocol import Apply, ChangeAck, ChangeMessage, Confirm, Extend, Outcome, Result, Rollback
 from coresteer_core.settings import (
     CgroupWeight,
     IrqAffinity,
@@ -69,7 +70,7 @@ class SimulatedChanges:
         """What is known of a change."""
         return self._state.changes.get(change_id)
 
-    def asked(self, message: Apply | Confirm | Rollback | Extend | Seen, now: float) -> list[ChangeMessage]:
+    def asked(self, message: Apply | Confirm | Rollback | Extend | ChangeAck, now: float) -> list[ChangeMessage]:
         """What the backend wants."""
         match message:
             case Apply():
@@ -82,8 +83,8 @@ class SimulatedChanges:
                 event = RollbackRequested(message.change_id)
             case Extend():
                 event = ExtendRequested(message.change_id, message.seconds)
-            case Seen():
-                event = SeenByBackend(message.change_id, message.state)
+            case ChangeAck():
+                event = AcknowledgedByBackend(message.change_id, message.state)
         return self._feed(event, now)
 
     def connected(self, now: float) -> list[ChangeMessage]:
@@ -109,12 +110,12 @@ class SimulatedChanges:
                     said.append(message)
                 case RunPlan(change_id, plan):
                     said += self._feed(PlanRan(change_id, self._run(plan)), now)
-                case RunReturn(change_id, plan):
+                case RunRestore(change_id, plan):
                     done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(PlanRan(change_id, done), now)
-                case LookAgain(change_id, plan):
+                case Recheck(change_id, plan):
                     found = [self._stands(action) for action in plan.actions]
-                    said += self._feed(LookedAgain(change_id, found), now)
+                    said += self._feed(Rechecked(change_id, found), now)
                 case RunInverse(change_id, plan):
                     done = [self._write(action, plan, undo=True) for action in plan.actions]
                     said += self._feed(InverseRan(change_id, done), now)

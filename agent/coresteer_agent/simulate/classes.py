@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from coresteer_agent.simulate.seeded import seeded
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.gate import Gate
-from coresteer_core.policies.service_class import ServiceClasses
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.policies.service_class.gate import Gate
+from coresteer_core.policies.service_class.policy import ServiceClasses
 
 _CLIENTS = 8
 """Of each class; each asks again some time after its last answer, so that never more wait."""

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
+from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import ailment_of, kind_of, make_machine
-from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_agent.websocket_protocol import parse_uri
+from coresteer_agent.transport.websocket_protocol import parse_uri
 
 _log = logging.getLogger("coresteer.simulate")
 

@@ -4,7 +4,7 @@ import errno
 import math
 import os
 
-from coresteer_core.nic import Timer, sets_own_pace
+from coresteer_core.node.nic import Timer, sets_own_pace
 from coresteer_core.simulate.nic import Wait
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}

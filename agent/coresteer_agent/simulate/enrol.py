@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from coresteer_agent.enrol import EnrolError, request_keys
+from coresteer_agent.transport.enrol import EnrolError, request_keys
 
 _FILE = "simulated-keys.json"
 

@@ -14,7 +14,7 @@ from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.simulate.seeded import seeded
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiment import (
+from coresteer_core.experiments.model import (
     Classes,
     Command,
     Iperf3,

@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from coresteer_agent.simulate.member import Member
+from coresteer_agent.simulate.agent import Member
 
 _CONNECTING_AT_ONCE = 64
 _TICK_S = 0.01

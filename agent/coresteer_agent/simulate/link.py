@@ -7,7 +7,14 @@ up the scheduler that serves all nodes. Its cost is the same: 18 µs a sample of
 import asyncio
 from collections.abc import Callable
 
-from coresteer_agent.websocket_protocol import ClientProtocol, Frame, InvalidStatus, Opcode, State, WebSocketURI
+from coresteer_agent.transport.websocket_protocol import (
+    ClientProtocol,
+    Frame,
+    InvalidStatus,
+    Opcode,
+    State,
+    WebSocketURI,
+)
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.machine import Ailment, Machine
 from coresteer_agent.simulate.seeded import seeded
-from coresteer_core.model import SHARES_PER_UNIT, NetdevCounts, Task, TcpLatency, encode_irq_id
+from coresteer_core.node.rates import SHARES_PER_UNIT, NetdevCounts, TcpLatency, encode_irq_id
+from coresteer_core.node.tasks import Task
 from coresteer_core.simulate.nic import Wait
 
 LEVELS = 32

@@ -8,9 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.simulate.coalescing import PARAMS, PARAMS_MAX
-from coresteer_agent.simulate.layout import make_topology
+from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.model import Inventory, Irq, Netdev, NumaNode, Queue, Topology
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.topology import NumaNode, Topology
 
 _GBIT = 1_000_000_000
 _FIRST_MSI = 24

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.nics import NicBook
+from coresteer_agent.runtime.nic_learning import NicBook
 from coresteer_agent.simulate.classes import SimulatedClasses
 from coresteer_agent.simulate.coalescing import made_of
 from coresteer_agent.simulate.load import (
@@ -21,18 +21,21 @@ from coresteer_agent.simulate.load import (
     temper_of,
 )
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
-from coresteer_agent.simulate.talkers import net_tasks
-from coresteer_core.attainment import ClassFigures
+from coresteer_agent.simulate.net_tasks import net_tasks
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.effective import Attempt, Interrupts, receive_interrupts
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.load import load_of
-from coresteer_core.model import Inventory, Netdev, NetTask, Rates, Task, View
-from coresteer_core.nic import Learned
+from coresteer_core.node.effective import Attempt, Interrupts, receive_interrupts
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.load import load_of
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.receive import receive_irqs, wait_of
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.node.tasks import NetTask, Task
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.service_class import ServiceClasses, enrol
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
-from coresteer_core.receive import receive_irqs, wait_of
 from coresteer_core.settings import NetdevParam, Rps
 from coresteer_core.simulate.nic import Wait
 

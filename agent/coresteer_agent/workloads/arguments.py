@@ -10,10 +10,10 @@ import msgspec
 from msgspec import structs
 
 from coresteer_agent.config import ConfigError
-from coresteer_agent.workloads.children import Load, Prepared
 from coresteer_agent.workloads.classes import Disturbance, Method, Setup, WorkloadError, run
+from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_agent.workloads.traffic import cpus_of
-from coresteer_core.experiment import Iperf3, TcpRequest, TcpStream, Traffic, UdpFlood
+from coresteer_core.experiments.model import Iperf3, TcpRequest, TcpStream, Traffic, UdpFlood
 
 _TRAFFIC: dict[str, type[Traffic]] = {
     "tcp-stream": TcpStream,

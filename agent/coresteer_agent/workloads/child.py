@@ -23,12 +23,12 @@ class Child:
     """A program of this package, with its orders as JSON.
 
     Start it from the main thread: the kernel ends the program when the thread that started it ends (prctl(2),
-    PR_SET_PDEATHSIG), which the program asks for itself (placing.end_with_parent).
+    PR_SET_PDEATHSIG), which the program asks for itself (process_control.end_with_parent).
     """
 
     def __init__(self, program: str, orders: Struct, descriptors: Sequence[int] = ()) -> None:
-        """descriptors: which of this process's it gets, under the same numbers."""
-        arguments = ("-m", f"coresteer_agent.workloads.{program}", msgspec.json.encode(orders).decode())
+        """program: a module of this package. descriptors: which of this process's it gets, under the same numbers."""
+        arguments = ("-m", f"coresteer_agent.{program}", msgspec.json.encode(orders).decode())
         self._process = subprocess.Popen(
             [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=descriptors
         )

@@ -42,8 +42,8 @@ from msgspec import Meta, Struct
 from coresteer_agent.version import VERSION
 from coresteer_agent.workloads.cgroups import NoCgroupError, WeightedCgroup, weighted_cgroups
 from coresteer_agent.workloads.echo_client import Orders, Seen
-from coresteer_core.attainment import Attainment
-from coresteer_core.policies.service_class import ServiceClass, ServiceClasses, first_weights, steer
+from coresteer_core.policies.service_class.attainment import Attainment
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, first_weights, steer
 
 Method: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
 Disturbance: TypeAlias = Literal["none", "worker", "gate", "silent"]

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from coresteer_agent.workloads.classes import Result, Setup, WorkloadError, run
-from coresteer_agent.workloads.placing import end_with_parent
+from coresteer_agent.workloads.process_control import end_with_parent
 from coresteer_agent.workloads.traffic import give_up, say
-from coresteer_core.experiment import Classes
+from coresteer_core.experiments.model import Classes
 
 
 class ClassesOrders(Struct):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from coresteer_agent.gate import GateServer
-from coresteer_core.policies.service_class import ServiceClasses
+from coresteer_agent.runtime.gate_server import GateServer
+from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 def main() -> None:

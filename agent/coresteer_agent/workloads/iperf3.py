@@ -8,9 +8,9 @@ import re
 import shutil
 
 from coresteer_agent.workloads.child import Child
-from coresteer_agent.workloads.supervise import Orders
+from coresteer_agent.workloads.supervisor import Orders
 from coresteer_agent.workloads.traffic import FAILED, cpus_of, split_address
-from coresteer_core.experiment import Iperf3, Role
+from coresteer_core.experiments.model import Iperf3, Role
 
 _LONGEST_S = 3600
 _LISTENING = "Server listening on"
@@ -131,4 +131,4 @@ class Iperf3Load:
 
     def _start(self, arguments: list[str], name: str, network: str, cpus: list[int]) -> Child:
         argv = [self._program, "-p", str(self._port), *arguments]
-        return Child("supervise", Orders(os.getpid(), argv, name, network, cpus))
+        return Child("workloads.supervisor", Orders(os.getpid(), argv, name, network, cpus))

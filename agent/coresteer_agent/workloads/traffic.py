@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 from msgspec import Struct
 
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.experiment import TcpRequest, TcpStream, UdpFlood
+from coresteer_core.experiments.model import TcpRequest, TcpStream, UdpFlood
 
 Generated: TypeAlias = TcpStream | TcpRequest | UdpFlood
 READY = "ready"

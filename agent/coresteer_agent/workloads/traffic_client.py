@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import msgspec
 
-from coresteer_agent.workloads.counts import COUNTED, bucket_of, open_row
-from coresteer_agent.workloads.placing import enter_network, pin
-from coresteer_agent.workloads.team import Ready, run_team
+from coresteer_agent.workloads.process_control import enter_network, pin
+from coresteer_agent.workloads.shared_counters import COUNTED, bucket_of, open_row
 from coresteer_agent.workloads.traffic import ClientOrders, cpus_of, give_up, processes
-from coresteer_core.experiment import TcpRequest, TcpStream, UdpFlood
+from coresteer_agent.workloads.worker_threads import Ready, run_team
+from coresteer_core.experiments.model import TcpRequest, TcpStream, UdpFlood
 
 _CONNECT_S = 10
 _WRITE_BYTES = 128 * 1024

@@ -14,11 +14,11 @@ from typing import NoReturn
 
 import msgspec
 
-from coresteer_agent.workloads.counts import COUNTED, open_row
-from coresteer_agent.workloads.placing import pin
-from coresteer_agent.workloads.team import Ready, run_team
+from coresteer_agent.workloads.process_control import pin
+from coresteer_agent.workloads.shared_counters import COUNTED, open_row
 from coresteer_agent.workloads.traffic import ServerOrders, cpus_of
-from coresteer_core.experiment import TcpRequest, UdpFlood
+from coresteer_agent.workloads.worker_threads import Ready, run_team
+from coresteer_core.experiments.model import TcpRequest, UdpFlood
 
 _READ_BYTES = 256 * 1024
 

@@ -59,9 +59,9 @@ async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
         raise Forbidden("The enrolment token is unknown, used or expired; an administrator can make a new one.")
     if len(request.names) > 1 and not token.simulated:
         raise Invalid("This token enrols one node; several need a token for simulated nodes.", field="names")
-    take_over = token.created_by == LOCAL_AGENT
-    is_known = take_over and await find_by_name(session, request.names[0]) is not None
-    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated, take_over=take_over)
+    reassert = token.created_by == LOCAL_AGENT
+    is_known = reassert and await find_by_name(session, request.names[0]) is not None
+    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated, reassert=reassert)
     names = ", ".join(request.names[:_NAMES_TOLD])
     more = f" and {len(request.names) - _NAMES_TOLD} more" if len(request.names) > _NAMES_TOLD else ""
     record(

@@ -11,7 +11,7 @@ import numpy as np
 
 from coresteer.classes.schemas import ClassFigure
 from coresteer.telemetry.chunks import F64, I64, compress, decompress
-from coresteer_core.attainment import ClassFigures
+from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.protocol import ClassesMessage
 
 LONGEST_MS = 60_000

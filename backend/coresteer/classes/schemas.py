@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from coresteer.inputs import Body
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.attainment import ClassFigures
+from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.service_class import ServiceClasses
+from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 class ClassFigure(StrEnum):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.classes import chunks, repository
-from coresteer.classes.keeper import ClassesKeeper
 from coresteer.classes.schemas import (
     ClassesHistory,
     ClassFigure,
@@ -20,15 +19,16 @@ from coresteer.classes.schemas import (
     PolicyClasses,
     PolicyHistory,
 )
+from coresteer.classes.store import ClassesKeeper
 from coresteer.nodes import service as nodes
-from coresteer.nodes.registry import Registry
+from coresteer.policies import preview
 from coresteer.policies import repository as policies
-from coresteer.policies import trial
 from coresteer.policies.in_force import in_force
+from coresteer.presence.registry import Registry
 from coresteer.telemetry.history import Range
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.model import NetTask
-from coresteer_core.policies.service_class import ServiceClasses, enrol
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
 
 POINTS = 900
 
@@ -99,7 +99,7 @@ def _known(values: list[float]) -> list[float | None]:
 
 async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
     """The node's processes by class, each in the first that it fits. Raises NotFound."""
-    view = await trial.view_of(session, registry, node_id)
+    view = await preview.view_of(session, registry, node_id)
     flows = registry.get(node_id).flows
     if view is None or flows is None:
         return Matches(

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from coresteer.structs import AsStruct
-from coresteer_core.nic import Timer, Tried
+from coresteer_core.node.nic import Timer, Tried
 from coresteer_core.simulate.nic import Predicted
 
 

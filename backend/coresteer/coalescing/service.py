@@ -10,15 +10,15 @@ from coresteer.coalescing.schemas import Coalescing, PolicyBound, QueueParams, S
 from coresteer.coalescing.surface import measured, rank_correlation, supposed, surface
 from coresteer.errors import NotFound
 from coresteer.nodes import service as nodes
-from coresteer.nodes.registry import Registry
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
-from coresteer_core.load import load_of
-from coresteer_core.model import Inventory, Load, Netdev
-from coresteer_core.nic import Learned, Tried, Verdict, sets_own_pace, timer_of
+from coresteer.presence.registry import Registry
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.load import Load, load_of
+from coresteer_core.node.nic import Learned, Tried, Verdict, sets_own_pace, timer_of
+from coresteer_core.node.receive import Received, number, predict_received, received, wait_of
 from coresteer_core.policies.base import Scope
-from coresteer_core.policies.coalescing import Coalescing as Spec
-from coresteer_core.receive import Received, number, predict_received, received, wait_of
+from coresteer_core.policies.coalescing.policy import Coalescing as Spec
 from coresteer_core.simulate.nic import packet_gap_us
 
 _USECS = "coalesce/rx-usecs"

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
-from coresteer_core.model import Netdev
-from coresteer_core.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
-from coresteer_core.receive import Received, predict_received
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
+from coresteer_core.node.receive import Received, predict_received
 from coresteer_core.simulate.nic import Predicted, Wait
 
 _USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)

@@ -20,19 +20,19 @@ from coresteer.experiments.spec import (
     Arm,
     Comparison,
     Interval,
-    KeptRun,
+    RecordedRun,
     Spec,
     Trend,
     Verdict,
 )
 from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
-from coresteer_core.experiment import METRICS
+from coresteer_core.experiments.model import METRICS
 
 _NOTHING = 1e-12
 _UNBELIEVABLE = 1e30
 
 
-def analyse(spec: Spec, seed: int, runs: Sequence[KeptRun]) -> Analysis:
+def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
     """Conclude from the runs so far, in any order; discarded ones are counted only.
 
     The rates of error hold for the analysis after the last run: who looks after every block and stops at the first
@@ -74,7 +74,7 @@ def analyse(spec: Spec, seed: int, runs: Sequence[KeptRun]) -> Analysis:
     )
 
 
-def _cube(runs: Sequence[KeptRun], stage: str, labels: int, times: int, metrics: list[str]) -> Numbers:
+def _cube(runs: Sequence[RecordedRun], stage: str, labels: int, times: int, metrics: list[str]) -> Numbers:
     """Return metrics × blocks × labels × times of a label in a block, NaN where there is no believable figure."""
     blocks = 1 + max((run.planned.block for run in runs if run.planned.stage == stage), default=-1)
     cube = np.full((len(metrics), blocks, labels, times), np.nan)

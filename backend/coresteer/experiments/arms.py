@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from coresteer.experiments.spec import Arm, Level, PolicyLevel, Spec
-from coresteer_core.experiment import Classes, Command, Observe, Workload
-from coresteer_core.model import View
-from coresteer_core.plan import Wish
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import Classes, Command, Observe, Workload
+from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
 NETDEV = "{netdev}"
@@ -30,10 +30,12 @@ def workload_of(spec: Spec, arm: Arm) -> Workload:
     return workload
 
 
-def wishes_of(spec: Spec, arm: Arm, netdev: str) -> list[Wish]:
+def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
     """The settings of the arm. netdev: in the place of the placeholder."""
     return [
-        Wish(wish.key.replace(NETDEV, netdev), wish.value) for level in levels_of(spec, arm) for wish in level.settings
+        DesiredValue(desired_value.key.replace(NETDEV, netdev), desired_value.value)
+        for level in levels_of(spec, arm)
+        for desired_value in level.settings
     ]
 
 
@@ -72,7 +74,12 @@ def every_level(spec: Spec) -> Iterator[tuple[str, Level]]:
 
 def netdev_keys(spec: Spec, netdev: str) -> list[str]:
     """The keys with the placeholder, of any arm, with the netdev in its place."""
-    keys = {wish.key for _, level in every_level(spec) for wish in level.settings if NETDEV in wish.key}
+    keys = {
+        desired_value.key
+        for _, level in every_level(spec)
+        for desired_value in level.settings
+        if NETDEV in desired_value.key
+    }
     return sorted(key.replace(NETDEV, netdev) for key in keys)
 
 
@@ -82,7 +89,12 @@ def watched(spec: Spec, view: View) -> dict[str, str]:
     Those that levels name; where a policy or irqbalance decides by itself, whatever these may move. Processes come and
     go, so theirs are watched only by name.
     """
-    keys = {wish.key for _, level in every_level(spec) for wish in level.settings if NETDEV not in wish.key}
+    keys = {
+        desired_value.key
+        for _, level in every_level(spec)
+        for desired_value in level.settings
+        if NETDEV not in desired_value.key
+    }
     if any(level.policy or level.irqbalance for _, level in every_level(spec)):
         keys |= {f"irq/{irq.irq}/affinity" for irq in view.inventory.irqs if irq.movable}
         for netdev in view.inventory.netdevs:

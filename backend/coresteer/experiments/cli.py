@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> i
     preview = client.post("/api/experiments/preview", {"spec": spec})
     about = sys.stderr if as_json else sys.stdout
     print(preview["sentence"], file=about)
-    for sentence in preview["warned"]:
+    for sentence in preview["warnings"]:
         print(f"Note: {sentence}", file=about)
     if preview["blocked_because"] is not None:
         raise UsageError(f"It cannot be started: {preview['blocked_because']}")
@@ -208,7 +208,7 @@ def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, 
     if as_json:
         print(json.dumps(experiment), flush=True)
     else:
-        found = experiment["conclusion"] if experiment["state"] == "done" else [experiment["sentence"]]
+        found = experiment["findings"] if experiment["state"] == "done" else [experiment["sentence"]]
         print("\n".join([f"Experiment {experiment_id}: {experiment['state']}.", *found]))
     if experiment["state"] == "done":
         return Exit.WORSE if fail_if_worse and is_worse(experiment) else Exit.MEASURED
@@ -261,7 +261,7 @@ def is_worse(experiment: Json) -> bool:
 
 
 def _better(primary: str) -> str:
-    from coresteer_core.experiment import METRICS
+    from coresteer_core.experiments.model import METRICS
 
     better = METRICS[primary].better if primary in METRICS else ""
     if not better:

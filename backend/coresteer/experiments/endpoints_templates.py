@@ -14,9 +14,9 @@ from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies
 from coresteer.policies.schemas import PolicyBody
-from coresteer_core.load import load_of
+from coresteer_core.node.load import load_of
 from coresteer_core.policies.base import Scope
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.network_process.policy import NetworkProcess
 
 router = APIRouter(tags=["experiments"])
 

@@ -9,11 +9,11 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.changes.repository import OPEN as OPEN_CHANGES
+from coresteer.changes.tables import ChangeRow
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.spec import KeptRun
+from coresteer.experiments.spec import RecordedRun
 from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
-from coresteer.plans.repository import OPEN as OPEN_CHANGES
-from coresteer.plans.tables import ChangeRow
 
 OPEN = (ExperimentState.QUEUED, ExperimentState.RUNNING)
 
@@ -110,7 +110,7 @@ async def open_changes(session: AsyncSession, experiment_id: int) -> Sequence[Ch
     return (await session.scalars(query.order_by(ChangeRow.created_at.desc()))).all()
 
 
-async def keep_run(session: AsyncSession, experiment_id: int, run: KeptRun) -> None:
+async def keep_run(session: AsyncSession, experiment_id: int, run: RecordedRun) -> None:
     """Store a run; one that is there already, after a commit whose answer got lost, stays as it is."""
     row = {
         "experiment_id": experiment_id,

@@ -10,15 +10,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.bus import ChangeEvent, InventoryEvent
 from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
-from coresteer.experiments.drive import SYSTEM, Drive
-from coresteer.experiments.progress import promotable
+from coresteer.experiments.context import Shared
+from coresteer.experiments.next_step import promotable
+from coresteer.experiments.run_loop import SYSTEM, Drive
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.shared import Shared
 from coresteer.experiments.steps import Patience
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
-from coresteer_core.experiment import RunState
-from coresteer_core.model import Rates
+from coresteer_core.experiments.model import RunState
+from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import EndExperiment, ExperimentMessage
 
 log = logging.getLogger("coresteer.experiments")

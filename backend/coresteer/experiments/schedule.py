@@ -10,7 +10,7 @@ from itertools import product
 from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
-from coresteer_core.experiment import METRICS, Classes, Command, Measured
+from coresteer_core.experiments.model import METRICS, Classes, Command, Measured
 
 MOST_RUNS = 2_000
 RUN_OVERHEAD_S = 3.0

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from coresteer.experiments.spec import Analysis, KeptRun, Spec
+from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.inputs import Body
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.experiment import Metric
+from coresteer_core.experiments.model import Metric
 
 
 class ExperimentState(StrEnum):
@@ -40,14 +40,14 @@ class ArmPreview(BaseModel):
 class ExperimentPreview(BaseModel):
     """What would be done. blocked_because: why it cannot be started, None when it can.
 
-    sentence: the whole in one line; warned: what is worth knowing first (policies that pause, load on a peer).
+    sentence: the whole in one line; warnings: what is worth knowing first (policies that pause, load on a peer).
     """
 
     sentence: str
     runs: int
     duration_s: float
     arms: list[ArmPreview]
-    warned: list[str]
+    warnings: list[str]
     blocked_because: str | None
 
 
@@ -91,7 +91,7 @@ class SettingsNow(BaseModel):
 class Experiment(ExperimentSummary):
     """All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
 
-    arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. conclusion: what
+    arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. findings: what
     follows from its intervals, in sentences, the most important first.
     """
 
@@ -101,9 +101,9 @@ class Experiment(ExperimentSummary):
     settings: SettingsNow
     now: str
     arms: list[str]
-    runs: list[Annotated[KeptRun, AsStruct()]]
+    runs: list[Annotated[RecordedRun, AsStruct()]]
     analysis: Annotated[Analysis, AsStruct()]
-    conclusion: list[str] = []
+    findings: list[str] = []
     metrics: dict[str, Annotated[Metric, AsStruct()]]
 
 

@@ -12,9 +12,11 @@ from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import ExperimentEvent
+from coresteer.changes.validation import view_of
 from coresteer.errors import Conflict, Invalid, NotFound
-from coresteer.experiments import checked, repository, schedule, view
+from coresteer.experiments import repository, schedule, serialize, validation
 from coresteer.experiments.arms import every_level, is_as_it_is
+from coresteer.experiments.context import Shared
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import (
     Experiment,
@@ -23,16 +25,14 @@ from coresteer.experiments.schemas import (
     ExperimentState,
     ExperimentSummary,
 )
-from coresteer.experiments.shared import Shared
-from coresteer.experiments.spec import KeptRun, Spec
+from coresteer.experiments.spec import RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.check import view_of
 from coresteer.policies import repository as policies
 from coresteer.policies.in_force import in_force
-from coresteer_core.experiment import Command
-from coresteer_core.model import View
+from coresteer_core.experiments.model import Command
+from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import Hello
 
@@ -44,10 +44,10 @@ async def get(session: AsyncSession, experiment_id: int) -> Experiment:
     rows = await repository.runs(session, experiment_id)
     try:
         spec = msgspec.convert(row.spec, Spec)
-        runs = [msgspec.convert(run.run, KeptRun) for run in rows]
+        runs = [msgspec.convert(run.run, RecordedRun) for run in rows]
     except msgspec.ValidationError as error:
         raise Conflict(cannot_be_read(experiment_id, error)) from None
-    return await asyncio.to_thread(view.whole, row, spec, runs, places.get(row.id))
+    return await asyncio.to_thread(serialize.whole, row, spec, runs, places.get(row.id))
 
 
 async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
@@ -87,7 +87,7 @@ async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummar
 async def _summaries(session: AsyncSession, rows: Sequence[ExperimentRow]) -> list[ExperimentSummary]:
     done = await repository.done(session, [row.id for row in rows])
     places = await _places_of(session, rows)
-    return [view.summary(row, done.get(row.id, Done(0, 0)), places.get(row.id)) for row in rows]
+    return [serialize.summary(row, done.get(row.id, Done(0, 0)), places.get(row.id)) for row in rows]
 
 
 async def _places_of(session: AsyncSession, rows: Sequence[ExperimentRow]) -> dict[int, int]:
@@ -114,15 +114,15 @@ def _places(not_over: Sequence[repository.Taken]) -> dict[int, int]:
 async def preview(session: AsyncSession, shared: Shared, spec: Spec, *, role: Role) -> ExperimentPreview:
     """What an experiment would do. Raises Invalid with the field, NotFound, and Conflict for a node never seen."""
     node, peer, seen, names = await _checked(session, shared, spec)
-    warned = await _warnings(session, spec, node, peer)
+    warnings = await _warnings(session, spec, node, peer)
     blocked = _blocked_because(shared, spec, node, peer, role)
-    arms = await asyncio.to_thread(checked.arm_previews, spec, seen, names)
+    arms = await asyncio.to_thread(validation.arm_previews, spec, seen, names)
     return ExperimentPreview(
-        sentence=checked.sentence(spec, node.name, None if peer is None else peer.name),
+        sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
         runs=schedule.run_count(spec),
         duration_s=schedule.duration_s(spec),
         arms=arms,
-        warned=warned,
+        warnings=warnings,
         blocked_because=blocked,
     )
 
@@ -142,7 +142,7 @@ async def start(shared: Shared, spec: Spec, *, identity: Identity) -> Experiment
             runs_planned=schedule.run_count(spec),
             planned_s=schedule.duration_s(spec),
             state=ExperimentState.QUEUED,
-            sentence=checked.sentence(spec, node.name, None if peer is None else peer.name),
+            sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
             now="Waiting for its turn.",
             machine={},
             created_at=datetime.now(UTC),
@@ -208,7 +208,7 @@ async def _checked(
     peer = None if spec.peer_node_id is None else await _node(session, spec.peer_node_id, "spec.peer_node_id")
     seen = view_of(node, shared.registry.get(node.id).flows)
     peer_topology = None if peer is None else nodes.told(peer).topology
-    await asyncio.to_thread(checked.check, spec, seen, peer_topology)
+    await asyncio.to_thread(validation.check, spec, seen, peer_topology)
     return node, peer, seen, await _policy_names(session, spec)
 
 
@@ -244,22 +244,22 @@ async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[st
 
 
 async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: NodeRow | None) -> list[str]:
-    warned = checked.too_few(spec)
+    warnings = validation.too_few(spec)
     both = [node] if peer is None else [node, peer]
     for name, paused in (await enforced_on(session, [row.id for row in both])).items():
         if paused:
-            warned.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
+            warnings.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
     if peer is not None:
-        warned.append(f"{peer.name} makes the load, and its network carries it.")
+        warnings.append(f"{peer.name} makes the load, and its network carries it.")
     if isinstance(spec.workload, Command):
-        warned.append(
+        warnings.append(
             f"It runs the command “{spec.workload.name}” that the agent's configuration on {node.name} allows."
         )
     queue = [taken for taken in await repository.not_over(session) if {row.id for row in both} & set(taken.node_ids)]
     if queue:
         first = "Another experiment on these nodes comes" if len(queue) == 1 else f"{len(queue)} others come"
-        warned.append(f"{first} first.")
-    return warned
+        warnings.append(f"{first} first.")
+    return warnings
 
 
 def _blocked_because(shared: Shared, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role) -> str | None:

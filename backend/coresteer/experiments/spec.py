@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from coresteer_core.experiment import Workload
-from coresteer_core.guardrail import Guardrail
-from coresteer_core.plan import Wish
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import Workload
 from coresteer_core.policies.base import Mode
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
@@ -29,7 +29,7 @@ class Level(Struct, frozen=True):
     """
 
     name: Name
-    settings: Annotated[list[Wish], Meta(max_length=64)] = []
+    settings: Annotated[list[DesiredValue], Meta(max_length=64)] = []
     policy: PolicyLevel | None = None
     irqbalance: bool = False
     workload: Annotated[dict[str, str | int | bool], Meta(max_length=8)] = {}
@@ -88,7 +88,7 @@ class PlannedRun(Struct, frozen=True):
     arm: Arm
 
 
-class KeptRun(Struct, frozen=True, kw_only=True):
+class RecordedRun(Struct, frozen=True, kw_only=True):
     """A run that counts, or one that was discarded by rule with the reason, as statistics and reports take it.
 
     attempt: 0 for the first try at its place of the schedule. load_before: None where the run got lost on its way.

@@ -46,7 +46,7 @@ class ExperimentRow(Base):
 
 
 class ExperimentRunRow(Base):
-    """One run; rows are only ever added. run: a KeptRun; discarded: its reason, so that runs can be counted."""
+    """One run; rows are only ever added. run: a RecordedRun; discarded: its reason, so that runs can be counted."""
 
     __tablename__ = "experiment_run"
 

@@ -3,10 +3,10 @@
 from coresteer.experiments.arms import NETDEV
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.template_parts import NodeFacts, Unavailable, machine_differs, of_traffic, spec_of, stream
-from coresteer_core.experiment import Observe, Workload
-from coresteer_core.model import Netdev
-from coresteer_core.nic import Timer, Verdict, timer_of
-from coresteer_core.plan import Wish
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import Observe, Workload
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic import Timer, Verdict, timer_of
 from coresteer_core.simulate.nic import packet_gap_us
 
 AUTHORS = "The authors had one link of 1 Gbit/s with frames of 9000 B"
@@ -28,7 +28,7 @@ def usecs(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]:
     nic = _waiting(facts, USECS)
     if nic is None:
         return _software(facts, slug, title)
-    few = [Wish(_key(facts, nic, FRAMES), str(_FRAMES_OF_USECS))] if _takes(facts, nic, FRAMES) else []
+    few = [DesiredValue(_key(facts, nic, FRAMES), str(_FRAMES_OF_USECS))] if _takes(facts, nic, FRAMES) else []
     levels = [_time(facts, nic, value, few) for value in _values(facts, nic, USECS, _SWEPT_USECS)]
     workload = _traffic(facts)
     spec = spec_of(facts, slug, title, workload, [Factor("rx-usecs", levels, "µs")], primary="interrupts_per_s")
@@ -48,7 +48,7 @@ def frames(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]:
         )
     times = [_time(facts, nic, value, []) for value in _values(facts, nic, USECS, (_BELOW_THE_GAP, _PAST_THE_GAP))]
     counts = [
-        Level(f"{asked} frames", [Wish(_key(facts, nic, FRAMES), str(value))], value=float(value))
+        Level(f"{asked} frames", [DesiredValue(_key(facts, nic, FRAMES), str(value))], value=float(value))
         for asked, value in _values(facts, nic, FRAMES, _SWEPT_FRAMES)
     ]
     workload = _traffic(facts)
@@ -66,8 +66,8 @@ def _software(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]
         Level(
             f"{value} µs",
             [
-                Wish(f"netdev/{NETDEV}/napi_defer_hard_irqs", str(_POLLS)),
-                Wish(f"netdev/{NETDEV}/gro_flush_timeout", str(value * 1000)),
+                DesiredValue(f"netdev/{NETDEV}/napi_defer_hard_irqs", str(_POLLS)),
+                DesiredValue(f"netdev/{NETDEV}/gro_flush_timeout", str(value * 1000)),
             ],
             value=float(value),
         )
@@ -125,10 +125,12 @@ def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) ->
     return [(value, stands) for stands, value in found.items()]
 
 
-def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[Wish]) -> Level:
+def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[DesiredValue]) -> Level:
     asked, stands = value
-    steady = [Wish(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
-    return Level(f"{asked} µs", [*steady, Wish(_key(facts, nic, USECS), str(stands)), *more], value=float(stands))
+    steady = [DesiredValue(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
+    return Level(
+        f"{asked} µs", [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more], value=float(stands)
+    )
 
 
 def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:

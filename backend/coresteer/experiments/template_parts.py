@@ -7,12 +7,14 @@ from msgspec import Struct
 from coresteer.experiments.arms import NETDEV
 from coresteer.experiments.schedule import check_spec
 from coresteer.experiments.spec import Factor, PolicyLevel, Spec
+from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.experiment import Observe, TcpStream, Workload
-from coresteer_core.model import Inventory, Load, Netdev, Topology
-from coresteer_core.nic import Learned
-from coresteer_core.plan import Wish
-from coresteer_core.receive import receive_irqs
+from coresteer_core.experiments.model import Observe, TcpStream, Workload
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.load import Load
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.receive import receive_irqs
+from coresteer_core.node.topology import Topology
 
 _MBIT_PER_S_A_CLIENT = 1000
 _MOST_CLIENTS = 8
@@ -46,7 +48,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     def usable(self) -> list[int]:
         """Online CPUs that nobody keeps free of other work; all online ones where that leaves none."""
         online = self.topology.online()
-        return sorted(online - self.topology.kept_free or online)
+        return sorted(online - self.topology.isolated_cpus or online)
 
     @property
     def wire(self) -> Netdev | None:
@@ -65,14 +67,14 @@ def stream(facts: NodeFacts, *, limited: bool, server_cpus: str = "", client_cpu
     return TcpStream(connections=max(4, clients), server_cpus=server_cpus, client_cpus=client_cpus, **limit)
 
 
-def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[Wish]:
+def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:
     """Settings that let the traffic's packets arrive on these CPUs, queue by queue in turn. Raises Unavailable.
 
     Of the own namespaces' veth pair, which has no interrupt, its one queue's RPS CPU stands for the interrupt's. Where
     the interrupts of a NIC's queues cannot be moved their RPS does.
     """
     if facts.peer_id is None:
-        return [Wish(f"netdev/{NETDEV}/rx-0/rps", format_cpu_list(cpus))]
+        return [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", format_cpu_list(cpus))]
     if facts.wire is None:
         raise Unavailable(f"{facts.name} has no network card that is up, by which traffic of a peer could come.")
     wire = facts.wire
@@ -86,7 +88,7 @@ def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[Wish]:
         raise Unavailable(f"The interrupts of {wire.name} cannot be moved, and its queues have no RPS.")
     if len(keys) > _MOST_WISHES:
         raise Unavailable(f"{wire.name} has {len(keys)} queues; one change moves {_MOST_WISHES} at most.")
-    return [Wish(key, str(cpus[turn % len(cpus)])) for turn, key in enumerate(keys)]
+    return [DesiredValue(key, str(cpus[turn % len(cpus)])) for turn, key in enumerate(keys)]
 
 
 def spec_of(

@@ -13,7 +13,7 @@ from coresteer.experiments.template_parts import (
     stream,
 )
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.policies.rings import DISTANCE, FAR, SMT_LAST, Reach, Smt, rings
+from coresteer_core.policies.distance import DISTANCE, FAR, SMT_LAST, Reach, Smt, rings
 from coresteer_core.settings.base import say_cpus
 
 AUTHORS = "The authors had 8 cores of which each two share a cache, Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s"

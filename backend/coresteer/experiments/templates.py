@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from coresteer.experiments.authors import PAPERS
+from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schemas import AuthorsRow, Template
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.template_coalescing import frames, usecs
 from coresteer.experiments.template_parts import NodeFacts, Unavailable, machine_differs, spec_of
 from coresteer.experiments.template_placement import FEW, few_cores, has_few, m_n
-from coresteer_core.experiment import Classes
+from coresteer_core.experiments.model import Classes
 
 _REQUESTS = 50
 _CLASSES_AT_MOST_S = 30.0

@@ -15,22 +15,22 @@ _UPSERT = text("""
     INSERT INTO node (name, key_hash, simulated)
     SELECT name, key_hash, :simulated FROM unnest(:names, :hashes) AS new (name, key_hash)
     ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash
-    WHERE node.simulated = excluded.simulated AND (:take_over OR node.key_hash IS NULL)
+    WHERE node.simulated = excluded.simulated AND (:reassert OR node.key_hash IS NULL)
     RETURNING id, name
 """).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
 
 
 async def upsert(
-    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, take_over: bool
+    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, reassert: bool
 ) -> dict[str, int]:
-    """Ids by name; left out is a node of the other kind and, unless take_over, one that has a key."""
+    """Ids by name; left out is a node of the other kind and, unless reassert, one that has a key."""
     rows = await session.execute(
         _UPSERT,
         {
             "names": list(key_hashes),
             "hashes": list(key_hashes.values()),
             "simulated": simulated,
-            "take_over": take_over,
+            "reassert": reassert,
         },
     )
     return {row.name: row.id for row in rows}

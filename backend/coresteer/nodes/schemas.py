@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 from coresteer.inputs import KEPT, Body, Spelt
 from coresteer.structs import AsStruct
-from coresteer_core.model import Inventory, Task, Topology
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.tasks import Task
+from coresteer_core.node.topology import Topology
 
 
 class Health(StrEnum):

@@ -10,16 +10,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.schemas import EnrolledNode
+from coresteer.changes.repository import count_open
 from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.nodes import repository
-from coresteer.nodes.connections import Connections
-from coresteer.nodes.registry import Registry
 from coresteer.nodes.schemas import Node, NodeSummary
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.repository import count_open
-from coresteer_core.model import Inventory, Topology
-from coresteer_core.nic import Learned
+from coresteer.presence.connections import Connections
+from coresteer.presence.registry import Registry
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.topology import Topology
 from coresteer_core.protocol import Close
 
 
@@ -35,11 +36,11 @@ async def known(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, 
 
 
 async def enrol(
-    session: AsyncSession, names: list[str], *, simulated: bool, take_over: bool = False
+    session: AsyncSession, names: list[str], *, simulated: bool, reassert: bool = False
 ) -> list[EnrolledNode]:
     """Nodes of these names with a new key each, in the order asked for.
 
-    A name that exists already keeps its history. Only a simulated node, or any with take_over, gets a new key while it
+    A name that exists already keeps its history. Only a simulated node, or any with reassert, gets a new key while it
     has one; the old one stops working. Raises Conflict when a node has a key, or when a real node would become a
     simulated one or the other way round; Invalid when a name is given twice.
     """
@@ -47,7 +48,7 @@ async def enrol(
         raise Invalid("A name is given twice; every node needs a name of its own.", field="names")
     keys = {name: f"csn_{secrets.token_urlsafe(32)}" for name in names}
     hashes = {name: hash_key(key) for name, key in keys.items()}
-    ids = await repository.upsert(session, hashes, simulated=simulated, take_over=simulated or take_over)
+    ids = await repository.upsert(session, hashes, simulated=simulated, reassert=simulated or reassert)
     if missing := [name for name in names if name not in ids]:
         there = await repository.find_by_name(session, missing[0])
         if there is not None and there.simulated == simulated:

@@ -1,4 +1,4 @@
-"""Policies over HTTP, and what nodes concluded from them."""
+"""Policies over HTTP, and what nodes evaluated from them."""
 
 from typing import Annotated
 
@@ -8,20 +8,20 @@ from pydantic import AwareDatetime
 from coresteer.auth.dependencies import Operator, Viewer
 from coresteer.db import Session
 from coresteer.inputs import RowId
-from coresteer.policies import concluded, replay, rollouts, service, trial
+from coresteer.policies import backtest, evaluations, preview, rollouts, service
 from coresteer.policies.schemas import (
+    BacktestRequest,
+    BacktestResult,
     Decision,
     Difference,
     DriftEntry,
-    NodeConclusion,
+    NodeEvaluation,
     NodeFlows,
     Policy,
     PolicyBody,
     PolicyPreviewRequest,
     PolicyVersion,
     PolicyVersionCreate,
-    ReplayAnswer,
-    ReplayRequest,
     Rollout,
     RolloutCreate,
     RolloutStop,
@@ -46,9 +46,9 @@ async def create_policy(request: Request, identity: Operator, body: PolicyBody) 
 
 # before the paths with a policy's number, which would take "preview" for one
 @router.post("/api/policies/preview")
-async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeConclusion]:
+async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeEvaluation]:
     """What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing."""
-    return await trial.preview(request.app.state.policies, body)
+    return await preview.preview(request.app.state.policies, body)
 
 
 @router.get("/api/policies/{policy_id}")
@@ -97,10 +97,10 @@ async def disable_policy(request: Request, identity: Operator, policy_id: RowId)
     return await service.set_enabled(request.app.state.policies, policy_id, False, actor=identity.username)
 
 
-@router.post("/api/policies/{policy_id}/replay")
-async def replay_policy(request: Request, _: Viewer, policy_id: RowId, body: ReplayRequest) -> ReplayAnswer:
+@router.post("/api/policies/{policy_id}/backtest")
+async def backtest_policy(request: Request, _: Viewer, policy_id: RowId, body: BacktestRequest) -> BacktestResult:
     """What the policy would have done on a node in a time of which its samples are stored."""
-    return await replay.replay(request.app.state.policies, policy_id, body)
+    return await backtest.replay(request.app.state.policies, policy_id, body)
 
 
 @router.post("/api/policies/{policy_id}/rollouts", status_code=201)
@@ -131,14 +131,14 @@ async def list_decisions(
     to_time: AwareDatetime | None = None,
     limit: Limit = 100,
 ) -> list[Decision]:
-    """What policies concluded on the node, newest first."""
-    return await concluded.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    """What policies evaluated on the node, newest first."""
+    return await evaluations.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/recommendations")
 async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> list[Decision]:
     """The last word of each policy in force that recommends and has something to propose."""
-    return await concluded.recommendations(session, node_id)
+    return await evaluations.recommendations(session, node_id)
 
 
 @router.get("/api/nodes/{node_id}/drifts")
@@ -152,10 +152,10 @@ async def list_drifts(
     limit: Limit = 100,
 ) -> list[DriftEntry]:
     """What somebody else changed of what policies had set, newest first."""
-    return await concluded.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return await evaluations.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
     """The processes that talk over the network, and where their packets arrive."""
-    return await trial.flows(session, request.app.state.registry, node_id)
+    return await preview.flows(session, request.app.state.registry, node_id)

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from coresteer.policies.schemas import PolicyBody, RolloutState
 from coresteer.policies.selector import Facts, fits
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.guardrail import Guardrail
+from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.policies.base import Mode
+from coresteer_core.policies.engine import PolicyInForce
 
 UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
 """While a rollout is one of these, it says which node has which version."""
@@ -55,13 +55,13 @@ def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[Policy
 
     Those that pause are leased too: without the backend they go on.
     """
-    lent = {policy.policy_id: policy for policy in leased}
-    others = [policy for policy in policies if policy.policy_id not in lent]
+    delegated = {policy.policy_id: policy for policy in leased}
+    others = [policy for policy in policies if policy.policy_id not in delegated]
     paused = [
         replace(policy, mode=Mode.RECOMMEND, leased=True) if policy.mode is Mode.ENFORCE else policy
         for policy in others
     ]
-    return sorted([*paused, *lent.values()], key=lambda policy: policy.precedence)
+    return sorted([*paused, *delegated.values()], key=lambda policy: policy.precedence)
 
 
 def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:

@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import Text, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
-from coresteer.plans.tables import ChangeRow
 from coresteer.policies.in_force import UNFINISHED, Enabled, Partly
 from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.selector import Facts

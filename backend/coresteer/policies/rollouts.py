@@ -7,13 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
+from coresteer.changes.schemas import GuardrailIn
 from coresteer.errors import Conflict, NotFound
-from coresteer.plans.schemas import GuardrailIn
 from coresteer.policies import repository
+from coresteer.policies.context import Shared
 from coresteer.policies.in_force import UNFINISHED
 from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState
 from coresteer.policies.selector import fits
-from coresteer.policies.shared import Shared
 from coresteer.policies.tables import PolicyRow, RolloutRow
 
 

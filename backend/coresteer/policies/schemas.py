@@ -1,4 +1,4 @@
-"""What the API says about policies, their rollouts, and what nodes conclude from them."""
+"""What the API says about policies, their rollouts, and what nodes evaluate from them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -7,12 +7,12 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, Field
 
+from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import KEPT, Body, RowId, Spelt
-from coresteer.plans.schemas import GuardrailIn, Reason
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.model import NetTask
+from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import Conclusion, Damping, Mode, Ownership, Scope
+from coresteer_core.policies.base import Damping, Evaluation, Mode, Ownership, Scope
 from coresteer_core.protocol import ChangeState
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), KEPT]
@@ -154,17 +154,17 @@ class PolicyPreviewRequest(Body):
     node_ids: list[RowId] = Field(min_length=1, max_length=50)
 
 
-class NodeConclusion(BaseModel):
-    """What the policy would conclude on a node now. view_age_s: of the load it looked at; error: why it cannot."""
+class NodeEvaluation(BaseModel):
+    """What the policy would evaluate on a node now. view_age_s: of the load it looked at; error: why it cannot."""
 
     node_id: int
     node_name: str
-    conclusion: Annotated[Conclusion, AsStruct()] | None
+    evaluation: Annotated[Evaluation, AsStruct()] | None
     view_age_s: float | None
     error: str | None
 
 
-class ReplayRequest(Body):
+class BacktestRequest(Body):
     """A kept version, or a body in its place; the version in force if neither is given. At most an hour."""
 
     version: RowId | None = None
@@ -174,17 +174,17 @@ class ReplayRequest(Body):
     to_time: AwareDatetime
 
 
-class ReplayStep(BaseModel):
+class BacktestStep(BaseModel):
     """A round that came to something else than the one before it."""
 
     at: datetime
-    conclusion: Annotated[Conclusion, AsStruct()]
+    evaluation: Annotated[Evaluation, AsStruct()]
 
 
-class ReplayAnswer(BaseModel):
+class BacktestResult(BaseModel):
     """What the policy would have done. moves: settings it would have written; the range is what there is data for."""
 
-    steps: list[ReplayStep]
+    steps: list[BacktestStep]
     moves: int
     sentence: str
     from_time: datetime
@@ -201,7 +201,7 @@ class Decision(BaseModel):
     policy_name: str
     version: int
     mode: Mode
-    conclusion: Annotated[Conclusion, AsStruct()]
+    evaluation: Annotated[Evaluation, AsStruct()]
     change_id: UUID | None
     outcome: ChangeState | None
 

@@ -11,6 +11,7 @@ from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.policies import repository
+from coresteer.policies.context import Shared
 from coresteer.policies.rollouts import end, to_schema
 from coresteer.policies.schemas import (
     Difference,
@@ -21,7 +22,6 @@ from coresteer.policies.schemas import (
     RolloutState,
 )
 from coresteer.policies.selector import Facts, fits
-from coresteer.policies.shared import Shared
 from coresteer.policies.tables import PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.policies.base import Mode
 

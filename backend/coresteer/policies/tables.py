@@ -1,4 +1,4 @@
-"""The tables of policies, their versions and rollouts, and of what nodes concluded."""
+"""The tables of policies, their versions and rollouts, and of what nodes evaluated."""
 
 from datetime import datetime
 from typing import Any
@@ -73,7 +73,7 @@ class DecisionRow(Base):
     policy_name: Mapped[str] = mapped_column(Text)
     version: Mapped[int]
     mode: Mapped[str] = mapped_column(Text)
-    conclusion: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    evaluation: Mapped[dict[str, Any]] = mapped_column(JSONB)
     change_id: Mapped[UUID | None] = mapped_column(ForeignKey("change.id"))
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from coresteer.changes.schemas import Change
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.plans.schemas import Change
-from coresteer.reports import conclude
+from coresteer.reports import findings
 from coresteer.reports.charts import cpu_heat, cpu_means
 from coresteer.reports.minutes import LEAST, OBSERVED, Minute, compare
 from coresteer.reports.model import (
@@ -23,12 +23,12 @@ from coresteer.reports.model import (
     Tone,
 )
 from coresteer.reports.numbers import amount, chance, effect, moment, percent
-from coresteer.reports.words import label, say
+from coresteer.reports.text import label, text
 from coresteer.telemetry.repository import to_ms
 
 WINDOW_MIN = 60
 _TOLD = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
-"""Of which the conclusion speaks."""
+"""Of which the findings speaks."""
 _DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
 _LOAD = "rx_bit_per_s"
 _HEATS = ("busy", "softirq")
@@ -41,9 +41,9 @@ def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute],
     found = {name: compare(name, before, after) for name in seen}
     limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))
     if found:
-        limits.append(Paragraph(say(language, "change.limit.many", count=len(found))))
+        limits.append(Paragraph(text(language, "change.limit.many", count=len(found))))
     if language != "en":
-        limits.append(Paragraph(say(language, "limit.unsaid_language")))
+        limits.append(Paragraph(text(language, "limit.unsaid_language")))
     sections: list[tuple[str, list[Block]]] = [
         ("change.section.did", _did(change, language)),
         ("change.section.effect", _effect(change, before, after, found, language)),
@@ -56,11 +56,11 @@ def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute],
     return Report(
         slug=f"change-{change.id}",
         language=language,
-        title=say(language, "change.title", node=change.node_name),
-        kind=say(language, "change.kind"),
-        conclusion=_conclusion(change, before, after, found, language),
+        title=text(language, "change.title", node=change.node_name),
+        kind=text(language, "change.kind"),
+        findings=_findings(change, before, after, found, language),
         facts=_facts(change, before, after, language),
-        sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
+        sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
         columns=COLUMNS,
         records=_records(change, periods),
         source={
@@ -71,58 +71,58 @@ def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute],
 
 
 def _paragraphs(language: Language, keys: Sequence[str]) -> list[Block]:
-    return [Paragraph(say(language, key, most=WINDOW_MIN)) for key in keys]
+    return [Paragraph(text(language, key, most=WINDOW_MIN)) for key in keys]
 
 
-def _conclusion(
+def _findings(
     change: Change, before: Sequence[Minute], after: Sequence[Minute], found: dict[str, Comparison], language: Language
 ) -> list[str]:
     if change.applied_at is None:
-        return [say(language, "change.never")]
+        return [text(language, "change.never")]
     told = [sentence for name in _TOLD if (sentence := _sentence(found.get(name), language))]
     if not told:
-        return [say(language, "change.too_few", before=len(before), after=len(after), least=LEAST)]
+        return [text(language, "change.too_few", before=len(before), after=len(after), least=LEAST)]
     load = found.get(_LOAD)
     if load and load.effect and load.verdict in ("higher", "lower"):
-        names = {"metric": conclude.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
-        told.append(say(language, "change.load", **names, **conclude.ends(language, load.effect)))
-    return [*told, say(language, "change.observed")]
+        names = {"metric": findings.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
+        told.append(text(language, "change.load", **names, **findings.ends(language, load.effect)))
+    return [*told, text(language, "change.observed")]
 
 
 def _sentence(found: Comparison | None, language: Language) -> str | None:
     if found is None or found.effect is None:
         return None
     name = label(language, found.metric)
-    ends = conclude.ends(language, found.effect)
+    ends = findings.ends(language, found.effect)
     if found.verdict == "no-difference":
-        bound = conclude.bound(language, found.effect)
-        return say(language, "change.none", metric=conclude.inside(name), bound=bound, **ends)
+        bound = findings.bound(language, found.effect)
+        return text(language, "change.none", metric=findings.inside(name), bound=bound, **ends)
     size = percent(abs(found.effect.value), language, signed=False)
-    told = say(language, f"change.{found.verdict}", metric=name, change=size, **ends)
-    worth = conclude.tone(OBSERVED[found.metric], found.verdict)
-    return f"{told} {say(language, f'found.{worth}')}" if worth in ("better", "worse") else told
+    told = text(language, f"change.{found.verdict}", metric=name, change=size, **ends)
+    worth = findings.tone(OBSERVED[found.metric], found.verdict)
+    return f"{told} {text(language, f'found.{worth}')}" if worth in ("better", "worse") else told
 
 
 def _facts(
     change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language
 ) -> list[tuple[str, str]]:
-    policy = "" if change.policy_id is None else f" ({say(language, 'change.fact.policy', id=change.policy_id)})"
+    policy = "" if change.policy_id is None else f" ({text(language, 'change.fact.policy', id=change.policy_id)})"
     rows = [
         ("fact.node", change.node_name),
         ("change.fact.by", change.created_by + policy),
         ("change.fact.reason", change.reason),
-        ("change.fact.state", say(language, f"change.state.{change.state}")),
+        ("change.fact.state", text(language, f"change.state.{change.state}")),
         ("change.fact.applied", moment(change.applied_at)),
         ("change.fact.ended", moment(change.ended_at)),
-        ("change.fact.window", say(language, "change.window", before=len(before), after=len(after))),
+        ("change.fact.window", text(language, "change.window", before=len(before), after=len(after))),
         ("change.fact.number", change.id),
     ]
-    return [(say(language, key), text) for key, text in rows if text]
+    return [(text(language, key), value) for key, value in rows if value]
 
 
 def _did(change: Change, language: Language) -> list[Block]:
     rows = [[action.key, action.was, action.becomes, action.reason] for action in change.plan.actions]
-    columns = [say(language, f"column.{name}") for name in ("key", "was", "becomes", "reason")]
+    columns = [text(language, f"column.{name}") for name in ("key", "was", "becomes", "reason")]
     return [Paragraph(change.sentence), Table("", columns, rows)]
 
 
@@ -135,26 +135,26 @@ def _effect(
     known = [one for one in found.values() if one.effect]
     if known:
         rows = [Dot(label(language, one.metric), effect(one.effect, language), one.effect, _tone(one)) for one in known]
-        axis = say(language, "axis.effect", baseline=say(language, "legend.before"))
-        note = say(language, "figure.effects_note_plain")
-        blocks.append(Dots(say(language, "change.effects"), note, rows, axis, None))
-    columns = [say(language, f"column.{name}") for name in ("figure", "before", "after", "effect", "p", "verdict")]
+        axis = text(language, "axis.effect", baseline=text(language, "legend.before"))
+        note = text(language, "figure.effects_note_plain")
+        blocks.append(Dots(text(language, "change.effects"), note, rows, axis, None))
+    columns = [text(language, f"column.{name}") for name in ("figure", "before", "after", "effect", "p", "verdict")]
     rows_of_texts = []
     for one in found.values():
         unit = OBSERVED[one.metric].unit
         levels = [amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
-        finding = conclude.verdict(language, _tone(one), one.verdict)
+        finding = findings.verdict(language, _tone(one), one.verdict)
         rows_of_texts.append(
             [label(language, one.metric), *levels, effect(one.effect, language), chance(one.p), finding]
         )
-    blocks.append(Table(say(language, "change.table"), columns, rows_of_texts, numeric=[1, 2, 3, 4]))
+    blocks.append(Table(text(language, "change.table"), columns, rows_of_texts, numeric=[1, 2, 3, 4]))
     applied_ms = to_ms(change.applied_at)
     blocks += [_lines(name, applied_ms, before, after, language) for name in _DRAWN if name in found]
     return blocks
 
 
 def _tone(found: Comparison) -> Tone:
-    return conclude.tone(OBSERVED[found.metric], found.verdict)
+    return findings.tone(OBSERVED[found.metric], found.verdict)
 
 
 def _lines(
@@ -166,11 +166,11 @@ def _lines(
             for m in minutes
             if name in m.figures
         ]
-        return Line(say(language, key), points)
+        return Line(text(language, key), points)
 
     lines = [one for one in (line("legend.before", before), line("legend.after", after)) if one.points]
-    title, axis = say(language, "change.figure", metric=label(language, name)), say(language, "axis.minutes")
-    mark = (0.0, say(language, "legend.change"))
+    title, axis = text(language, "change.figure", metric=label(language, name)), text(language, "axis.minutes")
+    mark = (0.0, text(language, "legend.change"))
     return Lines(title, "", lines, axis, label(language, name), OBSERVED[name].unit, mark)
 
 
@@ -178,21 +178,21 @@ def _heats(before: Sequence[Minute], after: Sequence[Minute], language: Language
     heats = []
     for kind in _HEATS:
         rows = [
-            (say(language, key), cpu_means([minute.cpus[kind] for minute in minutes]))
+            (text(language, key), cpu_means([minute.cpus[kind] for minute in minutes]))
             for key, minutes in (("legend.before", before), ("legend.after", after))
         ]
         if any(value is not None for _, values in rows for value in values):
-            title = say(language, "figure.cpus", kind=say(language, f"cpu.{kind}"))
-            heats.append(cpu_heat(title, say(language, "change.cpus_note"), rows, say(language, "axis.cpu")))
+            title = text(language, "figure.cpus", kind=text(language, f"cpu.{kind}"))
+            heats.append(cpu_heat(title, text(language, "change.cpus_note"), rows, text(language, "axis.cpu")))
     return heats
 
 
 def _life(change: Change, language: Language) -> list[Block]:
     rows = [
-        [moment(step.at), say(language, f"change.state.{step.state}"), step.sentence]
+        [moment(step.at), text(language, f"change.state.{step.state}"), step.sentence]
         for step in sorted(change.steps, key=lambda step: step.at)
     ]
-    columns = [say(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
+    columns = [text(language, key) for key in ("change.column.when", "change.fact.state", "change.column.what")]
     return [Table("", columns, rows)] if rows else []
 
 

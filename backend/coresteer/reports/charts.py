@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from coresteer.experiments.schemas import AuthorsRow
 from coresteer.experiments.spec import Arm, Comparison, Interval
-from coresteer.reports.conclude import Teller, of_primary
+from coresteer.reports.findings import Phrases, of_primary
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
 from coresteer.reports.numbers import amount, axis_scale, effect, plain
 
@@ -15,49 +15,49 @@ _MOST_TEXTS = 64
 _MOST_CPU_ROWS = 24
 
 
-def effects_chart(teller: Teller, found: Sequence[Comparison]) -> list[Dots]:
+def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
     """Effects with their intervals: of one figure by arm, or of one arm by figure."""
     if not found or len(found) > _MOST_DOTS or all(one.effect is None for one in found):
         return []
     by_arm = len({one.metric for one in found}) == 1
-    is_itself = teller.experiment.kind == "aa"
-    noise = teller.experiment.analysis.noise.get(found[0].metric) if by_arm and not is_itself else None
+    is_itself = phrases.experiment.kind == "aa"
+    noise = phrases.experiment.analysis.noise.get(found[0].metric) if by_arm and not is_itself else None
     rows = [
         Dot(
-            teller.name(one.arm) if by_arm and not is_itself else teller.label(one.metric),
-            effect(one.effect, teller.language),
+            phrases.name(one.arm) if by_arm and not is_itself else phrases.label(one.metric),
+            effect(one.effect, phrases.language),
             one.effect,
-            teller.tone(one),
+            phrases.tone(one),
         )
         for one in found
     ]
     band = noise.effect if noise else None
-    note = teller.say("figure.effects_note" if band else "figure.effects_note_plain")
-    title = teller.say("figure.effects", baseline=teller.baseline)
-    return [Dots(title, note, rows, teller.say("axis.effect", baseline=teller.baseline), band)]
+    note = phrases.text("figure.effects_note" if band else "figure.effects_note_plain")
+    title = phrases.text("figure.effects", baseline=phrases.baseline)
+    return [Dots(title, note, rows, phrases.text("axis.effect", baseline=phrases.baseline), band)]
 
 
-def runs_chart(teller: Teller) -> list[Runs]:
+def runs_chart(phrases: Phrases) -> list[Runs]:
     """The figure that decides, of every run in order."""
-    experiment = teller.experiment
+    experiment = phrases.experiment
     places = {arm: place for place, arm in enumerate(experiment.analysis.arms)}
     in_order = sorted(experiment.runs, key=lambda run: (run.started_ms, run.planned.number, run.attempt))
     points = [
-        RunPoint(at, run.figures[teller.primary], places.get(run.planned.arm, 0), run.discarded is not None)
+        RunPoint(at, run.figures[phrases.primary], places.get(run.planned.arm, 0), run.discarded is not None)
         for at, run in enumerate(in_order, 1)
-        if teller.primary in run.figures
+        if phrases.primary in run.figures
     ]
     if not points:
         return []
-    names = [teller.name(arm) for arm in experiment.analysis.arms]
-    title = teller.say("figure.runs", metric=teller.label(teller.primary))
-    words = (teller.say("axis.run"), teller.say("legend.discarded"))
-    return [Runs(title, teller.say("figure.runs_note"), names, points, teller.unit(teller.primary), *words)]
+    names = [phrases.name(arm) for arm in experiment.analysis.arms]
+    title = phrases.text("figure.runs", metric=phrases.label(phrases.primary))
+    words = (phrases.text("axis.run"), phrases.text("legend.discarded"))
+    return [Runs(title, phrases.text("figure.runs_note"), names, points, phrases.unit(phrases.primary), *words)]
 
 
-def line_charts(teller: Teller, metrics: Sequence[str]) -> list[Lines]:
+def line_charts(phrases: Phrases, metrics: Sequence[str]) -> list[Lines]:
     """Figures over the factor that has numbers, a line for each level of the other one."""
-    factors = teller.experiment.spec.factors
+    factors = phrases.experiment.spec.factors
     numeric = [place for place, factor in enumerate(factors) if all(level.value is not None for level in factor.levels)]
     if not numeric:
         return []
@@ -66,45 +66,45 @@ def line_charts(teller: Teller, metrics: Sequence[str]) -> list[Lines]:
         return []
     charts = []
     for metric in metrics:
-        lines = _lines(teller, metric, over)
+        lines = _lines(phrases, metric, over)
         if any(len(line.points) > 1 for line in lines):
             factor = factors[over]
-            title = teller.say("figure.lines", metric=teller.label(metric), factor=factor.name)
+            title = phrases.text("figure.lines", metric=phrases.label(metric), factor=factor.name)
             axis = f"{factor.name}, {factor.unit}" if factor.unit else factor.name
-            note, unit = teller.say("figure.lines_note"), teller.unit(metric)
-            charts.append(Lines(title, note, lines, axis, teller.label(metric), unit))
+            note, unit = phrases.text("figure.lines_note"), phrases.unit(metric)
+            charts.append(Lines(title, note, lines, axis, phrases.label(metric), unit))
     return charts
 
 
-def _lines(teller: Teller, metric: str, over: int) -> list[Line]:
-    spec, analysis = teller.experiment.spec, teller.experiment.analysis
+def _lines(phrases: Phrases, metric: str, over: int) -> list[Line]:
+    spec, analysis = phrases.experiment.spec, phrases.experiment.analysis
     points: dict[str, list[tuple[float, Interval]]] = {}
     for arm, mean in zip(analysis.arms, analysis.means.get(metric, []), strict=False):
         value = spec.factors[over].levels[arm[over]].value
         others = [spec.factors[place].levels[at].name for place, at in enumerate(arm) if place != over]
-        line = points.setdefault(", ".join(others) or teller.label(metric), [])
+        line = points.setdefault(", ".join(others) or phrases.label(metric), [])
         if mean is not None and value is not None:
             line.append((value, mean))
     return [Line(name, sorted(line, key=lambda point: point[0])) for name, line in points.items()]
 
 
-def grid_chart(teller: Teller) -> list[Heat]:
+def grid_chart(phrases: Phrases) -> list[Heat]:
     """The figure that decides in a sweep over two factors, as a grid."""
-    spec, analysis = teller.experiment.spec, teller.experiment.analysis
-    means = analysis.means.get(teller.primary)
+    spec, analysis = phrases.experiment.spec, phrases.experiment.analysis
+    means = analysis.means.get(phrases.primary)
     if len(spec.factors) != 2 or not means or not any(means):
         return []
     rows, columns = spec.factors
     by_arm = dict(zip(analysis.arms, means, strict=True))
     cells = [[by_arm.get((r, c)) for c in range(len(columns.levels))] for r in range(len(rows.levels))]
     known = [mean.value for line in cells for mean in line if mean]
-    unit, language = teller.unit(teller.primary), teller.language
+    unit, language = phrases.unit(phrases.primary), phrases.language
     factor, _ = axis_scale(max(map(abs, known)), unit)
-    names = {"metric": teller.label(teller.primary), "rows": rows.name, "columns": columns.name}
+    names = {"metric": phrases.label(phrases.primary), "rows": rows.name, "columns": columns.name}
     return [
         Heat(
-            teller.say("figure.grid", **names),
-            teller.say("figure.grid_note", rows=rows.name, columns=columns.name),
+            phrases.text("figure.grid", **names),
+            phrases.text("figure.grid_note", rows=rows.name, columns=columns.name),
             [level.name for level in rows.levels],
             [level.name for level in columns.levels],
             columns.name,
@@ -117,32 +117,32 @@ def grid_chart(teller: Teller) -> list[Heat]:
     ]
 
 
-def cpu_heats(teller: Teller) -> list[Heat]:
+def cpu_heats(phrases: Phrases) -> list[Heat]:
     """Means over runs of each CPU's time, a row for each arm."""
-    experiment = teller.experiment
+    experiment = phrases.experiment
     kept = [run for run in experiment.runs if run.discarded is None and run.planned.stage == "main"]
     kept = kept or [run for run in experiment.runs if run.discarded is None]
-    arms = _most_different(teller)
+    arms = _most_different(phrases)
     is_part = len(arms) < len(experiment.analysis.arms)
-    note = teller.say("figure.cpus_part" if is_part else "figure.cpus_note", count=len(arms))
+    note = phrases.text("figure.cpus_part" if is_part else "figure.cpus_note", count=len(arms))
     heats = []
     for kind in _CPU_KINDS:
         rows = [
-            (teller.name(arm), cpu_means([run.cpus.get(kind, []) for run in kept if run.planned.arm == arm]))
+            (phrases.name(arm), cpu_means([run.cpus.get(kind, []) for run in kept if run.planned.arm == arm]))
             for arm in arms
         ]
         rows = [row for row in rows if any(value is not None for value in row[1])]
         if any(value for _, values in rows for value in values):
-            named = teller.say(f"cpu.{kind}")
-            title = teller.say("figure.cpus", kind=named)
-            heats.append(cpu_heat(title, note, rows, teller.say("axis.cpu")))
+            named = phrases.text(f"cpu.{kind}")
+            title = phrases.text("figure.cpus", kind=named)
+            heats.append(cpu_heat(title, note, rows, phrases.text("axis.cpu")))
     return heats
 
 
-def _most_different(teller: Teller) -> list[Arm]:
+def _most_different(phrases: Phrases) -> list[Arm]:
     """All arms, or the baseline and those that differ most from it in the figure that decides, in their order."""
-    arms = teller.experiment.analysis.arms
-    effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in of_primary(teller.experiment)}
+    arms = phrases.experiment.analysis.arms
+    effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in of_primary(phrases.experiment)}
     chosen = {*arms[:1], *sorted(arms[1:], key=lambda arm: -effects.get(arm, 0.0))[: _MOST_CPU_ROWS - 1]}
     return [arm for arm in arms if arm in chosen]
 
@@ -168,9 +168,9 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
     return means
 
 
-def authors_chart(teller: Teller, authors: Sequence[AuthorsRow]) -> list[Lines]:
+def authors_chart(phrases: Phrases, authors: Sequence[AuthorsRow]) -> list[Lines]:
     """Figures for which the authors gave two numbers or more, both as shares of their own baseline."""
-    factors = teller.experiment.spec.factors
+    factors = phrases.experiment.spec.factors
     if len(factors) != 1:
         return []
     values = {level.name: level.value for level in factors[0].levels}
@@ -181,7 +181,7 @@ def authors_chart(teller: Teller, authors: Sequence[AuthorsRow]) -> list[Lines]:
             for row in authors
             if row.metric == metric and row.value is not None and (at := values.get(row.arm)) is not None
         ]
-        ours = [line for line in _lines(teller, metric, 0) if line.points] if None not in values.values() else []
+        ours = [line for line in _lines(phrases, metric, 0) if line.points] if None not in values.values() else []
         first = factors[0].levels[0].value
         base = next((value for at, value in theirs if at == first), 0)
         own = next((e.value for at, e in ours[0].points if at == first), 0) if ours else 0
@@ -190,11 +190,11 @@ def authors_chart(teller: Teller, authors: Sequence[AuthorsRow]) -> list[Lines]:
         here = [(at, Interval(*(100 * each / own for each in (e.value, e.low, e.high)))) for at, e in ours[0].points]
         them = [(at, Interval(*[100 * value / base] * 3)) for at, value in sorted(theirs)]
         lines = [
-            Line(teller.say("legend.authors"), them, is_authors=True),
-            Line(teller.say("legend.here"), here),
+            Line(phrases.text("legend.authors"), them, is_authors=True),
+            Line(phrases.text("legend.here"), here),
         ]
-        names = {"metric": teller.label(metric), "baseline": teller.baseline}
+        names = {"metric": phrases.label(metric), "baseline": phrases.baseline}
         axis = f"{factors[0].name}, {factors[0].unit}" if factors[0].unit else factors[0].name
-        title, note = teller.say("figure.authors", **names), teller.say("figure.authors_note")
-        charts.append(Lines(title, note, lines, axis, teller.say("axis.relative", metric=teller.label(metric)), "%"))
+        title, note = phrases.text("figure.authors", **names), phrases.text("figure.authors_note")
+        charts.append(Lines(title, note, lines, axis, phrases.text("axis.relative", metric=phrases.label(metric)), "%"))
     return charts

@@ -7,11 +7,11 @@ import msgspec
 
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.reports import conclude, experiment
-from coresteer.reports.conclude import Teller, conclusion
+from coresteer.reports import experiment, findings
+from coresteer.reports.findings import Phrases
 from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
 from coresteer.reports.numbers import effect, moment, percent
-from coresteer.reports.words import say
+from coresteer.reports.text import text
 
 _MOST_ROWS = 400
 _LISTED = 3
@@ -20,25 +20,25 @@ _MOST_DOTS = 24
 
 def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
     """Whether what a and b found agrees, and what differs between the two themselves."""
-    first, second = Teller(a, language), Teller(b, language)
+    first, second = Phrases(a, language), Phrases(b, language)
     pairs = _pairs(a, b)
     limits = ["compare.limit"] + (["limit.unsaid_language"] if language != "en" else [])
     sections: list[tuple[str, list[Block]]] = [
         ("compare.section.effects", _effects(first, pairs)),
         ("compare.section.differ", [_differences(first, second)]),
-        ("compare.section.a", [*_paragraphs(conclusion(a, language)), Facts(experiment.facts(first))]),
-        ("compare.section.b", [*_paragraphs(conclusion(b, language)), Facts(experiment.facts(second))]),
-        ("section.method", [Paragraph(say(language, "compare.method"))]),
-        ("section.limits", [Paragraph(say(language, key)) for key in limits]),
+        ("compare.section.a", [*_paragraphs(findings.findings(a, language)), Facts(experiment.facts(first))]),
+        ("compare.section.b", [*_paragraphs(findings.findings(b, language)), Facts(experiment.facts(second))]),
+        ("section.method", [Paragraph(text(language, "compare.method"))]),
+        ("section.limits", [Paragraph(text(language, key)) for key in limits]),
     ]
     return Report(
         slug=f"experiments-{a.id}-{b.id}",
         language=language,
-        title=say(language, "compare.title", a=a.name, b=b.name),
-        kind=say(language, "compare.kind"),
-        conclusion=_conclusion(first, second, pairs),
-        facts=[(say(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
-        sections=[Section(say(language, key), blocks) for key, blocks in sections if blocks],
+        title=text(language, "compare.title", a=a.name, b=b.name),
+        kind=text(language, "compare.kind"),
+        findings=_findings(first, second, pairs),
+        facts=[(text(language, f"compare.section.{key}"), f"{one.id}, {one.node_name}") for key, one in _both(a, b)],
+        sections=[Section(text(language, key), blocks) for key, blocks in sections if blocks],
         columns=experiment.COLUMNS,
         records=experiment.records(a) + (experiment.records(b) if b.id != a.id else []),
         source={"a": experiment.source(a), "b": experiment.source(b)},
@@ -88,9 +88,9 @@ def _differs(ratio: Interval) -> bool:
     return ratio.low > 0 or ratio.high < 0
 
 
-def _conclusion(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
+def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[str]:
     primary = [pair for pair in pairs if pair[0].metric == first.primary]
-    metric = conclude.inside(first.label(first.primary))
+    metric = findings.inside(first.label(first.primary))
     noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]
     effects = [effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
     told = []
@@ -98,65 +98,65 @@ def _conclusion(first: Teller, second: Teller, pairs: Sequence[tuple[Comparison,
         differing = [pair for pair in primary if _differs(pair[2])]
         if len(primary) > 1:
             counts = {"differ": len(differing), "count": len(primary)}
-            told.append(first.say("compare.differ_count", metric=metric, **counts))
+            told.append(first.text("compare.differ_count", metric=metric, **counts))
         told += [_sentence(first, metric, pair) for pair in (differing or primary)[:_LISTED]]
     elif not (first.experiment.kind == second.experiment.kind == "aa"):
-        told.append(first.say("compare.nothing"))
+        told.append(first.text("compare.nothing"))
     if len(effects) == 2:
-        told.append(first.say("compare.noise", metric=metric, a=effects[0], b=effects[1]))
-    return told or [first.say("compare.nothing")]
+        told.append(first.text("compare.noise", metric=metric, a=effects[0], b=effects[1]))
+    return told or [first.text("compare.nothing")]
 
 
-def _sentence(teller: Teller, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
+def _sentence(phrases: Phrases, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
     one, other, ratio = pair
-    names = {"arm": teller.name(one.arm), "metric": metric, "change": percent(ratio.value, teller.language)}
+    names = {"arm": phrases.name(one.arm), "metric": metric, "change": percent(ratio.value, phrases.language)}
     key = "compare.differ" if _differs(ratio) else "compare.same"
-    both = {"a": effect(one.effect, teller.language), "b": effect(other.effect, teller.language)}
-    return teller.say(key, **names, **both, **teller.ends(ratio))
+    both = {"a": effect(one.effect, phrases.language), "b": effect(other.effect, phrases.language)}
+    return phrases.text(key, **names, **both, **phrases.ends(ratio))
 
 
-def _effects(teller: Teller, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[Block]:
+def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Interval]]) -> list[Block]:
     if not pairs:
         return []
-    language = teller.language
+    language = phrases.language
     blocks: list[Block] = []
-    drawn = [pair for pair in pairs if pair[0].metric == teller.primary][:_MOST_DOTS]
+    drawn = [pair for pair in pairs if pair[0].metric == phrases.primary][:_MOST_DOTS]
     dots = [
-        Dot(f"{key}: {teller.name(one.arm)}", effect(one.effect, language), one.effect, teller.tone(one))
+        Dot(f"{key}: {phrases.name(one.arm)}", effect(one.effect, language), one.effect, phrases.tone(one))
         for pair in drawn
         for key, one in zip("AB", pair[:2], strict=True)
     ]
     if dots:
-        title = teller.say("compare.figure", metric=teller.label(teller.primary))
-        blocks.append(Dots(title, teller.say("figure.effects_note_plain"), dots, teller.say("compare.axis"), None))
-    columns = [teller.say("column.figure"), teller.say("column.arm"), "A", "B"]
-    columns.append(teller.say("compare.column.difference"))
+        title = phrases.text("compare.figure", metric=phrases.label(phrases.primary))
+        blocks.append(Dots(title, phrases.text("figure.effects_note_plain"), dots, phrases.text("compare.axis"), None))
+    columns = [phrases.text("column.figure"), phrases.text("column.arm"), "A", "B"]
+    columns.append(phrases.text("compare.column.difference"))
     rows = [
         [
-            teller.label(one.metric),
-            teller.name(one.arm),
+            phrases.label(one.metric),
+            phrases.name(one.arm),
             *(effect(each.effect, language) for each in (one, other)),
             effect(ratio, language),
         ]
         for one, other, ratio in pairs[:_MOST_ROWS]
     ]
-    return [*blocks, Table(teller.say("compare.table"), columns, rows, numeric=[2, 3, 4])]
+    return [*blocks, Table(phrases.text("compare.table"), columns, rows, numeric=[2, 3, 4])]
 
 
-def _differences(first: Teller, second: Teller) -> Block:
+def _differences(first: Phrases, second: Phrases) -> Block:
     """Fields of specification and machine that are not the same, with both values."""
-    a, b = (_flat("", _described(teller)) for teller in (first, second))
+    a, b = (_flat("", _described(phrases)) for phrases in (first, second))
     rows = [[key, a.get(key, "–"), b.get(key, "–")] for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
     if not rows:
-        return Paragraph(first.say("compare.all_equal"))
+        return Paragraph(first.text("compare.all_equal"))
     return Table("", ["", "A", "B"], rows)
 
 
-def _described(teller: Teller) -> dict[str, object]:
-    of = teller.experiment
+def _described(phrases: Phrases) -> dict[str, object]:
+    of = phrases.experiment
     spec = msgspec.to_builtins(of.spec)
     spec["factors"] = {
-        factor.name: {level.name: "; ".join(experiment.does(teller, level)) or "–" for level in factor.levels}
+        factor.name: {level.name: "; ".join(experiment.does(phrases, level)) or "–" for level in factor.levels}
         for factor in of.spec.factors
     }
     return {"node": of.node_name, "seed": of.seed, **spec, "machine": of.machine, "started": moment(of.started_at)}

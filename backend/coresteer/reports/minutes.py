@@ -10,8 +10,8 @@ from scipy import stats
 from coresteer.experiments.spec import Comparison, Interval, Verdict
 from coresteer.telemetry.chunks import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.experiment import METRICS, Metric
-from coresteer_core.model import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
+from coresteer_core.experiments.model import METRICS, Metric
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 LEAST = 10
 """Minutes on each side; with fewer nothing is concluded."""

@@ -67,7 +67,7 @@ class RunPoint(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True, tag="runs"):
-    """Every run in the order of running. unit: of the values, as coresteer_core.experiment.METRICS spells them."""
+    """Every run in the order of running. unit: of the values, as in METRICS of coresteer_core."""
 
     title: str
     note: str
@@ -127,7 +127,7 @@ class Section(Struct, frozen=True):
 class Report(Struct, frozen=True, kw_only=True):
     """A report in one language. slug: for file names.
 
-    conclusion: what was found, in sentences that follow from the intervals. facts: where, when and how, in short.
+    findings: what was found, in sentences that follow from the intervals. facts: where, when and how, in short.
     records: every single figure, a row each, under the names of columns, for CSV. source: what it was made from, as
     JSON values.
     """
@@ -136,7 +136,7 @@ class Report(Struct, frozen=True, kw_only=True):
     language: Language
     title: str
     kind: str
-    conclusion: list[str]
+    findings: list[str]
     facts: list[tuple[str, str]]
     sections: list[Section]
     columns: list[str]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from coresteer.experiments.spec import Interval
 from coresteer.reports.model import Language
-from coresteer.reports.words import say
+from coresteer.reports.text import text
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ABSENT = "–"
@@ -77,7 +77,7 @@ def effect(found: Interval | None, language: Language) -> str:
 
 def between(low: str, high: str, language: Language) -> str:
     """From low to high."""
-    return say(language, "between", low=low, high=high)
+    return text(language, "between", low=low, high=high)
 
 
 def chance(p: float | None) -> str:
@@ -96,10 +96,10 @@ def duration(seconds: float, language: Language) -> str:
     """Hours, minutes and seconds, of which the largest two."""
     whole = round(seconds)
     if whole < 120:
-        return say(language, "seconds", s=f"{seconds:.3g}")
+        return text(language, "seconds", s=f"{seconds:.3g}")
     if whole < 7200:
-        return say(language, "minutes", m=whole // 60, s=whole % 60)
-    return say(language, "hours", h=whole // 3600, m=whole % 3600 // 60)
+        return text(language, "minutes", m=whole // 60, s=whole % 60)
+    return text(language, "hours", h=whole // 3600, m=whole % 3600 // 60)
 
 
 def moment(at: datetime | None) -> str:

@@ -13,15 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.secrets import new_token, token_hash
+from coresteer.changes import repository as changes
+from coresteer.changes import service as plans
+from coresteer.changes.schemas import Change
 from coresteer.db import Database
 from coresteer.errors import NotFound
 from coresteer.experiments import service as experiments
 from coresteer.experiments.tables import ReportShareRow
 from coresteer.nodes import service as nodes
-from coresteer.nodes.registry import physical_netdevs
-from coresteer.plans import repository as changes
-from coresteer.plans import service as plans
-from coresteer.plans.schemas import Change
+from coresteer.presence.registry import physical_netdevs
 from coresteer.reports import repository
 from coresteer.reports.change import WINDOW_MIN, of_change
 from coresteer.reports.comparison import of_comparison

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from coresteer.reports.model import Dots, Figure, Heat, Language, Line, Lines, Runs
 from coresteer.reports.numbers import axis_scale, percent_sign
-from coresteer.reports.words import say
+from coresteer.reports.text import text
 
 Paint = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""
@@ -67,10 +67,10 @@ def _(figure: Dots, paint: Paint, language: Language) -> tuple[list[str], float]
     if figure.band:
         start, end = x(figure.band.low), x(figure.band.high)
         out.append(_rect(start, 4, max(end - start, 1), bottom - 4, paint["band"]))
-    for tick, text in zip(ticks, _tick_texts([100 * tick for tick in ticks]), strict=True):
+    for tick, caption in zip(ticks, _tick_texts([100 * tick for tick in ticks]), strict=True):
         colour = paint["text"] if tick == 0 else paint["line"]
         out.append(_line((x(tick), 4), (x(tick), bottom), colour, 0.8 if tick == 0 else 0.5))
-        out.append(_text(x(tick), bottom + 14, text + percent_sign(language), paint["muted"], "middle"))
+        out.append(_text(x(tick), bottom + 14, caption + percent_sign(language), paint["muted"], "middle"))
     for number, dot in enumerate(figure.rows):
         y = 4 + row * (number + 0.5)
         out.append(_text(left - 10, y + 4, _cut(dot.label, left - 14), paint["text"], "end", full=dot.label))
@@ -239,12 +239,12 @@ def _legend(names: Sequence[str], paint: Paint, language: Language, crossed: str
     if len(names) == 1 and crossed is None:
         return [], 12.0
     shown = (
-        list(names) if len(names) <= _MOST_LEGEND else [names[0], say(language, "legend.others", count=len(names) - 1)]
+        list(names) if len(names) <= _MOST_LEGEND else [names[0], text(language, "legend.others", count=len(names) - 1)]
     )
     out, x, y = [], 60.0, 12.0
     for number, name in enumerate([*shown, *([crossed] if crossed else [])]):
-        text = _cut(name, 260)
-        if x + _width(text) + 30 > WIDTH and x > 60:
+        caption = _cut(name, 260)
+        if x + _width(caption) + 30 > WIDTH and x > 60:
             x, y = 60.0, y + 16
         if crossed and number == len(shown):
             out += [
@@ -253,8 +253,8 @@ def _legend(names: Sequence[str], paint: Paint, language: Language, crossed: str
             ]
         else:
             out.append(_circle(x, y - 4, 4, paint[_colour(number, len(names))]))
-        out.append(_text(x + 9, y, text, paint["text"], full=name))
-        x += _width(text) + 30
+        out.append(_text(x + 9, y, caption, paint["text"], full=name))
+        x += _width(caption) + 30
     return out, y + 12
 
 
@@ -272,22 +272,22 @@ def _frame(
     bottom = top + 190
     factor, printed = axis_scale(max(abs(along[0]), abs(along[1])), unit)
     if printed == "% of one CPU":
-        printed = say(language, "unit.one_cpu")
+        printed = text(language, "unit.one_cpu")
     y = _scale(along[0], along[1], bottom, top + 14)
     left = 60.0
     pad = (across[1] - across[0]) * 0.02 or 1.0
     x = _scale(across[0] - pad, across[1] + pad, left, WIDTH - _RIGHT)
     out = [_text(4, top + 4, printed, paint["muted"])] if printed else []
     levels = _ticks(along[0] / factor, along[1] / factor, 5)
-    for tick, text in zip(levels, _tick_texts(levels), strict=True):
+    for tick, caption in zip(levels, _tick_texts(levels), strict=True):
         level = y(tick * factor)
         out.append(_line((left, level), (WIDTH - _RIGHT, level), paint["line"], 0.5))
-        out.append(_text(left - 6, level + 4, text, paint["muted"], "end"))
+        out.append(_text(left - 6, level + 4, caption, paint["muted"], "end"))
     places = _ticks(across[0], across[1], 10)
-    for tick, text in zip(places, _tick_texts(places), strict=True):
+    for tick, caption in zip(places, _tick_texts(places), strict=True):
         if not whole or tick == round(tick):
             out.append(_line((x(tick), bottom), (x(tick), bottom + 4), paint["muted"], 0.8))
-            out.append(_text(x(tick), bottom + 16, text, paint["muted"], "middle"))
+            out.append(_text(x(tick), bottom + 16, caption, paint["muted"], "middle"))
     out.append(_line((left, bottom), (WIDTH - _RIGHT, bottom), paint["muted"], 0.8))
     return out, x, y, bottom
 

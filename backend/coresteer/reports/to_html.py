@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from coresteer.reports.model import Figure, Language, Report
 from coresteer.reports.svg import THEMED, draw
-from coresteer.reports.words import say
+from coresteer.reports.text import text
 
 _environment = Environment(
     loader=PackageLoader("coresteer.reports", "templates"),
@@ -25,7 +25,7 @@ def to_html(report: Report) -> bytes:
     """The page in UTF-8. All texts are escaped."""
     page = _template.render(
         report=report,
-        say=partial(say, report.language),
+        text=partial(text, report.language),
         tag=lambda block: block.__struct_config__.tag,
         draw=partial(_draw, report.language),
         hangul=_hangul() if report.language == "ko" else "",

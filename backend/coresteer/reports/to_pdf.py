@@ -9,7 +9,7 @@ import typst
 
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PRINTED, draw
-from coresteer.reports.words import say
+from coresteer.reports.text import text
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -39,9 +39,9 @@ def _compiler(report: Report) -> typst.Compiler:
         "language": report.language,
         "title": report.title,
         "kind": report.kind,
-        "heading": say(report.language, "conclusion"),
-        "page": say(report.language, "page"),
-        "conclusion": report.conclusion,
+        "heading": text(report.language, "findings"),
+        "page": text(report.language, "page"),
+        "findings": report.findings,
         "facts": report.facts,
         "sections": [
             {"title": section.title, "blocks": [_block(block, report) for block in section.blocks]}

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from coresteer_core.model import ABSENT_SHARE, ABSENT_U32, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
+from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
 U8: TypeAlias = npt.NDArray[np.uint8]
 U32: TypeAlias = npt.NDArray[np.uint32]
@@ -22,7 +22,7 @@ U64: TypeAlias = npt.NDArray[np.uint64]
 F64: TypeAlias = npt.NDArray[np.float64]
 
 FIRST_LABEL_ID = 0x2100_0000
-"""From here on an irq_id is an architecture row such as LOC, not a device's interrupt (coresteer_core.model)."""
+"""From here on an irq_id is an architecture row such as LOC, not a device's interrupt (coresteer_core.node.rates)."""
 MAX_CELLS = 1 << 24
 """Bound of cells × samples in one chunk, which the ingest keeps; reading one back takes four bytes for each."""
 LONGEST_REACH_S = 60.0

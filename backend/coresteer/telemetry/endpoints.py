@@ -10,8 +10,8 @@ from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
-from coresteer.nodes.registry import physical_netdevs
 from coresteer.nodes.tables import NodeRow
+from coresteer.presence.registry import physical_netdevs
 from coresteer.telemetry import history
 from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.schemas import Matrix, MatrixRow, Metric, Series, Share

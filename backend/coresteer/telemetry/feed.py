@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from coresteer.telemetry.chunks import MAX_CELLS, start_ms
-from coresteer_core.model import Rates
+from coresteer_core.node.rates import Rates
 
 _MOST_SAMPLES = 1200
 

@@ -20,7 +20,7 @@ from coresteer.telemetry.repository import at_ms, to_ms
 from coresteer.telemetry.rollup import Rollup, rates_interrupts, sum_u32
 from coresteer.telemetry.schemas import Metric, Resolution, Series
 from coresteer.telemetry.service import Ingest
-from coresteer_core.model import ABSENT_SHARE, CPU_SHARES, Rates, decode_irq_id
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, Rates, decode_irq_id
 
 T = TypeVar("T")
 

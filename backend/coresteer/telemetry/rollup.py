@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from coresteer.telemetry.chunks import FIRST_LABEL_ID, U8, compress, decompress, netdev_values, start_ms
-from coresteer_core.model import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, Rates
+from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, Rates
 
 MINUTE_MS = 60_000
 

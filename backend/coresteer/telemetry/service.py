@@ -12,13 +12,13 @@ import psycopg
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_away
-from coresteer.nodes.connections import Connections
+from coresteer.presence.connections import Connections
 from coresteer.telemetry import hours, partitions, repository
 from coresteer.telemetry.chunks import encode
 from coresteer.telemetry.feed import Batch, Feed
 from coresteer.telemetry.repository import Encoded, Mark
 from coresteer.telemetry.rollup import minutes
-from coresteer_core.model import Rates
+from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import Ack
 
 log = logging.getLogger("coresteer.telemetry")

@@ -7,7 +7,9 @@ import pytest
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_core.model import Cpu, Inventory, Irq, Topology, View
+from coresteer_core.node.inventory import Inventory, Irq
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 
 
 @pytest.fixture

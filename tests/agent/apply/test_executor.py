@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from coresteer_agent.apply import irq_affinity, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_agent.apply.of_netdev import ENOTSUPP
-from coresteer_core.effective import Attempt
-from coresteer_core.model import Inventory, Topology, View
-from coresteer_core.nic import Verdict
-from coresteer_core.plan import Action
+from coresteer_agent.apply.netdev_common import ENOTSUPP
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.effective import Attempt
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.nic import Verdict
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 
 Affinity = Callable[[int], str]

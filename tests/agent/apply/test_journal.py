@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from coresteer_agent.apply import journal as module
 from coresteer_agent.apply.journal import Journal, JournalError, Opened, Restored, Writing
-from coresteer_core.change_events import Change
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.events import Change
+from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import ChangeState, EndedBy
 
 

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_agent import ethtool_params, napi
-from coresteer_agent.apply import netdev_params, of_netdev, queue_params, rooted
+from coresteer_agent.apply import netdev_common, netdev_params, queue_params, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.ethtool_params import Params
-from coresteer_core.model import View
-from coresteer_core.plan import Action
+from coresteer_agent.linux import ethtool_params, napi
+from coresteer_agent.linux.ethtool_params import Params
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
 
@@ -117,7 +117,7 @@ def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> Non
 def test_only_what_is_said_of_the_value_is_a_refusal_of_the_driver(
     error: OSError | rooted.ReadOnlyModeError, outcome: str, says: str
 ) -> None:
-    found, sentence = of_netdev.explain(error, Path("/"))
+    found, sentence = netdev_common.explain(error, Path("/"))
     assert found == outcome
     assert says in sentence
     assert sentence.endswith(".")
@@ -230,16 +230,16 @@ def test_whatever_stands_in_a_file_is_a_number_or_absent(text: str, tmp_path_fac
 TRIAL = """
 import errno, json, struct, sys
 from pathlib import Path
-from coresteer_agent import ethtool, napi
+from coresteer_agent.linux import ethtool, napi
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect import queues
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.netlink import NETLINK_GENERIC, Netlink, family_id
+from coresteer_agent.observe import queues
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.linux.netlink import NETLINK_GENERIC, Netlink, family_id
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import DesiredValue, preview
 
 root, path = Path("/"), Path(sys.argv[1])
 journal = Journal(path, root)
@@ -247,7 +247,7 @@ view = lambda: View(read_topology(root), InventoryReader(root).read())
 executor = Executor(root, journal, view)
 told = []
 for key, value in [a.split("=") for a in sys.argv[2:]]:
-    shown = preview(view(), [Wish(key, value)], reason="trial")
+    shown = preview(view(), [DesiredValue(key, value)], reason="trial")
     results = [executor.apply(action, change_id="c") for action in shown.plan.actions]
     told.append([[r.code for r in shown.refused], [(r.outcome, r.sentence) for r in results]])
 told.append([result.sentence for result in restore(path, root)])
@@ -277,14 +277,14 @@ print(json.dumps(told))
     reason="A network namespace with a tap needs root, ip (package iproute2) and /dev/net/tun.",
 )
 def test_a_taps_batch_is_rounded_and_a_veths_polling_is_set_and_restored(tmp_path: Path) -> None:
-    wishes = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
-    wishes += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
+    desired = ["netdev/t0/coalesce/rx-frames=500", "netdev/t0/coalesce/rx-frames=16", "netdev/t0/coalesce/rx-usecs=5"]
+    desired += ["netdev/va/gro_flush_timeout=20000", "netdev/va/napi_defer_hard_irqs=2", "netdev/va/ring/rx=64"]
     script = (
         "mount -t sysfs none /sys && ip tuntap add t0 mode tap && ip link add va type veth peer name vb && "
         'ip link set va up && ip link set vb up && exec "$0" -c "$@"'
     )
     command = ["unshare", "--net", "--mount", "sh", "-c", script, sys.executable, TRIAL]
-    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *wishes]
+    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *desired]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     if "must be superuser" in done.stderr or "not permitted" in done.stderr:
         pytest.skip(f"No namespace can be made here: {done.stderr.strip()}")

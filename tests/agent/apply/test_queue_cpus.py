@@ -14,8 +14,10 @@ from coresteer_agent.apply import rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
@@ -126,10 +128,10 @@ from pathlib import Path
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.collect.inventory import InventoryReader
+from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.collect.topology import read_topology
-from coresteer_core.model import View
-from coresteer_core.plan import Wish, preview
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import DesiredValue, preview
 
 root, path = Path("/"), Path(sys.argv[1])
 journal = Journal(path, root)
@@ -137,7 +139,7 @@ view = lambda: View(read_topology(root), InventoryReader(root).read())
 executor = Executor(root, journal, view)
 told = []
 for key, value in [a.split("=") for a in sys.argv[2:]]:
-    shown = preview(view(), [Wish(key, value)], reason="trial")
+    shown = preview(view(), [DesiredValue(key, value)], reason="trial")
     results = [executor.apply(action, change_id="c") for action in shown.plan.actions]
     told.append([[r.code for r in shown.refused], [(r.outcome, r.sentence) for r in results]])
 told.append([result.sentence for result in restore(path, root)])
@@ -151,14 +153,14 @@ print(json.dumps(told))
     os.geteuid() != 0 or shutil.which("ip") is None, reason="A network namespace needs root and ip (package iproute2)."
 )
 def test_a_veths_rps_xps_and_channels_are_set_and_restored(tmp_path: Path) -> None:
-    wishes = ["netdev/va/rx-0/rps=0", "netdev/va/rx-0/rps=0", "netdev/va/tx-1/xps=0", "netdev/va/channels=rx 1,tx 1"]
-    wishes += ["netdev/va/channels=combined 3", "netdev/va/rss=0", "netdev/va/rx-7/rps=0"]
+    desired = ["netdev/va/rx-0/rps=0", "netdev/va/rx-0/rps=0", "netdev/va/tx-1/xps=0", "netdev/va/channels=rx 1,tx 1"]
+    desired += ["netdev/va/channels=combined 3", "netdev/va/rss=0", "netdev/va/rx-7/rps=0"]
     script = (
         "mount -t sysfs none /sys && ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb "
         'numrxqueues 2 numtxqueues 2 && exec "$0" -c "$@"'
     )
     command = ["unshare", "--net", "--mount", "sh", "-c", script, sys.executable, TRIAL]
-    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *wishes]
+    arguments = [*command, str(tmp_path / "agent/journal.jsonl"), *desired]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     if "must be superuser" in done.stderr or "not permitted" in done.stderr:
         pytest.skip(f"No namespace can be made here: {done.stderr.strip()}")

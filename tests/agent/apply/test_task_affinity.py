@@ -16,8 +16,11 @@ from coresteer_agent.apply.restore import restore
 from coresteer_agent.apply.task_affinity import owners
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_core.model import Cpu, Inventory, NetTask, Topology, View
-from coresteer_core.plan import Action, Wish, preview
+from coresteer_core.changes.plan import Action, DesiredValue, preview
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskAffinity
 
@@ -314,5 +317,5 @@ def test_the_cpuset_is_that_of_the_nearest_cgroup_with_one(
 
 def test_what_a_view_does_not_show_is_not_previewed() -> None:
     view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))
-    [refusal] = preview(view, [Wish("task/812/affinity", "0")], reason="").refused
+    [refusal] = preview(view, [DesiredValue("task/812/affinity", "0")], reason="").refused
     assert refusal.code == "unknown"

@@ -13,8 +13,11 @@ from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_core.model import Cpu, Inventory, NetTask, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 
 ROOT = Path("/")
@@ -249,8 +252,10 @@ import os, signal, sys
 from pathlib import Path
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_core.model import Cpu, Inventory, Topology, View
-from coresteer_core.plan import Action
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Cpu, Topology
+from coresteer_core.node.view import View
+from coresteer_core.changes.plan import Action
 
 path, root, instant = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 view = View(Topology([Cpu(0, 0, 0, 0, online=True)], [], []), Inventory([], []))

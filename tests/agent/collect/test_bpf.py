@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.collect import bpf, btf
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_core.model import Inventory
+from coresteer_agent.linux import bpf, btf
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_core.node.inventory import Inventory
 
 
 def test_every_jump_of_the_programs_stays_inside_and_both_end() -> None:
@@ -105,6 +105,6 @@ def test_bytes_that_no_listed_socket_tells_of_are_told_without_a_netdev(counters
         one.recv(1000)
     [task] = [task for task in reader.read(Inventory([], [])) if task.pid == os.getpid()]
     reader.close()
-    [landing] = [landing for landing in task.landings if not landing.netdev]
-    assert landing.rx_bytes_per_s == landing.tx_bytes_per_s > 0
-    assert (landing.sockets, landing.cpu) == (0, None)
+    [rx_placement] = [rx_placement for rx_placement in task.rx_placements if not rx_placement.netdev]
+    assert rx_placement.rx_bytes_per_s == rx_placement.tx_bytes_per_s > 0
+    assert (rx_placement.sockets, rx_placement.cpu) == (0, None)

@@ -14,7 +14,7 @@ from coresteer_agent.collect.snmp import parse_snmp
 from coresteer_agent.collect.softnet import parse_softnet
 from coresteer_agent.collect.stat import parse_stat
 from coresteer_agent.collect.tasks import parse_task_stat
-from coresteer_core.rates import CounterTable
+from coresteer_core.node.derive import CounterTable
 
 INTERRUPTS = b"""\
            CPU0       CPU2       \n\

@@ -16,19 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.collect.addresses import Addresses, netdev_of_address, parse_address
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_agent.collect.landings import Landings, Place, softirq_cpu
-from coresteer_agent.collect.net_tasks import NetTasks, read_cgroup_ids
-from coresteer_agent.collect.socket_owners import SocketOwners
-from coresteer_agent.collect.steering import Steering
+from coresteer_agent.collect.process_identity import Groups, WhoReader, parse_cgroups, parse_command
 from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
 from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
-from coresteer_agent.collect.who import Groups, WhoReader, parse_cgroups, parse_command
-from coresteer_agent.ethtool import Rss
-from coresteer_core.model import CPU_COUNTS, CPU_SHARES, Inventory, Irq, Netdev, Queue, Rates
+from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_address
+from coresteer_agent.linux.ethtool import Rss
+from coresteer_agent.linux.flow_steering import Steering
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.net_tasks import NetTasks, read_cgroup_ids
+from coresteer_agent.observe.rx_placement import Place, RxPlacements, softirq_cpu
+from coresteer_agent.observe.socket_owners import SocketOwners
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
 
 ROOT = Path("/")
 
@@ -156,7 +157,7 @@ def test_whatever_is_said_of_an_address_is_parsed_or_left_out(data: bytes) -> No
     parse_address(memoryview(data))
 
 
-# Landings
+# RxPlacements
 
 
 def rates(net_rx: list[int]) -> Rates:
@@ -230,7 +231,7 @@ def place(
         virtual=virtual,
     )
     irqs = [Irq(40 + n, f"eth0-{n}", "PCI", "0-7", str(n + 4), None, True, None, "eth0") for n in range(queues)]
-    landings = Landings(
+    rx_placements = RxPlacements(
         Inventory([device, netdev("veth0", [Queue("rx-0", rps="")], virtual=True)], irqs),
         Here(),
         [] if softirqs is None else [rates(softirqs)],
@@ -238,7 +239,7 @@ def place(
         steering_of=lambda _: steering,
         root=root,
     )
-    return landings.place(TcpSocket(1), flow)
+    return rx_placements.place(TcpSocket(1), flow)
 
 
 def test_the_hash_picks_the_queue_and_its_interrupt_the_cpu(tmp_path: Path) -> None:
@@ -563,9 +564,9 @@ def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple
     [task] = mine
     assert task.name
     assert task.idle_s < 60
-    assert [landing.netdev for landing in task.landings] == ["lo"]
-    assert task.landings[0].sockets == 2
-    assert task.landings[0].cpu is None
+    assert [rx_placement.netdev for rx_placement in task.rx_placements] == ["lo"]
+    assert task.rx_placements[0].sockets == 2
+    assert task.rx_placements[0].cpu is None
     reader.close()
 
 
@@ -576,7 +577,7 @@ def test_who_accepts_connections_is_told_with_its_port_and_clients_also_while_it
         reader.read(Inventory([], []))
         silent = next(task for task in reader.read(Inventory([], [])) if task.pid == MINE)
         assert port in silent.listens
-        assert silent.landings == []
+        assert silent.rx_placements == []
         with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as accepted:
             client.sendall(b"x" * 10)
             accepted.recv(10)

@@ -7,13 +7,13 @@ import pytest
 from tests.fixtures.large_tree import LargeTree
 
 from coresteer_agent.collect import irq as irq_module
-from coresteer_agent.collect.inventory import InventoryReader
 from coresteer_agent.collect.irq import Movable, read_movable
 from coresteer_agent.collect.netdev import Device, netdev_names, read_device
-from coresteer_agent.collect.queues import QueueIrq, map_device, parse_irq_name
-from coresteer_agent.collect.sampler import Sampler
-from coresteer_core.model import Irq, Netdev
-from coresteer_core.rates import derive
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.queues import QueueIrq, map_device, parse_irq_name
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_core.node.derive import derive
+from coresteer_core.node.inventory import Irq, Netdev
 from coresteer_core.settings import IrqAffinity
 
 

@@ -18,16 +18,17 @@ from tests.fixtures.large_tree import LargeTree
 from coresteer_agent.collect import tasks
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import MAX_CAPTURED_BYTES, HotFile, names, read_bytes, real_path
-from coresteer_agent.collect.hotplug import SUBSYSTEMS, HotplugMonitor
 from coresteer_agent.collect.interrupts import read_descriptions
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_agent.collect.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
-from coresteer_agent.collect.sampler import Sampler
 from coresteer_agent.collect.sock_diag import TcpLatencyReader, parse_message, summarize
 from coresteer_agent.collect.tasks import TaskScanner
 from coresteer_agent.collect.topology import read_topology
-from coresteer_agent.show import sample_json, topology_json
-from coresteer_core.model import TcpLatency
+from coresteer_agent.linux.hotplug import SUBSYSTEMS, HotplugMonitor
+from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_agent.print_json import sample_json, topology_json
+from coresteer_core.node.derive import derive
+from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     InventoryMessage,
@@ -37,7 +38,6 @@ from coresteer_core.protocol import (
     TopologyMessage,
     encode,
 )
-from coresteer_core.rates import derive
 
 
 @pytest.fixture

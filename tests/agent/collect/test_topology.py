@@ -5,7 +5,7 @@ from tests.fixtures.machines import EXPECTED, unpack
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.topology import parse_size, read_topology
-from coresteer_core.model import Topology
+from coresteer_core.node.topology import Topology
 
 CPU = "sys/devices/system/cpu"
 

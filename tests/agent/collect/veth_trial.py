@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coresteer_agent.collect.flows import FlowReader
-from coresteer_agent.collect.inventory import InventoryReader
-from coresteer_core.model import NetTask
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_core.node.tasks import NetTask
 
 ROOT = Path("/")
 _PEER = "import socket\nc = socket.create_connection(('10.77.0.1', 9))\nwhile c.recv(64): pass"
@@ -50,9 +50,9 @@ def trial(peer: int) -> None:
         mine: list[NetTask] = []
         while not mine:  # the search for the socket's process is spread over several looks
             connection.send(b"x")
-            mine = [task for task in reader.read(inventory) if task.pid == os.getpid() and task.landings]
-        [landing] = mine[0].landings
-        sys.stdout.write(f"{landing.netdev} {landing.queue} {landing.cpu} {landing.how}\n")
+            mine = [task for task in reader.read(inventory) if task.pid == os.getpid() and task.rx_placements]
+        [rx_placement] = mine[0].rx_placements
+        sys.stdout.write(f"{rx_placement.netdev} {rx_placement.queue} {rx_placement.cpu} {rx_placement.how}\n")
     connection.close()
     client.communicate()
 

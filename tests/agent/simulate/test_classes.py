@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from coresteer_agent.simulate.classes import SimulatedClasses
-from coresteer_core.attainment import ClassFigures
-from coresteer_core.policies.service_class import ServiceClass, ServiceClasses
+from coresteer_core.node.service_classes import ClassFigures
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 
 SPEC = ServiceClasses([ServiceClass("gold", 90), ServiceClass("bronze", 40, deadline_ms=5)], window_s=5)
 

@@ -7,9 +7,9 @@ from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.load import make_interval
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.effective import receive_interrupts
-from coresteer_core.nic import Timer, Tried, Verdict
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.effective import receive_interrupts
+from coresteer_core.node.nic import Timer, Tried, Verdict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import Apply, ChangeState, Confirm, Outcome, Result
 from coresteer_core.settings import parse_setting

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
+from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.experiments import SimulatedExperiments, measure
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.experiment import (
+from coresteer_core.experiments.model import (
     METRICS,
     Classes,
     Command,

@@ -9,22 +9,22 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
-from coresteer_agent import policies
-from coresteer_agent.policies import PolicyKeeper
+from coresteer_agent.runtime import policies
+from coresteer_agent.runtime.policies import PolicyKeeper
 from coresteer_agent.simulate import add_arguments
 from coresteer_agent.simulate import changes as simulated_changes
+from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Ailment, make_machine
-from coresteer_agent.simulate.member import Count, Member
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.engine import PolicyInForce
-from coresteer_core.model import Rates
-from coresteer_core.plan import Action, Plan
+from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.node.rates import Rates
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.irq_spread import IrqSpread
-from coresteer_core.policies.network_process import NetworkProcess
+from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.irq_spread.policy import IrqSpread
+from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,

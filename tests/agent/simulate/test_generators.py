@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.simulate.layout import make_topology
 from coresteer_agent.simulate.load import LEVELS, dying, level_at, link_is_down, make_interval, temper_of
 from coresteer_agent.simulate.machine import Ailment, Machine, ailment_of, make_machine
+from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import parse_cpu_list
-from coresteer_core.model import CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
+from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
 
 
 def placement_of(machine: Machine) -> tuple[int, ...]:

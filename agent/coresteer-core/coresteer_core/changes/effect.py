@@ -1,0 +1,249 @@
+"""What a plan will probably do to the node, from what it did in its last minute.
+
+Load of CPUs as ranges; interrupts and latency of a netdev that waits differently as the model of its NIC has them.
+"""
+
+import math
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from coresteer_core.changes.plan import Plan
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.load import Load, load_of
+from coresteer_core.node.nic import added_bound_us, product_bound_us, timer_of
+from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
+from coresteer_core.node.receive import Received, predict_received, received, wait_of
+from coresteer_core.node.view import View
+from coresteer_core.settings import IrqAffinity, NetdevParam, QueueParam, parse_setting
+from coresteer_core.simulate.nic import Wait
+
+MIN_BASE_S = 5.0
+"""Less observed time than this says nothing about the next minute."""
+_SATURATED_PERCENT = 98.0
+"""A CPU this busy has work waiting, which takes the place of what moves away."""
+_TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
+
+
+class _Base(Struct):
+    """Percent of a CPU's time, and interrupts of a device's IRQ on a CPU, over all the intervals."""
+
+    busy: dict[int, float]
+    interrupts: dict[int, float]
+    cells: dict[tuple[int, int], int]
+
+
+class _Shift(Struct):
+    """Percentage points that a CPU loses (below 0) or gains, from at least to at most in size."""
+
+    least: float = 0.0
+    most: float = 0.0
+
+
+def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+    """Sentences: what becomes of CPUs whose interrupts move, and of netdevs that wait longer or shorter.
+
+    view: the node before; its load is not looked at, but rates are.
+    """
+    return _moved(plan, rates) + _waiting(plan, view, rates)
+
+
+def _moved(plan: Plan, rates: Sequence[Rates]) -> list[str]:
+    """Sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
+
+    Only interrupts have one: what a task or a queue takes along is not in Rates.
+
+    An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device
+    interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
+    interrupt may stand for more packets than another.
+    """
+    moves = [(setting.irq, setting.cpus(a.becomes)) for a in plan.actions if (setting := _interrupt(a.key)) is not None]
+    base = _observe(_since_moved(rates, {irq for irq, _ in moves})) if moves else None
+    if base is None:
+        return []
+    shifts: dict[int, _Shift] = defaultdict(_Shift)
+    open_ended: list[str] = []
+    quiet: list[int] = []
+    for number, targets in moves:
+        moving = _moving(base, number, targets)
+        if not any(irq == number for irq, _ in base.cells):
+            quiet.append(number)
+        if not moving:
+            continue
+        total = _Shift()
+        for cpu, part in moving.items():
+            shifts[cpu].least -= part / 2
+            shifts[cpu].most -= part
+            total.least += part / 2
+            total.most += part
+        if len(targets) == 1:
+            (target,) = targets
+            shifts[target].least += total.least
+            shifts[target].most += total.most
+        else:
+            open_ended.append(
+                f"One of CPUs {format_cpu_list(targets)} takes over {_range(total.least, total.most)} % of a CPU "
+                f"from IRQ {number}; the kernel chooses which."
+            )
+    sentences = [
+        sentence for cpu, shift in sorted(shifts.items()) if (sentence := _sentence(base, cpu, shift)) is not None
+    ]
+    if quiet:
+        many = len(quiet) > 1
+        numbers = ", ".join(str(irq) for irq in quiet)
+        sentences.append(
+            f"IRQ{'s' if many else ''} {numbers} {'were' if many else 'was'} quiet; no load moves with it."
+        )
+    return sentences + open_ended
+
+
+def _waiting(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
+    """A sentence for each netdev, or queue with values of its own, whose NIC is to wait differently."""
+    changes: dict[tuple[str, str | None], dict[str, str]] = defaultdict(dict)
+    for action in plan.actions:
+        setting = parse_setting(action.key)
+        if isinstance(setting, NetdevParam | QueueParam) and setting.param in _TIMING:
+            whose = setting.queue_name if isinstance(setting, QueueParam) else None
+            changes[setting.netdev, whose][setting.param] = action.becomes
+    load = load_of(rates) if changes else Load()
+    found: list[str] = []
+    for (name, queue_name), changed in changes.items():
+        netdev = view.inventory.netdev(name)
+        queue = next((q for q in netdev.queues if q.name == queue_name), None) if netdev is not None else None
+        if netdev is None or (queue is None and queue_name is not None):
+            continue
+        before = netdev.params | (queue.params if queue is not None else {})
+        measured = load.seconds >= MIN_BASE_S and (queue is None or queue.irq is not None)
+        traffic = received(view.inventory, load, netdev, queue.irq if queue is not None else None) if measured else None
+        label = name if queue_name is None else f"{name} {queue_name}"
+        found.append(f"{label}: {_wait_sentence(netdev, before, before | changed, traffic)}")
+    return found
+
+
+def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str], traffic: Received | None) -> str:
+    wait = wait_of(netdev.driver, after)
+    if wait is None:
+        return "the driver will change how long it waits as the load goes; what comes of that is not predicted."
+    parts = [] if traffic is None else [_prediction(netdev, wait_of(netdev.driver, before), wait, traffic)]
+    timer, why = timer_of(netdev.driver, after)
+    bound = added_bound_us(timer, wait.rx_usecs, wait.rx_frames)
+    product = product_bound_us(wait.rx_usecs, wait.rx_frames)
+    authors = (
+        f" (the authors' product bound, rx-usecs × rx-frames, is {product:,.0f} µs)" if product is not None else ""
+    )
+    if math.isfinite(bound):
+        parts.append(f"a packet waits {bound:,.0f} µs at most{authors}.")
+    else:
+        parts.append(f"a packet may wait for ever{authors}.")
+    return " ".join([*parts, *([why] if timer is None else [])])
+
+
+def _prediction(netdev: Netdev, was: Wait | None, wait: Wait, traffic: Received) -> str:
+    old, new = None if was is None else predict_received(netdev, traffic, was), predict_received(netdev, traffic, wait)
+    if old is not None:
+        before = [f"{figure:,.0f} → " for figure in (old.interrupts_per_s, old.added_mean_us, old.added_worst_us)]
+    elif traffic.interrupts_per_s is not None:
+        before = [f"{traffic.interrupts_per_s:,.0f} (measured) → ", "", ""]
+    else:
+        before = ["", "", ""]
+    dropped = f"; {new.dropped_share:.1%} of the packets are dropped" if new.dropped_share else ""
+    return (
+        f"for its {traffic.packets_per_s:,.0f} packets/s of {traffic.frame_bytes:,.0f} B the model says "
+        f"{before[0]}{new.interrupts_per_s:,.0f} interrupts/s, added latency {before[1]}{new.added_mean_us:,.0f} µs "
+        f"in the mean and {before[2]}{new.added_worst_us:,.0f} µs at worst{dropped};"
+    )
+
+
+def _interrupt(key: str) -> IrqAffinity | None:
+    setting = parse_setting(key)
+    return setting if isinstance(setting, IrqAffinity) else None
+
+
+def _moving(base: _Base, irq: int, targets: frozenset[int]) -> dict[int, float]:
+    """Percent of each source CPU that belongs to the interrupt; not from CPUs where it may stay.
+
+    The kernel leaves a vector where it is while that CPU remains allowed (kernel: arch/x86/kernel/apic/vector.c).
+    """
+    all_there: dict[int, int] = defaultdict(int)
+    for (_, cpu), count in base.cells.items():
+        all_there[cpu] += count
+    return {
+        cpu: base.interrupts[cpu] * count / all_there[cpu]
+        for (number, cpu), count in base.cells.items()
+        if number == irq and cpu not in targets and cpu in base.interrupts
+    }
+
+
+def _sentence(base: _Base, cpu: int, shift: _Shift) -> str | None:
+    busy = base.busy.get(cpu)
+    if busy is None:
+        return None
+    low, high = sorted((busy + shift.least, busy + shift.most))
+    if busy >= _SATURATED_PERCENT and high < busy:
+        high = busy
+    return f"CPU {cpu} {busy:.0f} → {_range(low, high)} % busy."
+
+
+def _range(low: float, high: float) -> str:
+    first, last = (min(100, max(0, round(value))) for value in (low, high))
+    return f"{first}" if first == last else f"{first}…{last}"
+
+
+def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
+    """The last intervals, in which these interrupts did not move: where one was before says nothing any more."""
+    first = len(rates)
+    newest: dict[int, set[int]] = {}
+    for each in reversed(rates):
+        where: dict[int, set[int]] = defaultdict(set)
+        for irq, cpu, count in _cells(each):
+            if irq in irqs and count:
+                where[irq].add(cpu)
+        if any(not cpus <= newest.setdefault(irq, cpus) for irq, cpus in where.items()):
+            break
+        first -= 1
+    return rates[first:]
+
+
+def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
+    """(irq_id, CPU, count); none where they were not read."""
+    if rates.irq_ids is not None and rates.irq_cpus is not None and rates.irq_counts is not None:
+        yield from zip(
+            _numbers(rates.irq_ids, "I"), _numbers(rates.irq_cpus, "H"), _numbers(rates.irq_counts, "I"), strict=False
+        )
+
+
+def _observe(rates: Sequence[Rates]) -> _Base | None:
+    """Means over the intervals that have all three columns, or None when they cover less than MIN_BASE_S."""
+    seconds = 0.0
+    sums: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
+    known: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
+    cells: dict[tuple[int, int], int] = defaultdict(int)
+    for each in rates:
+        columns = {name: each.shares.get(name) for name in sums}
+        if each.irq_ids is None or columns["softirq"] is None:
+            continue
+        seconds += each.duration_s
+        for name, column in columns.items():
+            for cpu, share in enumerate(column or b""):
+                if share != ABSENT_SHARE:
+                    sums[name][cpu] += share * each.duration_s
+                    known[name][cpu] += each.duration_s
+        for irq_id, cpu, count in _cells(each):
+            if count and decode_irq_id(irq_id).isdecimal():  # a device's interrupt, not a row such as LOC
+                cells[irq_id, cpu] += count
+    if seconds < MIN_BASE_S:
+        return None
+    percent = {
+        name: {cpu: total / known[name][cpu] * 100 / SHARES_PER_UNIT for cpu, total in column.items()}
+        for name, column in sums.items()
+    }
+    interrupts = {cpu: share + percent["irq"].get(cpu, 0.0) for cpu, share in percent["softirq"].items()}
+    return _Base(percent["busy"], interrupts, dict(cells))
+
+
+def _numbers(column: bytes, kind: str) -> Iterator[int]:
+    for (number,) in struct.iter_unpack(f"<{kind}", column):
+        yield number

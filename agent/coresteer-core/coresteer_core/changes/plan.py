@@ -1,0 +1,106 @@
+"""Plans: what would be done, why, and how it is undone. A preview and an apply use the same functions."""
+
+from msgspec import Struct
+
+from coresteer_core.changes.guard import PlanWarning, Refusal, refusals, warnings
+from coresteer_core.node.view import View
+from coresteer_core.settings import SettingError, parse_setting
+
+
+class Action(Struct, frozen=True):
+    """One setting's way from its value at preview time to the wanted one, both canonical."""
+
+    key: str
+    was: str
+    becomes: str
+    reason: str
+
+
+class Plan(Struct, frozen=True):
+    """Actions in the order in which they are written. allow_isolated: isolated CPUs are meant."""
+
+    actions: list[Action]
+    allow_isolated: bool = False
+
+
+class DesiredValue(Struct, frozen=True):
+    """A setting and the value somebody wants it to have."""
+
+    key: str
+    value: str
+
+
+class Preview(Struct, frozen=True):
+    """What a plan would do. It can be applied when refused is empty and the plan has actions.
+
+    sentence: the whole in one line, or that it is refused and why. commands: the same by hand, in order; none when
+    something is refused.
+    """
+
+    plan: Plan
+    sentence: str
+    commands: list[str]
+    warnings: list[PlanWarning]
+    refused: list[Refusal]
+
+
+def inverse(plan: Plan) -> Plan:
+    """The plan that puts back what a plan changed, in the opposite order."""
+    return Plan(
+        [Action(a.key, a.becomes, a.was, f"Undo: {a.reason}") for a in reversed(plan.actions)],
+        allow_isolated=True,  # what was there before is put back even where it was odd
+    )
+
+
+def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isolated: bool = False) -> Preview:
+    """Return the plan that sets the desired values on a node, with its refusals and warnings.
+
+    A desired_value that the node already fulfils makes no action. Never raises: what is wrong with a desired_value
+    is a Refusal with a sentence.
+    """
+    actions: list[Action] = []
+    refused: list[Refusal] = []
+    seen: set[str] = set()
+    for desired_value in desired:
+        try:
+            setting = parse_setting(desired_value.key)
+            value = setting.canonical(desired_value.value)
+        except SettingError as error:
+            refused.append(Refusal("invalid", desired_value.key, str(error)))
+            continue
+        if desired_value.key in seen:
+            refused.append(Refusal("invalid", desired_value.key, f"{desired_value.key} is named twice; name it once."))
+        elif (why := setting.absent(view)) is not None:
+            refused.append(Refusal("unknown", desired_value.key, why))
+        elif (was := setting.current(view)) is None:
+            sentence = f"What {setting.describe(view)} is set to is not known, so it cannot be changed."
+            refused.append(Refusal("unsupported", desired_value.key, sentence))
+        elif not setting.equal(was, value):
+            actions.append(Action(setting.key, was, value, reason))
+        seen.add(desired_value.key)
+    plan = Plan(actions, allow_isolated)
+    refused += refusals(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated)
+    return Preview(
+        plan=plan,
+        sentence=_refused(refused) if refused else sentence_of(view, plan),
+        commands=[] if refused else [parse_setting(a.key).shell(a.becomes) for a in actions],
+        warnings=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
+        refused=refused,
+    )
+
+
+def _refused(refused: list[Refusal]) -> str:
+    first = refused[0].sentence
+    return f"Refused: {first}" if len(refused) == 1 else f"Refused for {len(refused)} reasons, the first: {first}"
+
+
+def sentence_of(view: View, plan: Plan) -> str:
+    """What a plan does, in one line. Its keys and values must be settings and canonical."""
+    if not plan.actions:
+        return "Nothing would change: every setting already has the wanted value."
+    parts = []
+    for action in plan.actions:
+        setting = parse_setting(action.key)
+        was, becomes = setting.say(action.was), setting.say(action.becomes)
+        parts.append(f"{setting.describe(view)} goes from {was} to {becomes}")
+    return "; ".join(parts) + "."

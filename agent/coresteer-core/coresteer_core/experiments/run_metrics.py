@@ -1,0 +1,206 @@
+"""A run's figures from two readings of one node: what was counted between them, by the names of experiment.METRICS."""
+
+import re
+import sys
+from array import array
+from collections.abc import Mapping, Sequence, Set
+from itertools import islice
+from statistics import fmean
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.experiments.model import METRICS, Measured
+from coresteer_core.node.derive import CpuTimes, Sample, derive
+from coresteer_core.node.rates import ABSENT_U32, FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency
+
+
+class Reading(Struct, frozen=True):
+    """Counters at one moment, all since some earlier one; None is what the kernel does not tell.
+
+    migrations: tasks that were moved to another CPU. numa_pages: pages that were given out from the node of the CPU
+    that asked, and from another one (sysfs node/nodeN/numastat: local_node, other_node); None on one node, too.
+    """
+
+    sample: Sample
+    context_switches: int | None = None
+    migrations: int | None = None
+    numa_pages: tuple[int, int] | None = None
+
+
+def measured(
+    before: Reading,
+    after: Reading,
+    *,
+    netdevs: Sequence[str] = (),
+    irqs: Mapping[str, frozenset[int]],
+    load: Mapping[str, float],
+    load_before: float,
+    disturbed: Sequence[str] = (),
+    tcp: Sequence[TcpLatency] | None = None,
+) -> Measured:
+    """What a run came to between two readings.
+
+    netdevs: those whose packets count; empty for all but loopback. irqs: of each netdev. load: the workload's own
+    figures, which come before the node's of the same name. tcp: the kernel's round-trip times while it lasted, where
+    no load tells its own: then what the netdevs moved both ways is the throughput, and these are the response times.
+
+    busy is user, system, irq and softirq: what the host took (steal) is no work of the node. interrupts_per_s are all
+    device interrupts; packets_per_interrupt only concerns netdevs that have interrupts. dropped_per_s is what netdevs
+    dropped, in and out, as in guardrail.measure.
+    """
+    rates = derive(before.sample, after.sample, 0)
+    seconds = rates.duration_s
+    cpus = _shares(before.sample.times, after.sample.times, rates.cpus)
+    figures: dict[str, float] = {}
+    if seconds > 0:
+        figures |= {f"cpu_{kind}_percent": total for kind in _CPU_FIGURES if (total := _sum(cpus[kind])) is not None}
+        figures |= _counted(rates, before, after, netdevs, irqs)
+        figures |= {} if tcp is None else _own_traffic(rates, netdevs, tcp)
+        figures |= _of_load(load)
+        _per_gigabit(figures)
+    return Measured(
+        started_ms=before.sample.time_ms,
+        duration_s=seconds,
+        figures=figures,
+        cpus=cpus,
+        load_before=load_before,
+        steal_percent=_mean(cpus["steal"]),
+        disturbed=[*_gone(before.sample, after.sample, netdevs), *disturbed],
+    )
+
+
+_OWN = re.compile(r"command\.[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
+_MOST, _MOST_FIGURES = 1e18, 100
+_CPU_FIGURES = ("busy", "softirq", "irq", "user", "system")
+_KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
+
+
+def _shares(
+    before: Mapping[int, CpuTimes] | None, after: Mapping[int, CpuTimes] | None, cpus: int
+) -> dict[str, list[float | None]]:
+    """Percent of each CPU's time, finer than the 0.5 % of Rates; the same care is taken as in rates._shares."""
+    shares: dict[str, list[float | None]] = {kind: [None] * cpus for kind in _KINDS}
+    for cpu, now in (after or {}).items():
+        was = (before or {}).get(cpu)
+        if was is None or sum(now) <= sum(was):
+            continue
+        user, nice, system, idle, iowait, irq, softirq, steal = [max(b - a, 0) for a, b in zip(was, now, strict=True)]
+        busy = user + nice + system + irq + softirq
+        total = busy + steal + idle + iowait
+        for kind, ticks in zip(_KINDS, (busy, user + nice, system, irq, softirq, steal), strict=True):
+            shares[kind][cpu] = 100 * ticks / total
+    return shares
+
+
+def _counted(
+    rates: Rates, before: Reading, after: Reading, netdevs: Sequence[str], irqs: Mapping[str, frozenset[int]]
+) -> dict[str, float]:
+    counts = {
+        "squeezed_per_s": _cells(rates.counts["time_squeeze"]),
+        "context_switches_per_s": _moved(before.context_switches, after.context_switches),
+        "migrations_per_s": _moved(before.migrations, after.migrations),
+    }
+    chosen = _chosen(rates, netdevs)
+    if chosen is not None:
+        counts["packets_per_s"] = sum(netdev.rx_packets for netdev in chosen)
+        counts["dropped_per_s"] = sum(netdev.rx_dropped + netdev.tx_dropped for netdev in chosen)
+    by_irq = _by_irq(rates)
+    if by_irq is not None:
+        counts["interrupts_per_s"] = sum(by_irq.values())
+    found = {name: count / rates.duration_s for name, count in counts.items() if count is not None}
+    with_irqs = [netdev for netdev in chosen or () if irqs.get(netdev.name)]
+    interrupts = sum((by_irq or {}).get(irq, 0) for netdev in with_irqs for irq in irqs[netdev.name])
+    if interrupts:
+        found["packets_per_interrupt"] = sum(netdev.rx_packets for netdev in with_irqs) / interrupts
+    if before.numa_pages is not None and after.numa_pages is not None:
+        local, remote = (b - a for a, b in zip(before.numa_pages, after.numa_pages, strict=True))
+        if local >= 0 <= remote and local + remote:
+            found["remote_numa_share"] = remote / (local + remote)
+    return found
+
+
+def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    chosen = _chosen(rates, netdevs)
+    if chosen is not None:
+        moved = sum(netdev.rx_bytes + netdev.tx_bytes for netdev in chosen)
+        found["throughput_bit_per_s"] = 8 * moved / rates.duration_s
+    if tcp:
+        found["rtt_p50_us"] = fmean(latency.rtt_p50_us for latency in tcp)
+        found["rtt_p95_us"] = fmean(latency.rtt_p95_us for latency in tcp)
+        found["rtt_p99_us"] = fmean(latency.rtt_p99_us for latency in tcp)
+    return found
+
+
+def _of_load(load: Mapping[str, float]) -> dict[str, float]:
+    """Without what is no figure: a command may say anything."""
+    known = (name for name, value in load.items() if (name in METRICS or _OWN.match(name)) and abs(value) < _MOST)
+    return {name: load[name] for name in islice(known, _MOST_FIGURES)}
+
+
+def _per_gigabit(figures: dict[str, float]) -> None:
+    busy, throughput = figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s")
+    if busy is not None and throughput:
+        figures["cpu_s_per_gbit"] = busy / 100 / (throughput / 1e9)
+
+
+def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
+    """What makes two readings those of two different machines."""
+    said = []
+    if before.times is None or after.times is None:
+        said.append("The time of the CPUs could not be read.")
+    else:
+        said += _sentence(before.times.keys() - after.times.keys(), "went offline")
+        said += _sentence(after.times.keys() - before.times.keys(), "came online")
+    if before.netdevs is not None and after.netdevs is not None:
+        lost = [name for name in netdevs if name in before.netdevs and name not in after.netdevs]
+        said += [f"The netdev {name} is gone." for name in lost]
+    return said
+
+
+def _sentence(cpus: Set[int], did: str) -> list[str]:
+    return [f"CPU {format_cpu_list(cpus)} {did}."] if cpus else []
+
+
+def _chosen(rates: Rates, netdevs: Sequence[str]) -> list[NetdevCounts] | None:
+    if rates.netdevs is None:
+        return None
+    return [netdev for netdev in rates.netdevs if (netdev.name in netdevs if netdevs else netdev.name != "lo")]
+
+
+def _by_irq(rates: Rates) -> dict[int, int] | None:
+    """How often each device interrupt arrived on all CPUs together."""
+    if rates.irq_ids is None or rates.irq_counts is None:
+        return None
+    by_irq: dict[int, int] = {}
+    for irq, count in zip(_u32(rates.irq_ids), _u32(rates.irq_counts), strict=True):
+        if irq < FIRST_LABEL_ID:
+            by_irq[irq] = by_irq.get(irq, 0) + count
+    return by_irq
+
+
+def _moved(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None or after < before else after - before
+
+
+def _cells(column: bytes | None) -> int | None:
+    known = [cell for cell in _u32(column or b"") if cell != ABSENT_U32]
+    return sum(known) if known else None
+
+
+def _u32(little_endian: bytes) -> Sequence[int]:
+    column = array("I", little_endian)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _sum(column: Sequence[float | None]) -> float | None:
+    known = [value for value in column if value is not None]
+    return sum(known) if known else None
+
+
+def _mean(column: Sequence[float | None]) -> float | None:
+    known = [value for value in column if value is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,101 @@
+"""Inventory of a node: network devices, their queues, interrupts, and other controllers. Absent is None, never 0."""
+
+from functools import cached_property
+
+from msgspec import Struct
+
+
+class Queue(Struct, frozen=True):
+    """One receive or transmit queue of a netdev.
+
+    name: ``rx-3`` as in sysfs. irq: None where unknown. source: how the IRQ was found, ``netlink``,
+    ``msi_irqs`` or ``name``. rps and xps: CPU lists, None where the queue has no such file. params: as Netdev's, where
+    the driver or the kernel has them for a queue of its own.
+    """
+
+    name: str
+    irq: int | None = None
+    source: str | None = None
+    napi_id: int | None = None
+    rps: str | None = None
+    xps: str | None = None
+    params: dict[str, str] = {}
+
+
+class Netdev(Struct, frozen=True):
+    """One network device. management: it carries the agent's own connection or the default route.
+
+    channels, channels_max, rss: as the settings of that name have them (``combined 4``, ``0,1,2,3``); None where not
+    known or where the device has none. params: values of its other settings by the end of their key, such as
+    ``coalesce/rx-usecs``, ``ring/rx`` or ``gro_flush_timeout``; what the driver does not have is not in it.
+    params_max: the most of those that have a bound of their own.
+    """
+
+    name: str
+    driver: str | None
+    speed_bits_per_s: int | None
+    mtu: int | None
+    numa_node: int | None
+    up: bool | None
+    virtual: bool
+    management: bool
+    queues: list[Queue]
+    channels: str | None = None
+    channels_max: str | None = None
+    rss: str | None = None
+    params: dict[str, str] = {}
+    params_max: dict[str, str] = {}
+
+
+class Irq(Struct, frozen=True):
+    """One numbered interrupt.
+
+    requested: smp_affinity_list; effective: effective_affinity_list, which stays stale until the
+    next interrupt. movable: False where the kernel keeps the affinity to itself (a managed
+    interrupt), with the sentence why in locked_reason; None where that could not be found out.
+    netdev and queues: what it serves.
+    """
+
+    irq: int
+    name: str
+    chip: str
+    requested: str | None
+    effective: str | None
+    numa_node: int | None
+    movable: bool | None
+    locked_reason: str | None = None
+    netdev: str | None = None
+    queues: list[str] = []
+
+
+class Inventory(Struct, frozen=True, dict=True):
+    """What may change at any time but seldom does: devices, queues, interrupts and who steers them.
+
+    controllers: other programs found running that move interrupts (``irqbalance``, ``tuned``).
+    """
+
+    netdevs: list[Netdev]
+    irqs: list[Irq]
+    controllers: list[str] = []
+
+    def netdev(self, name: str | None) -> Netdev | None:
+        """The network device with that name."""
+        return next((n for n in self.netdevs if n.name == name), None)
+
+    def wires(self) -> list[Netdev]:
+        """Network cards that are up, those last that carry the agent's own connection or the default route.
+
+        Traffic that another node sends for an experiment comes by the first one that has an address.
+        """
+        cards = [
+            netdev for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo" and netdev.up is not False
+        ]
+        return sorted(cards, key=lambda netdev: netdev.management)
+
+    def irq(self, number: int) -> Irq | None:
+        """The interrupt with that number."""
+        return self._by_number.get(number)
+
+    @cached_property
+    def _by_number(self) -> dict[int, Irq]:
+        return {irq.irq: irq for irq in self.irqs}

@@ -1,0 +1,134 @@
+"""What policies look at of the last seconds: Load from the Rates of some intervals."""
+
+import sys
+from array import array
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from coresteer_core.changes.guardrail import measure
+from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, Rates
+
+
+class IrqLoad(Struct, frozen=True, array_like=True):
+    """How often an interrupt arrived on a CPU."""
+
+    irq: int
+    cpu: int
+    per_s: float
+
+
+class NetdevLoad(Struct, frozen=True, array_like=True):
+    """What a netdev moved. dropped_per_s: of what it received."""
+
+    name: str
+    rx_packets_per_s: float
+    rx_bytes_per_s: float
+    tx_packets_per_s: float
+    tx_bytes_per_s: float
+    dropped_per_s: float
+
+
+class Load(Struct, frozen=True):
+    """What the CPUs did lately, as means over some seconds.
+
+    busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
+    where not known. irqs: numbered interrupts that arrived. rtt_p99_us, dropped_per_s and busiest_cpu_percent are what
+    guardrails watch. netdevs: those that were counted throughout.
+    """
+
+    seconds: float = 0.0
+    busy: list[float | None] = []
+    softirq: list[float | None] = []
+    irqs: list[IrqLoad] = []
+    rtt_p99_us: int | None = None
+    dropped_per_s: float | None = None
+    busiest_cpu_percent: float | None = None
+    rtt_p50_us: int | None = None
+    netdevs: list[NetdevLoad] = []
+
+
+def load_of(rates: Sequence[Rates]) -> Load:
+    """Means over intervals, each weighted with its duration, of those in which the value was known.
+
+    An interrupt that did not arrive where others were counted arrived 0 times. An empty Load where no time passed.
+    """
+    seconds = sum(each.duration_s for each in rates)
+    if seconds <= 0:
+        return Load()
+    measured = [(each.duration_s, measure(each)) for each in rates if each.duration_s > 0]
+
+    def mean(metric: str) -> float | None:
+        known = [(weight, value) for weight, values in measured if (value := values[metric]) is not None]
+        return sum(weight * value for weight, value in known) / sum(w for w, _ in known) if known else None
+
+    rtt_p99_us = mean("rtt_p99_us")
+    medians = [(each.duration_s, each.tcp.rtt_p50_us) for each in rates if each.tcp is not None and each.tcp.sockets]
+    timed_s = sum(weight for weight, _ in medians)
+    return Load(
+        seconds=seconds,
+        busy=_shares(rates, "busy"),
+        softirq=_shares(rates, "softirq", "irq"),
+        irqs=_irqs(rates),
+        rtt_p99_us=None if rtt_p99_us is None else round(rtt_p99_us),
+        dropped_per_s=mean("dropped_per_s"),
+        busiest_cpu_percent=mean("busiest_cpu_percent"),
+        rtt_p50_us=round(sum(weight * rtt for weight, rtt in medians) / timed_s) if timed_s > 0 else None,
+        netdevs=_netdevs(rates),
+    )
+
+
+def _shares(rates: Sequence[Rates], name: str, with_it: str | None = None) -> list[float | None]:
+    """A share column's mean by CPU, with another's added where that is known too."""
+    cpus = max((each.cpus for each in rates), default=0)
+    sums, weights = [0.0] * cpus, [0.0] * cpus
+    for each in rates:
+        column = each.shares.get(name) or b""
+        more = (each.shares.get(with_it) if with_it is not None else None) or bytes(len(column))
+        for cpu, (share, added) in enumerate(zip(column, more, strict=False)):
+            if share != ABSENT_SHARE:
+                both = share + (added if added != ABSENT_SHARE else 0)
+                sums[cpu] += min(both, SHARES_PER_UNIT) * each.duration_s
+                weights[cpu] += each.duration_s
+    return [s / (w * SHARES_PER_UNIT) if w else None for s, w in zip(sums, weights, strict=True)]
+
+
+def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
+    counts: dict[tuple[int, int], int] = {}
+    seconds = 0.0
+    for each in rates:
+        if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None:
+            continue
+        seconds += each.duration_s
+        columns = (numbers(each.irq_ids, "I"), numbers(each.irq_cpus, "H"), numbers(each.irq_counts, "I"))
+        for irq, cpu, count in zip(*columns, strict=False):
+            if irq < FIRST_LABEL_ID:
+                counts[irq, cpu] = counts.get((irq, cpu), 0) + count
+    return [IrqLoad(irq, cpu, count / seconds) for (irq, cpu), count in sorted(counts.items())] if seconds else []
+
+
+def _netdevs(rates: Sequence[Rates]) -> list[NetdevLoad]:
+    """The netdevs of every interval in which netdevs were counted at all."""
+    known = [each for each in rates if each.netdevs is not None and each.duration_s > 0]
+    seconds = sum(each.duration_s for each in known)
+    sums: dict[str, list[int]] = {}
+    times: dict[str, int] = {}
+    for each in known:
+        for counts in each.netdevs or []:
+            moved = (counts.rx_packets, counts.rx_bytes, counts.tx_packets, counts.tx_bytes, counts.rx_dropped)
+            before = sums.get(counts.name, (0,) * len(moved))
+            sums[counts.name] = [a + b for a, b in zip(before, moved, strict=True)]
+            times[counts.name] = times.get(counts.name, 0) + 1
+    return [
+        NetdevLoad(name, *(number / seconds for number in moved))
+        for name, moved in sums.items()
+        if times[name] == len(known)
+    ]
+
+
+def numbers(column: bytes, kind: str) -> Sequence[int]:
+    """The numbers of a little-endian column. kind: as array has it, ``H`` or ``I``."""
+    found = array(kind, column)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found

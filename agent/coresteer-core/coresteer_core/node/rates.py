@@ -1,0 +1,101 @@
+"""Rates: increments of a node's counters over one interval, as sent, stored and shown. Absent is None, never 0."""
+
+from msgspec import Struct
+
+
+class NetdevCounts(Struct, frozen=True, array_like=True):
+    """What one netdev counted during an interval."""
+
+    name: str
+    rx_bytes: int
+    tx_bytes: int
+    rx_packets: int
+    tx_packets: int
+    rx_dropped: int
+    tx_dropped: int
+    rx_errors: int
+    tx_errors: int
+
+
+class TcpLatency(Struct, frozen=True, array_like=True):
+    """Smoothed round-trip times of the TCP sockets to other hosts that were active in the interval."""
+
+    sockets: int
+    rtt_p50_us: int
+    rtt_p95_us: int
+    rtt_p99_us: int
+
+
+ABSENT_SHARE = 255
+"""In a share column: this CPU was offline or could not be read."""
+
+
+SHARES_PER_UNIT = 200
+"""A share column's unit is 0.5 %: 0 is idle, 200 is the whole interval. At 1 Hz that is half a kernel tick."""
+
+
+ABSENT_U32 = 0xFFFF_FFFF
+"""In a u32 column: not known."""
+
+
+CPU_SHARES = ("busy", "user", "system", "irq", "softirq", "steal", "iowait")
+
+
+CPU_COUNTS = ("net_rx", "net_tx", "softirq_other", "processed", "dropped", "time_squeeze")
+
+
+class Rates(Struct, frozen=True):
+    """What happened between two Samples: increments, never totals. Divide by duration_s for a rate.
+
+    Wrap, reset and hot-plug are already handled (coresteer_core.node.derive). Columns are raw
+    little-endian arrays, one element a CPU number from 0 to the highest present CPU; None means
+    the source could not be read.
+
+    shares: u8 columns named as in CPU_SHARES, in units of 0.5 %, ABSENT_SHARE where unknown.
+    busy is everything but idle and iowait; user includes nice and guest.
+    counts: u32 columns named as in CPU_COUNTS, ABSENT_U32 where unknown. net_rx, net_tx and
+    softirq_other count softirqs raised; processed, dropped and time_squeeze are softnet_stat's.
+    irq_ids (u32), irq_cpus (u16), irq_counts (u32): the IRQ × CPU cells that moved, others are 0.
+    An irq_id is the interrupt's number, or for architecture rows such as LOC four ASCII bytes
+    (see encode_irq_id).
+    """
+
+    seq: int
+    time_ms: int
+    duration_s: float
+    cpus: int
+    shares: dict[str, bytes | None]
+    counts: dict[str, bytes | None]
+    irq_ids: bytes | None
+    irq_cpus: bytes | None
+    irq_counts: bytes | None
+    netdevs: list[NetdevCounts] | None
+    tcp: TcpLatency | None
+    tcp_out_segments: int | None
+    tcp_retransmits: int | None
+    agent_cpu_s: float | None
+    agent_rss_bytes: int | None
+
+
+FIRST_LABEL_ID = 0x2100_0000
+"""IRQ ids from here on are labels of architecture rows."""
+
+
+def encode_irq_id(label: str) -> int | None:
+    """A row label of /proc/interrupts as a number: ``41`` is 41, ``LOC`` its four padded ASCII bytes.
+
+    Labels start at 0x21000000, far above any interrupt number. None for a label that is neither.
+    """
+    if label.isdecimal():
+        number = int(label)
+        return number if number < FIRST_LABEL_ID else None
+    if not 0 < len(label) <= 4 or not label.isascii() or not label.isprintable() or " " in label:
+        return None
+    return int.from_bytes(label.ljust(4).encode(), "big")
+
+
+def decode_irq_id(irq_id: int) -> str:
+    """The row label that encode_irq_id took."""
+    if irq_id < FIRST_LABEL_ID:
+        return str(irq_id)
+    return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()

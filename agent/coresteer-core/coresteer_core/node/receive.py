@@ -1,0 +1,80 @@
+"""A netdev's receive side as the model of a NIC takes it: its interrupts, its traffic, how long it waits."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_core.node.inventory import Inventory, Netdev
+from coresteer_core.node.load import Load
+from coresteer_core.node.nic import Timer, sets_own_pace, timer_of
+from coresteer_core.simulate.nic import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, predict
+
+
+class Received(Struct, frozen=True):
+    """What a netdev receives. share: of the packets, on its busiest queue or on the one that was asked about.
+
+    interrupts_per_s: of the queues that share stands for all of; None where not known.
+    """
+
+    packets_per_s: float
+    frame_bytes: float
+    share: float
+    interrupts_per_s: float | None
+
+
+def number(params: Mapping[str, str], name: str) -> int | None:
+    """A parameter's value; None where the device has none."""
+    value = params.get(name, "")
+    return int(value) if value.isdecimal() else None
+
+
+def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
+    """The interrupts of its receive queues; all of its interrupts where those are not known."""
+    from_queues = {q.irq for q in netdev.queues if q.irq is not None and q.name.startswith("rx-")}
+    irqs = [irq for irq in inventory.irqs if irq.netdev == netdev.name]
+    receiving = from_queues | {irq.irq for irq in irqs if any(queue.startswith("rx-") for queue in irq.queues)}
+    return frozenset(receiving or {irq.irq for irq in irqs})
+
+
+def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None) -> Received | None:
+    """What it receives on all its queues, or on the one of an interrupt; None where nothing was measured.
+
+    Packets are divided among queues as their interrupts are.
+    """
+    counted = next((each for each in load.netdevs if each.name == netdev.name), None)
+    if counted is None or counted.rx_packets_per_s <= 0:
+        return None
+    per_s = dict.fromkeys(receive_irqs(inventory, netdev), 0.0)
+    for cell in load.irqs:
+        if cell.irq in per_s:
+            per_s[cell.irq] += cell.per_s
+    total = sum(per_s.values())
+    frame_bytes = counted.rx_bytes_per_s / counted.rx_packets_per_s
+    if irq is None:
+        share = max(per_s.values()) / total if total else 1.0
+        return Received(counted.rx_packets_per_s, frame_bytes, share, total if load.irqs and per_s else None)
+    if not per_s.get(irq):
+        return None
+    return Received(counted.rx_packets_per_s * per_s[irq] / total, frame_bytes, 1.0, per_s[irq])
+
+
+def wait_of(driver: str | None, params: Mapping[str, str]) -> Wait | None:
+    """How long it waits; None where it has no rx-usecs, or where the driver changes it as the load goes.
+
+    Of an unknown timer the one that waits longest is taken: restarting fires no earlier than absolute, and that no
+    earlier than throttle.
+    """
+    rx_usecs = number(params, "coalesce/rx-usecs")
+    if rx_usecs is None or params.get("coalesce/adaptive-rx") == "on" or sets_own_pace(driver, rx_usecs):
+        return None
+    timer, _ = timer_of(driver, params)
+    return Wait(timer or Timer.RESTARTING, rx_usecs, number(params, "coalesce/rx-frames"))
+
+
+def predict_received(netdev: Netdev, traffic: Received, wait: Wait, *, packets: int = 1000) -> Predicted:
+    """What the model says: of all its queues together the interrupts, of the busiest one everything else."""
+    arrivals = Arrivals(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
+    host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
+    found = predict(arrivals, wait, host, packets=packets)
+    return replace(found, interrupts_per_s=found.interrupts_per_s / traffic.share)

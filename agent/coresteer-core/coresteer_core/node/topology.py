@@ -1,0 +1,75 @@
+"""Topology of a node: CPUs, cores, NUMA nodes and caches. CPU sets are the kernel's CPU lists (``0-3,8``)."""
+
+from functools import cached_property
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import parse_cpu_list
+
+
+class Cpu(Struct, frozen=True):
+    """One logical CPU.
+
+    core: number of its physical core, unique on the machine; package: physical_package_id.
+    siblings: CPU list of its SMT siblings, itself included. capacity: cpu_capacity, None where the
+    kernel does not tell (most x86). Offline CPUs have no core, package or siblings.
+    """
+
+    cpu: int
+    core: int | None
+    package: int | None
+    numa_node: int | None
+    online: bool
+    siblings: str = ""
+    capacity: int | None = None
+
+
+class NumaNode(Struct, frozen=True):
+    """distances: to every node, in the order of the nodes' ids (10 is local)."""
+
+    id: int
+    cpus: str
+    memory_bytes: int | None
+    distances: list[int] = []
+
+
+class Cache(Struct, frozen=True):
+    """One cache and the CPUs that share it. type: Data, Instruction or Unified, as sysfs spells it."""
+
+    level: int
+    type: str
+    size_bytes: int | None
+    cpus: str
+
+
+class Topology(Struct, frozen=True, dict=True):
+    """What changes only with hot-plug. isolated and nohz_full are the kernel's CPU lists."""
+
+    cpus: list[Cpu]
+    numa_nodes: list[NumaNode]
+    caches: list[Cache]
+    isolated: str = ""
+    nohz_full: str = ""
+
+    def online(self) -> frozenset[int]:
+        """CPUs that can run something now."""
+        return self._online
+
+    @cached_property
+    def _online(self) -> frozenset[int]:
+        return frozenset(c.cpu for c in self.cpus if c.online)
+
+    @cached_property
+    def isolated_cpus(self) -> frozenset[int]:
+        """CPUs that isolcpus or nohz_full keep free of other work."""
+        return parse_cpu_list(self.isolated) | parse_cpu_list(self.nohz_full)
+
+    @cached_property
+    def cores(self) -> dict[int, frozenset[int]]:
+        """The threads of its core, itself included, by CPU."""
+        return {cpu.cpu: parse_cpu_list(cpu.siblings) | {cpu.cpu} for cpu in self.cpus}
+
+    @cached_property
+    def nodes(self) -> dict[int, int | None]:
+        """The NUMA node by CPU, None where it is not known."""
+        return {cpu.cpu: cpu.numa_node for cpu in self.cpus}

@@ -1,0 +1,107 @@
+"""What a netdev receives, and by how many interrupts: one round's figures and their means."""
+
+from math import inf
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from coresteer_core.node.inventory import Irq
+from coresteer_core.node.load import NetdevLoad
+from coresteer_core.node.view import View
+
+_MOST_ROUNDS = 12
+"""Means are over the last minute or so."""
+
+_UNLIKE = 2.0
+NO_INTERRUPTS = 1e9
+"""Packets to an interrupt where none came: the kernel polls all the time. Finite, as memories are kept as JSON."""
+
+
+class Traffic(Struct, frozen=True, gc=False):
+    """Means over some rounds, a second. busiest: share of its interrupts of the queue that has most of them.
+
+    interrupts_per_s: of its receiving queues. rtt_us: TCP round-trip time p50 of the node, None where not known.
+    """
+
+    rounds: int
+    packets_per_s: float
+    bytes_per_s: float
+    sent_per_s: float
+    interrupts_per_s: float
+    dropped_per_s: float
+    busiest: float
+    rtt_us: float | None
+
+    @property
+    def per_interrupt(self) -> float:
+        """Packets."""
+        return self.packets_per_s / self.interrupts_per_s if self.interrupts_per_s else NO_INTERRUPTS
+
+    @property
+    def gap_us(self) -> float:
+        """Mean time between two packets of the busiest queue."""
+        queue_per_s = self.packets_per_s * self.busiest
+        return 1e6 / queue_per_s if queue_per_s else inf
+
+    @property
+    def frame_bytes(self) -> float:
+        """Mean size of a packet."""
+        return self.bytes_per_s / self.packets_per_s if self.packets_per_s else 0.0
+
+    @property
+    def dropped_percent(self) -> float:
+        """Of what came."""
+        came = self.packets_per_s + self.dropped_per_s
+        return 100 * self.dropped_per_s / came if came else 0.0
+
+    @property
+    def in_flight(self) -> float | None:
+        """Packets of the busiest queue that are on their way at a time (Little's law); None where that is not known."""
+        return None if self.rtt_us is None else self.rtt_us / self.gap_us
+
+    def unlike(self, before: "Traffic") -> bool:
+        """Whether this is other traffic than the means of before: twice or half the packets, a second or together."""
+        rates = (self.packets_per_s, before.packets_per_s), (self.per_interrupt, before.per_interrupt)
+        return any(max(pair) > _UNLIKE * min(pair) for pair in rates)
+
+    def after(self, before: "Traffic | None") -> "Traffic":
+        """The means with one round more."""
+        if before is None or not before.rounds:
+            return self
+        rounds = min(before.rounds + 1, _MOST_ROUNDS)
+
+        def mean(old: float | None, new: float | None) -> float | None:
+            return new if old is None or new is None else old + (new - old) / rounds
+
+        return Traffic(rounds, *map(mean, astuple(before)[1:], astuple(self)[1:]))  # type: ignore[arg-type]  # as given
+
+
+def interrupts(view: View) -> dict[str, list[float]]:
+    """How often the interrupts of receive queues arrive, by netdev; without known queues, all of a netdev's."""
+    per_s: dict[int, float] = {}
+    for cell in view.load.irqs:
+        per_s[cell.irq] = per_s.get(cell.irq, 0.0) + cell.per_s
+    of_netdev: dict[str, list[Irq]] = {}
+    for irq in view.inventory.irqs:
+        if irq.netdev is not None:
+            of_netdev.setdefault(irq.netdev, []).append(irq)
+    found = {}
+    for name, irqs in of_netdev.items():
+        receiving = [irq for irq in irqs if any(queue.startswith("rx-") for queue in irq.queues)] or irqs
+        found[name] = [per_s.get(irq.irq, 0.0) for irq in receiving]
+    return found
+
+
+def one_round(load: NetdevLoad, per_s: list[float], rtt_us: float | None) -> Traffic:
+    """The figures of this round."""
+    total = sum(per_s)
+    return Traffic(
+        rounds=1,
+        packets_per_s=load.rx_packets_per_s,
+        bytes_per_s=load.rx_bytes_per_s,
+        sent_per_s=load.tx_packets_per_s,
+        interrupts_per_s=total,
+        dropped_per_s=load.dropped_per_s,
+        busiest=max(per_s) / total if total else 1.0,
+        rtt_us=rtt_us,
+    )

@@ -1,0 +1,203 @@
+"""Where interrupts arrive, what they cost there, and where they should be: what policies on interrupts begin with."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.node.inventory import Irq, Netdev
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import Scope
+from coresteer_core.policies.skipped import Reason, Why
+
+BUSY_POINTS = 1.0
+"""An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
+
+_SATURATED_PERCENT = 98.0
+_UNKNOWN = Why(
+    "The load of {0:cpus}, on which it arrives, is not known.",
+    "The load of {0:cpus}, on which they arrive, is not known.",
+)
+_JUST_NOW = Why(
+    "It was moved from {0:cpus} to {1} just now; its load there is not known yet.",
+    "They were moved from {0:cpus} just now; their load where they went is not known yet.",
+)
+
+
+class Arriving(Struct):
+    """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points of a CPU that it costs, by
+    CPU, and cost of all together, as far as known.
+
+    followers: percentage points of processes bound to that CPU that receive by this interrupt: they are meant to be
+    with it, so they come along or their packets no longer arrive where they run. wanted: the CPUs that it should be
+    on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
+    """
+
+    irq: Irq
+    cpu: int
+    parts: dict[int, float]
+    cost: float
+    per_s: float
+    wanted: frozenset[int]
+    alone: bool = False
+    followers: float = 0.0
+    stuck: Reason | str | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is worth a move."""
+        return self.cost >= BUSY_POINTS
+
+    @property
+    def subject(self) -> str:
+        """Its name in a sentence."""
+        return f"IRQ {self.irq.irq} ({self.irq.name})" if self.irq.name else f"IRQ {self.irq.irq}"
+
+    @property
+    def device(self) -> str:
+        """Whose it is, in a sentence."""
+        return self.irq.netdev or "its device"
+
+
+def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[Arriving]:
+    """The interrupts in scope that arrive. near: from a device's NUMA node to the CPUs for it."""
+    netdevs = {netdev.name: netdev for netdev in view.inventory.netdevs}
+    all_softirq, all_busy = view.load.softirq, view.load.busy
+    known = min(len(all_softirq), len(all_busy))
+    by_irq: dict[int, dict[int, float]] = {}
+    at_cpu: dict[int, float] = {}
+    for cell in view.load.irqs:
+        if cell.per_s > 0:
+            cells = by_irq.setdefault(cell.irq, {})
+            cells[cell.cpu] = cells.get(cell.cpu, 0.0) + cell.per_s
+            at_cpu[cell.cpu] = at_cpu.get(cell.cpu, 0.0) + cell.per_s
+    followers = _followers(view)
+    inventory, everything = view.inventory, not scope.netdevs and not scope.drivers
+    found = []
+    for number, cells in by_irq.items():
+        irq = inventory.irq(number)
+        if irq is None or not (everything or _in_scope(irq, netdevs, scope)):
+            continue
+        netdev = netdevs.get(irq.netdev or "")
+        home = irq.numa_node if netdev is None or netdev.numa_node is None else netdev.numa_node
+        parts = {}
+        for cpu, per_s in cells.items():
+            softirq = all_softirq[cpu] if cpu < known else None
+            if softirq is not None and all_busy[cpu] is not None:
+                parts[cpu] = 100 * softirq * per_s / at_cpu[cpu]
+        if len(cells) > 1:
+            per_s, cpu = max((per_s, -cpu) for cpu, per_s in cells.items())
+            cpu = -cpu
+        alone = at_cpu[cpu] == per_s and len(cells) == 1
+        each = Arriving(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
+        each.followers = followers.get((number, cpu), 0.0)
+        each.stuck = _stuck(each)
+        found.append(each)
+    return found
+
+
+def _followers(view: View) -> dict[tuple[int, int], float]:
+    """Percentage points of processes by IRQ and CPU: of a process bound to the CPU, by its bytes over that IRQ."""
+    found: dict[tuple[int, int], float] = {}
+    for task in view.tasks:
+        total = sum(rx_placement.bytes_per_s for rx_placement in task.rx_placements)
+        if not total or task.affinity == task.allowed:
+            continue
+        cpus = parse_cpu_list(task.affinity)
+        for rx_placement in task.rx_placements:
+            if rx_placement.irq is not None and rx_placement.cpu in cpus:
+                where = rx_placement.irq, rx_placement.cpu
+                found[where] = found.get(where, 0.0) + 100 * task.cpu_share * rx_placement.bytes_per_s / total
+    return found
+
+
+def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:
+    """A function from a device's NUMA node to the allowed CPUs there, or on the nearest node that has one.
+
+    All allowed CPUs where the node is not known, or when local is not asked for.
+    """
+    of_node: dict[int, set[int]] = {}
+    for cpu in view.topology.cpus:
+        if cpu.cpu in allowed and cpu.numa_node is not None:
+            of_node.setdefault(cpu.numa_node, set()).add(cpu.cpu)
+    ids = sorted(node.id for node in view.topology.numa_nodes)
+    nearest = {node: frozenset(cpus) for node, cpus in of_node.items()}
+    distances = {node.id: dict(zip(ids, node.distances, strict=False)) for node in view.topology.numa_nodes}
+
+    def near(home: int | None) -> frozenset[int]:
+        if not local or home is None or not of_node:
+            return allowed
+        if home in nearest:
+            return nearest[home]
+        far = distances.get(home, {})
+        return nearest[min(of_node, key=lambda node: (far.get(node, 255), node))]
+
+    return near
+
+
+class Moving(Struct, frozen=True):
+    """A move that was proposed, with the loads of both CPUs before it, in percent."""
+
+    origin: int
+    target: int
+    origin_percent: float
+    target_percent: float
+
+
+def learn(
+    found: list[Arriving], load: dict[int, float], moving: dict[int, Moving], learned: dict[int, float]
+) -> dict[int, float]:
+    """What interrupts cost for each arrival, where a move has shown it to be more than their part by arrivals.
+
+    That part is wrong where one interrupt of a CPU stands for more packets than another, and a policy that believed
+    it would move such an interrupt to and fro. What came to the one CPU and left the other when it moved is its cost;
+    of the two the lesser, in case other work came or went as well, unless the old CPU has still more to do than it
+    can. Alone on a CPU the part by arrivals is right. load: of the CPUs now, in percent. found gets the learned costs.
+    """
+    learned = dict(learned)
+    for each in found:
+        number, cost = each.irq.irq, each.cost
+        if not cost:
+            continue
+        move = moving.get(number)
+        if move is not None and each.cpu == move.target:
+            gain = load[each.cpu] - move.target_percent
+            rest = load.get(move.origin, 0.0)
+            shown = gain if rest >= _SATURATED_PERCENT else min(gain, move.origin_percent - rest)
+            if shown > cost:
+                learned[number] = max(shown / each.per_s, learned.get(number, 0.0))
+        if each.alone:
+            learned.pop(number, None)
+        factor = learned.get(number, 0.0) * each.per_s / cost
+        if factor > 1:
+            each.parts = {cpu: part * factor for cpu, part in each.parts.items()}
+            each.cost *= factor
+    return learned
+
+
+def _stuck(arriving: Arriving) -> Reason | str | None:
+    irq, cpu = arriving.irq, arriving.cpu
+    if irq.movable is False:
+        return irq.locked_reason or "The kernel keeps its affinity to itself."
+    if irq.requested is None:
+        return "Its affinity cannot be read."
+    if cpu not in arriving.parts:
+        return Reason(_UNKNOWN, ((cpu,),))
+    if irq.requested != str(cpu) and cpu not in parse_cpu_list(irq.requested):
+        return Reason(_JUST_NOW, ((cpu,), irq.requested))
+    if not arriving.wanted:
+        return "There is no CPU that interrupts may go to."
+    return None
+
+
+def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
+    """Whether a policy is about an interrupt, with netdevs or drivers in its scope."""
+    netdev = netdevs.get(irq.netdev or "")
+    if netdev is None:
+        return False
+    return _matches(netdev.name, scope.netdevs) and _matches(netdev.driver or "", scope.drivers)
+
+
+def _matches(text: str, patterns: list[str]) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -1,0 +1,93 @@
+"""Which work belongs to a service class: processes, and connections that a server accepted."""
+
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from coresteer_core.node.tasks import NetTask
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+_Patterns = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=32)]
+
+
+class Match(Struct, frozen=True):
+    """Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+
+    Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
+    numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
+    clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
+    do, as one weight is for all of them.
+    """
+
+    cgroups: _Patterns = []
+    units: _Patterns = []
+    users: _Patterns = []
+    commands: _Patterns = []
+    listens: Annotated[list[Annotated[int, Meta(ge=1, le=65_535)]], Meta(max_length=32)] = []
+    clients: _Patterns = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a client that is no network."""
+        for client in self.clients:
+            try:
+                _network(client)
+            except ValueError:
+                raise ValueError(f"“{client[:60]}” is not a network; write for example 10.0.0.0/8.") from None
+
+    @property
+    def asks_process(self) -> bool:
+        """Whether it asks for more than a connection tells."""
+        return bool(self.cgroups or self.units or self.users or self.commands)
+
+    def fits_task(self, task: NetTask) -> bool:
+        """Whether a process belongs."""
+        return self._fits(task, [address for text in task.clients if (address := _address(text))], task.listens)
+
+    def fits_connection(self, client: Address, port: int, task: NetTask | None) -> bool:
+        """Whether a connection from a client to a local port belongs. task: who serves it, None where not known."""
+        return self._fits(task, [client], [port])
+
+    def _fits(self, task: NetTask | None, clients: Sequence[Address], ports: Collection[int]) -> bool:
+        if not (self.asks_process or self.listens or self.clients):
+            return False
+        if self.listens and not any(port in ports for port in self.listens):
+            return False
+        if self.clients and not (clients and all(self._serves(client) for client in clients)):
+            return False
+        return not self.asks_process or (task is not None and self._fits_process(task))
+
+    def _serves(self, client: Address) -> bool:
+        return any(client in _network(network) for network in self.clients)
+
+    def _fits_process(self, task: NetTask) -> bool:
+        groups = [path.lstrip("/") for path in (task.cgroup, task.cpu_cgroup) if path is not None]
+        return (
+            _any([pattern.lstrip("/") for pattern in self.cgroups], groups)
+            and _any(self.units, [task.unit])
+            and _any(self.users, [task.user])
+            and _any(self.commands, [task.command])
+        )
+
+
+def _any(patterns: Sequence[str], values: Sequence[str | None]) -> bool:
+    if not patterns:
+        return True
+    return any(fnmatchcase(value, pattern) for value in values if value is not None for pattern in patterns)
+
+
+@lru_cache(maxsize=512)
+def _network(text: str) -> IPv4Network | IPv6Network:
+    return ip_network(text, strict=False)
+
+
+@lru_cache(maxsize=1024)
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

@@ -1,0 +1,72 @@
+"""Which netdev has which address (kernel: include/uapi/linux/if_addr.h, rtnetlink(7))."""
+
+import socket
+import struct
+from collections.abc import Iterable
+
+from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, attributes
+
+_GET_ADDRESSES = 22
+_HEADER = struct.Struct("=BBBBI")
+_ADDRESS, _LOCAL = 1, 2
+LOOPBACK = "lo"
+
+
+def parse_address(message: memoryview) -> tuple[bytes, int] | None:
+    """An address of this host in network order and the number of its netdev; None where the message has none."""
+    if len(message) < _HEADER.size:
+        return None
+    told = dict(attributes(message, _HEADER.size))
+    # of a point-to-point link IFA_ADDRESS is the other end's
+    address = told.get(_LOCAL, told.get(_ADDRESS))
+    return None if address is None else (bytes(address), int(_HEADER.unpack_from(message)[4]))
+
+
+def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str]) -> dict[bytes, str | None]:
+    """By address; None for one that several netdevs have, such as fe80::1."""
+    owners: dict[bytes, str | None] = {}
+    for address, ifindex in found:
+        name = names.get(ifindex)
+        owners[address] = name if owners.get(address, name) == name else None
+    return owners
+
+
+class Addresses:
+    """The addresses of this network namespace, as of the last read(). Raises OSError with the kernel's number.
+
+    missed: somebody asked since for one that was not there.
+    """
+
+    def __init__(self) -> None:
+        self.missed = False
+        self._names: dict[int, str] = {}
+        self._netdevs: dict[bytes, str | None] = {}
+        self.read()
+
+    def read(self) -> None:
+        """Ask the kernel."""
+        self._names = dict(socket.if_nameindex())
+        netlink = Netlink(NETLINK_ROUTE)
+        try:
+            messages = netlink.dump(_GET_ADDRESSES, _HEADER.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+            found = [address for message in messages if (address := parse_address(message)) is not None]
+        finally:
+            netlink.close()
+        self._netdevs = netdev_of_address(found, self._names)
+        self.missed = False
+
+    def netdev(self, local: bytes, peer: bytes, ifindex: int) -> str:
+        """The netdev that the local address of a socket is on; loopback where the peer is this host too.
+
+        ifindex: the netdev that the socket is bound to, 0 for none. Empty where it is not known.
+        """
+        if local == peer or peer in self._netdevs or _is_loopback(local):
+            return LOOPBACK
+        if local not in self._netdevs:
+            self.missed = True
+        return self._netdevs.get(local) or self._names.get(ifindex, "")
+
+
+def _is_loopback(address: bytes) -> bool:
+    """127.0.0.0/8, as a whole, or ::1."""
+    return address[0] == 127 if len(address) == 4 else address == bytes(15) + b"\x01"

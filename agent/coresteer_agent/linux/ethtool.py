@@ -1,0 +1,127 @@
+"""What ethtool shows and sets of a netdev: channels, and the receive-side scaling (RSS) of its queues.
+
+By generic netlink (kernel: Documentation/networking/ethtool-netlink.rst). What netlink has no message for, the
+indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
+Every function is about the running kernel, takes a netdev's name and raises OSError with the kernel's own words.
+"""
+
+import errno
+import fcntl
+import socket
+import struct
+from array import array
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from coresteer_agent.linux.netlink import ask, attribute
+
+_U32 = struct.Struct("=I")
+_NESTED = 0x8000
+_HEADER = 1
+_HEADER_NAME = 2
+_CHANNELS_GET = 17
+_CHANNELS_SET = 18
+_RSS_GET = 38
+_MAXIMA = {"rx": 2, "tx": 3, "combined": 5}
+_COUNTS = {"rx": 6, "tx": 7, "combined": 9}
+_RSS_FUNCTION, _RSS_TABLE, _RSS_KEY = 3, 4, 5
+_FUNCTIONS = {1: "toeplitz", 2: "xor", 4: "crc32"}
+WRITE_TIMEOUT_S = 20.0
+"""A driver may restart its device for a write."""
+
+_SIOCETHTOOL = 0x8946
+_GRSSH = 0x46
+_SRSSH = 0x47
+_RXFH = struct.Struct("=IIIIBB6x")
+"""struct ethtool_rxfh up to rss_config: cmd, rss_context, indir_size, key_size, hfunc, input_xfrm (Linux 6.8)."""
+
+
+class Rss(Struct, frozen=True):
+    """How a netdev spreads flows over its receive queues. key: of the hash, empty where the driver does not tell it.
+
+    table: the queue of each hash bucket. hash_function: ethtool's name, empty where it is not known.
+    """
+
+    key: bytes
+    table: list[int]
+    hash_function: str
+
+
+class Channels(Struct, frozen=True):
+    """Queues of each kind (``rx``, ``tx``, ``combined``) there are and can be, without kinds that have none."""
+
+    counts: dict[str, int]
+    maxima: dict[str, int]
+
+
+def rss(netdev: str) -> Rss | None:
+    """The netdev's RSS; None where it has none."""
+    try:
+        answer = exchange(_RSS_GET, netdev)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:  # which a kernel without the message says too
+            raise
+        return _rss_by_ioctl(netdev)
+    table = array("I", bytes(answer.get(_RSS_TABLE, b"")))
+    function = _U32.unpack(answer[_RSS_FUNCTION])[0] if _RSS_FUNCTION in answer else 0
+    return Rss(bytes(answer.get(_RSS_KEY, b"")), list(table), _FUNCTIONS.get(function, "")) if table else None
+
+
+def set_rss(netdev: str, table: list[int]) -> None:
+    """Make a table of the size that rss() shows stand, the driver's own where it is empty; function and key stay."""
+    # a symmetric hash ends where it is not asked for again
+    input_xfrm = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
+    ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
+
+
+def channels(netdev: str) -> Channels | None:
+    """The netdev's channels; None where its driver has nothing to tell."""
+    try:
+        answer = exchange(_CHANNELS_GET, netdev)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return None
+    return Channels(_numbers(answer, _COUNTS), _numbers(answer, _MAXIMA))
+
+
+def set_channels(netdev: str, counts: Mapping[str, int]) -> None:
+    """Set the number of channels of each kind named; a driver may restart the netdev for it."""
+    wanted = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
+    exchange(_CHANNELS_SET, netdev, wanted, timeout_s=WRITE_TIMEOUT_S)
+
+
+def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict[str, int]:
+    found = {kind: int(_U32.unpack(answer[number])[0]) for kind, number in kinds.items() if number in answer}
+    return {kind: count for kind, count in found.items() if count}
+
+
+def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
+    """The attributes of the answer to a message about a netdev."""
+    header = attribute(_HEADER | _NESTED, attribute(_HEADER_NAME, netdev.encode() + b"\0"))
+    return ask("ethtool", command, header + payload, timeout_s=timeout_s)
+
+
+def _rss_by_ioctl(netdev: str) -> Rss | None:
+    try:
+        _, _, entries, key_bytes, *_ = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
+        asked = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)
+        answer = ioctl(netdev, asked)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        return None
+    function = _RXFH.unpack_from(answer)[4]
+    end = _RXFH.size + 4 * entries
+    table = array("I", answer[_RXFH.size : end])
+    return Rss(answer[end:], list(table), _FUNCTIONS.get(function, "")) if table else None
+
+
+def ioctl(netdev: str, command: bytes) -> bytes:
+    """A netdev's answer to a command: the command as the kernel left it."""
+    data = array("B", command)
+    request = struct.pack("16sP16x", netdev.encode(), data.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        fcntl.ioctl(channel, _SIOCETHTOOL, request)
+    return data.tobytes()

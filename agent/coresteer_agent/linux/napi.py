@@ -1,0 +1,41 @@
+"""When the kernel polls the NAPI of one receive queue (Linux 6.13; Documentation/netlink/specs/netdev.yaml, napi-set).
+
+Every function is about the running kernel and raises OSError with the kernel's own words where it has some.
+"""
+
+import errno
+import socket
+import struct
+
+from coresteer_agent.linux.netlink import ask, attribute, number
+from coresteer_agent.observe.queues import NAPI_PARAMS
+
+_QUEUE_GET, _NAPI_GET, _NAPI_SET = 10, 11, 14
+_QUEUE_ID, _QUEUE_IFINDEX, _QUEUE_TYPE, _QUEUE_NAPI_ID = 1, 2, 3, 4
+_NAPI_ID = 2
+_RX = 0
+_U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
+
+
+def napi_of(netdev: str, queue: int) -> int:
+    """The number of a receive queue's NAPI."""
+    wanted = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
+    told = ask("netdev", _QUEUE_GET, b"".join(attribute(kind, _U32.pack(each)) for kind, each in wanted.items()))
+    if _QUEUE_NAPI_ID not in told:
+        raise OSError(errno.EOPNOTSUPP, "the driver does not tell the queue's NAPI")
+    return number(told[_QUEUE_NAPI_ID])
+
+
+def params(napi_id: int) -> dict[str, str]:
+    """Values by name of coresteer_core.settings.params; empty where the kernel does not tell them."""
+    told = ask("netdev", _NAPI_GET, attribute(_NAPI_ID, _U32.pack(napi_id)))
+    return {name: str(number(told[kind])) for name, kind in NAPI_PARAMS.items() if kind in told}
+
+
+def set_param(napi_id: int, name: str, value: str) -> None:
+    """Set one of them."""
+    size = _U64 if name == "gro_flush_timeout" else _U32
+    if int(value) >= 1 << 8 * size.size:
+        raise OSError(errno.ERANGE, "the kernel takes no number so large")
+    content = attribute(NAPI_PARAMS[name], size.pack(int(value)))
+    ask("netdev", _NAPI_SET, attribute(_NAPI_ID, _U32.pack(napi_id)) + content)

@@ -1,0 +1,153 @@
+"""A network namespace for the client of an experiment, joined to this one by a veth pair. It lives with this process.
+
+    python -m coresteer_agent.linux.netns ORDERS
+
+Says ``ready NETDEV ADDRESS PATH``: the server's end, which stays in the namespace of the parent, its address, and the
+namespace as a path. The client's end sends packets as they would be on a wire, none larger than its MTU.
+"""
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from coresteer_agent.linux.addresses import parse_address
+from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, attribute
+from coresteer_agent.workloads.process_control import end_with_parent, own_network
+from coresteer_agent.workloads.traffic import READY, give_up, say
+
+_NEW_LINK, _GET_LINK, _NEW_ADDRESS, _GET_ADDRESS = 16, 18, 20, 22  # include/uapi/linux/rtnetlink.h
+_LINK = struct.Struct("=BxHiII")
+"""struct ifinfomsg: family, type, index, flags, which of them change."""
+_ADDRESS = struct.Struct("=BBBBI")
+_UP = 1
+_NAME, _LINK_INFO, _NETWORK_OF_PID, _TX_QUEUES, _RX_QUEUES = 3, 18, 19, 31, 32
+_SIOCETHTOOL = 0x8946
+_SET_TSO, _SET_GRO = 0x1F, 0x2C  # include/uapi/linux/ethtool.h
+_IFREQ = struct.Struct("16sP16x")
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RANGE = IPv4Network("198.18.0.0/15")
+"""For measuring network devices (RFC 2544, RFC 6890): nobody should have it."""
+_PREFIX = 30
+_CLIENT_END = "client0"
+_MOST_NAMES = 100
+
+
+class HolderOrders(Struct):
+    """parent: its process id."""
+
+    parent: int
+
+
+def main() -> None:
+    """Make it and keep it."""
+    end_with_parent(msgspec.json.decode(sys.argv[1], type=HolderOrders).parent)
+    outside = Netlink(NETLINK_ROUTE)
+    try:
+        network = free_network(_networks_in_use(outside))
+        server_end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        own_network()
+        netdev = _make_pair(outside)
+        server, client = network.hosts()
+        inside = Netlink(NETLINK_ROUTE)
+        _bring_up(outside, netdev, server)
+        _bring_up(inside, _CLIENT_END, client)
+        with server_end, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client_end:
+            _packets_as_on_a_wire(client_end, netdev, server_end)
+    except OSError as error:
+        needs = " It needs root." if error.errno == errno.EPERM else ""
+        give_up(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
+    say(f"{READY} {netdev} {server} /proc/{os.getpid()}/ns/net")
+    while True:
+        signal.pause()
+
+
+def _networks_in_use(netlink: Netlink) -> list[IPv4Network]:
+    """The namespace's IPv4 addresses, and the parts of the range to which it has routes of their own."""
+    messages = netlink.dump(_GET_ADDRESS, _ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0))
+    used = [IPv4Network(bytes(found[0])) for message in messages if (found := parse_address(message)) is not None]
+    return used + [route for route in parse_routes(Path("/proc/self/net/route").read_text()) if route.subnet_of(_RANGE)]
+
+
+def parse_routes(text: str) -> list[IPv4Network]:
+    """Where the routes lead of /proc/net/route (kernel: net/ipv4/fib_trie.c), both numbers as the CPU has them."""
+    columns = [line.split() for line in text.splitlines()[1:]]
+    return [
+        IPv4Network((_in_order(column[1]), int(IPv4Address(_in_order(column[7]))).bit_count())) for column in columns
+    ]
+
+
+def _in_order(text: str) -> bytes:
+    return int(text, 16).to_bytes(4, sys.byteorder)
+
+
+def free_network(used: Sequence[IPv4Network]) -> IPv4Network:
+    """From a place that depends on the process on, so that two that begin together take different ones."""
+    bits = _PREFIX - _RANGE.prefixlen
+    for number in range(1 << bits):
+        place = (number + os.getpid()) % (1 << bits)
+        network = IPv4Network((int(_RANGE.network_address) + (place << 32 - _PREFIX), _PREFIX))
+        if not any(network.overlaps(other) for other in used):
+            return network
+    raise OSError(errno.EADDRNOTAVAIL, f"every network of {_RANGE} is in use")
+
+
+def _make_pair(outside: Netlink) -> str:
+    """The name of the server's end."""
+    own = attribute(_NAME, _text(_CLIENT_END)) + attribute(_NETWORK_OF_PID, _u32(os.getpid()))
+    peer = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + own + _QUEUES
+    kind = attribute(_INFO_KIND, b"veth") + attribute(_INFO_DATA, attribute(_VETH_PEER, peer))
+    for number in range(_MOST_NAMES):
+        name = f"coresteer{number}"
+        asked = attribute(_NAME, _text(name)) + _QUEUES + attribute(_LINK_INFO, kind)
+        try:
+            outside.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + asked, create=True)
+        except FileExistsError:
+            continue
+        return name
+    raise OSError(errno.EEXIST, f"there are {_MOST_NAMES} netdevs named coresteer already")
+
+
+def _bring_up(netlink: Netlink, netdev: str, address: IPv4Address) -> None:
+    asked = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + attribute(_NAME, _text(netdev))
+    index = _LINK.unpack_from(netlink.exchange(_GET_LINK, asked))[2]
+    told = attribute(_IFA_LOCAL, address.packed) + attribute(_IFA_ADDRESS, address.packed)
+    netlink.exchange(_NEW_ADDRESS, _ADDRESS.pack(socket.AF_INET, _PREFIX, 0, 0, index) + told, create=True)
+    netlink.exchange(_NEW_LINK, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+
+
+def _packets_as_on_a_wire(client_end: socket.socket, netdev: str, server_end: socket.socket) -> None:
+    """TCP's segments are cut before they reach the other end, as a NIC cuts them, instead of passing in one piece.
+
+    There the kernel polls for them (NAPI), which a veth does with GRO alone (drivers/net/veth.c), so that
+    gro_flush_timeout and napi_defer_hard_irqs mean what they mean for a NIC. The sockets are of the ends' namespaces.
+    """
+    for where, name, *value in ((client_end, _CLIENT_END, _SET_TSO, 0), (server_end, netdev, _SET_GRO, 1)):
+        asked = array("I", value)
+        fcntl.ioctl(where, _SIOCETHTOOL, _IFREQ.pack(_text(name), asked.buffer_info()[0]))
+
+
+def _text(name: str) -> bytes:
+    return name.encode() + b"\0"
+
+
+def _u32(value: int) -> bytes:
+    return struct.pack("=I", value)
+
+
+_QUEUES = attribute(_TX_QUEUES, _u32(1)) + attribute(_RX_QUEUES, _u32(1))
+
+
+if __name__ == "__main__":
+    main()

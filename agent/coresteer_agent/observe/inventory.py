@@ -1,0 +1,301 @@
+"""Devices, queues, interrupts and who steers them, kept up to date at little cost."""
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from coresteer_agent.collect import interrupts, irq, netdev
+from coresteer_agent.collect.controllers import find_controllers
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.observe import netdev_settings, queues
+from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
+from coresteer_core.settings import Channels, IrqAffinity, NetdevParam, QueueParam, Rps, RssTable, Setting, Xps
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SWEEP_CALLS = 20
+"""Every affinity, device and steering mask is read again within so many calls, a share of them in each."""
+_STRUCTURE_CALLS = 30
+"""Which interrupts, devices, queues and controllers there are is looked up again after so many calls."""
+_STRAYED_AT_ONCE = 64
+
+
+class InventoryReader:
+    """Follows the inventory of the machine below root; call read() about once a second.
+
+    The first read() reads everything. Each later one reads a twentieth of the files again, and at once
+
+    - the affinity of interrupts that arrived on a CPU outside their known effective affinity
+      (somebody moved them), as told by the Rates given;
+    - which devices and interrupts there are, after rescan(), every thirtieth call, and when the
+      Rates name an interrupt that is not known yet;
+    - settings given to reread(), for whoever just tried to write them; of an interrupt also whether it can be
+      moved: one that the kernel refused to move is locked from then on.
+
+    The answer is the same object as before when nothing changed. A file that makes no sense is logged
+    once and its value None.
+
+    connection_netdev: set it to the netdev that the agent's own connection leaves by; that one and
+    the netdev of the default route are the management netdevs.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.connection_netdev: str | None = None
+        self._calls = 0
+        self._rescan = True
+        self._written: set[str] = set()
+        self._inventory: Inventory | None = None
+        self._composed_for: str | None = None
+        self._units: deque[Callable[[], bool]] = deque()
+        self._complained: set[str] = set()
+        self._controllers: list[str] = []
+        self._default_routes: frozenset[str] = frozenset()
+        self._descriptions: dict[int, interrupts.Description] = {}
+        self._movable: dict[int, irq.Movable] = {}
+        self._numa_nodes: dict[int, int | None] = {}
+        self._affinities: dict[int, irq.Affinity] = {}
+        self._effective: dict[int, frozenset[int]] = {}
+        self._devices: dict[str, netdev.Device] = {}
+        self._maps: dict[str, queues.DeviceIrqs] = {}
+        self._steering: dict[tuple[str, str], str | None] = {}
+        self._scaling: dict[str, netdev_settings.Scaling] = {}
+
+    def rescan(self) -> None:
+        """Look up at the next read() which devices and interrupts there are: something was plugged."""
+        self._rescan = True
+
+    def reread(self, settings: Iterable[Setting]) -> None:
+        """Read what some settings are now; params of a netdev or queue, all at once, at the next read()."""
+        for setting in settings:
+            if self._reread_setting(setting):
+                self._inventory = None
+
+    def _reread_setting(self, setting: Setting) -> bool:
+        match setting:
+            case IrqAffinity(number) if number in self._affinities:
+                movable = irq.read_movable(self._root, number)
+                moved = movable != self._movable[number]
+                self._movable[number] = movable
+                return self._reread_irq(number) or moved
+            case Rps() | Xps() if (setting.netdev, setting.queue_name) in self._steering:
+                return self._reread_steering(setting.netdev, setting.queue_name)
+            case RssTable() | Channels():
+                self._rescan = True  # queues and interrupts may be others now
+            case NetdevParam() | QueueParam():
+                self._written.add(setting.netdev)
+        return False
+
+    def read(self, rates: Rates | None = None) -> Inventory:
+        """The inventory now. rates: of the interval that just ended."""
+        strayed, unknown = self._strayed(rates)
+        if self._rescan or unknown or self._calls % _STRUCTURE_CALLS == 0:
+            self._rescan = False
+            self._read_structure()
+        else:
+            for _ in range(-(-len(self._units) // _SWEEP_CALLS)):
+                if self._units[0]():
+                    self._inventory = None
+                self._units.rotate(-1)
+            for number in strayed:
+                if number in self._affinities and self._reread_irq(number):
+                    self._inventory = None
+            for name in self._written & self._maps.keys():
+                if self._reread_params(name):
+                    self._inventory = None
+        self._written.clear()
+        self._calls += 1
+        if self._inventory is None or self._composed_for != self.connection_netdev:
+            self._composed_for = self.connection_netdev
+            self._inventory = self._compose()
+        return self._inventory
+
+    def _strayed(self, rates: Rates | None) -> tuple[list[int], bool]:
+        """Interrupts that arrived where they were not expected, and whether there is one not seen before."""
+        if rates is None or rates.irq_ids is None or rates.irq_cpus is None:
+            return [], False
+        count = len(rates.irq_ids) // 4
+        cells = zip(
+            struct.unpack(f"<{count}I", rates.irq_ids), struct.unpack(f"<{count}H", rates.irq_cpus), strict=True
+        )
+        effective = self._effective
+        strayed: set[int] = set()
+        unknown = False
+        for number, cpu in cells:
+            known = effective.get(number)
+            if known is None:
+                unknown = unknown or (number < FIRST_LABEL_ID and number not in self._descriptions)
+            elif cpu not in known:
+                strayed.add(number)
+        return sorted(strayed)[:_STRAYED_AT_ONCE], unknown
+
+    def _read_structure(self) -> None:
+        """Everything that tells what there is; values of what is new or was kept from before stay or are read."""
+        root = self._root
+        descriptions = interrupts.read_descriptions(root)
+        if descriptions is None:
+            descriptions = {n: interrupts.Description("", "") for n in irq.irq_numbers(root)}
+        for number in [n for n in self._affinities if descriptions.get(n) != self._descriptions.get(n)]:
+            # the number may have gone to another device, so nothing known of it holds
+            del self._affinities[number], self._movable[number], self._numa_nodes[number]
+            self._effective.pop(number, None)
+        self._descriptions = descriptions
+        for number in descriptions.keys() - self._affinities.keys():
+            self._movable[number] = irq.read_movable(root, number)
+            self._numa_nodes[number] = self._guarded(irq.read_numa_node, root, number)
+            self._reread_irq(number)
+        self._controllers = find_controllers(root)
+        self._default_routes = self._guarded(netdev.read_default_routes, root) or frozenset()
+        self._read_devices()
+        self._units = deque(
+            [partial(self._reread_irq, n) for n in sorted(self._affinities)]
+            + [partial(self._reread_device, name) for name in self._devices]
+            + [partial(self._reread_steering, name, queue) for name, queue in self._steering]
+        )
+        fresh = self._compose()
+        if fresh != self._inventory:
+            self._inventory = fresh
+
+    def _read_devices(self) -> None:
+        root = self._root
+        told = self._guarded(queues.read_netlink_queues, root) or {}
+        irq_names = {n: d.name for n, d in self._descriptions.items()}
+        before, self._devices, self._maps = self._steering, {}, {}
+        self._steering = {}
+        names = netdev.netdev_names(root)
+        self._scaling = self._guarded(netdev_settings.read_scaling, root, names) or {}
+        for name in names:
+            self._reread_device(name)
+            device = self._devices.get(name)
+            if device is None:
+                continue
+            ifindex = self._guarded(queues.read_ifindex, root, name)
+            found = queues.queue_names(root, name)
+            self._maps[name] = queues.map_device(
+                device,
+                found,
+                irq_names if device.bus_names else {},
+                queues.read_msi_irqs(root, device),
+                told.get(ifindex, {}) if ifindex is not None else {},
+            )
+            for queue in found:
+                if (name, queue) in before:
+                    self._steering[name, queue] = before[name, queue]
+                else:
+                    self._reread_steering(name, queue)
+
+    def _reread_params(self, name: str) -> bool:
+        """Values of one netdev and its queues; the other queues too, for what is written of a netdev is theirs."""
+        before = self._netdev(self._devices[name])
+        self._reread_device(name)
+        self._scaling |= self._guarded(netdev_settings.read_scaling, self._root, [name]) or {}
+        ifindex = self._guarded(queues.read_ifindex, self._root, name)
+        told = (self._guarded(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
+        mapped = self._maps[name]
+        served = {
+            queue: replace(found, params=told[queue].params if queue in told else {})
+            for queue, found in mapped.queues.items()
+        }
+        self._maps[name] = replace(mapped, queues=served)
+        return self._netdev(self._devices[name]) != before
+
+    def _reread_irq(self, number: int) -> bool:
+        fresh = self._guarded(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
+        if fresh == self._affinities.get(number):
+            return False
+        self._affinities[number] = fresh
+        if (where := fresh.effective or fresh.requested) is not None:
+            self._effective[number] = parse_cpu_list(where)
+        else:
+            self._effective.pop(number, None)
+        return True
+
+    def _reread_device(self, name: str) -> bool:
+        fresh = self._guarded(netdev.read_device, self._root, name)
+        if fresh is None or fresh == self._devices.get(name):
+            return False
+        self._devices[name] = fresh
+        return True
+
+    def _reread_steering(self, name: str, queue: str) -> bool:
+        fresh = self._guarded(queues.read_steering, self._root, name, queue)
+        changed = (name, queue) not in self._steering or fresh != self._steering[name, queue]
+        self._steering[name, queue] = fresh
+        return changed
+
+    def _guarded(self, read: Callable[..., T | None], *args: object) -> T | None:
+        try:
+            return read(*args)
+        except ParseError as error:
+            if str(error) not in self._complained:
+                self._complained.add(str(error))
+                _log.warning("%s", error)
+            return None
+
+    def _compose(self) -> Inventory:
+        served: dict[int, list[str]] = {}
+        owner: dict[int, str] = {}
+        for name, device_irqs in self._maps.items():
+            owner.update(dict.fromkeys(device_irqs.irqs, name))
+            for queue, found in device_irqs.queues.items():
+                if found.irq is not None:
+                    served.setdefault(found.irq, []).append(queue)
+        return Inventory(
+            netdevs=[self._netdev(device) for device in self._devices.values()],
+            irqs=[
+                Irq(
+                    irq=number,
+                    name=description.name,
+                    chip=description.chip,
+                    requested=self._affinities[number].requested,
+                    effective=self._affinities[number].effective,
+                    numa_node=self._numa_nodes[number],
+                    movable=self._movable[number].movable,
+                    locked_reason=self._movable[number].reason,
+                    netdev=owner.get(number),
+                    queues=served.get(number, []),
+                )
+                for number, description in sorted(self._descriptions.items())
+            ],
+            controllers=self._controllers,
+        )
+
+    def _netdev(self, device: netdev.Device) -> Netdev:
+        spread = self._scaling.get(device.name, netdev_settings.Scaling())
+        return Netdev(
+            name=device.name,
+            driver=device.driver,
+            speed_bits_per_s=device.speed_bits_per_s,
+            mtu=device.mtu,
+            numa_node=device.numa_node,
+            up=device.up,
+            virtual=not device.bus_names,
+            management=device.name in self._default_routes or device.name == self.connection_netdev,
+            queues=[
+                Queue(
+                    name=queue,
+                    irq=found.irq,
+                    source=found.source,
+                    napi_id=found.napi_id,
+                    rps=self._steering.get((device.name, queue)) if queue.startswith("rx-") else None,
+                    xps=self._steering.get((device.name, queue)) if queue.startswith("tx-") else None,
+                    params=spread.queues.get(queue, {}) | found.params,
+                )
+                for queue, found in self._maps[device.name].queues.items()
+            ],
+            channels=spread.channels,
+            channels_max=spread.channels_max,
+            rss=spread.rss,
+            params=spread.params | device.polling,
+            params_max=spread.params_max,
+        )

@@ -1,0 +1,202 @@
+"""Which interrupt serves which queue of a netdev, from the surest source to the least sure.
+
+The netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml) knows, where the driver
+tells it; then the names of the interrupts that sysfs lists for the device; then the names alone.
+"""
+
+import errno
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import names, numbered, read_bytes, read_int, read_mask_as_list
+from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.netdev import CLASS, Device
+from coresteer_agent.linux.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, family_id, number
+
+_log = logging.getLogger(__name__)
+
+NETLINK_PATH = "netlink-queues.json"
+"""Where a captured tree has what netlink said, as read_netlink_queues() returns it."""
+
+_QUEUE = re.compile(
+    r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d{1,9})(?:$|[-@.])", re.IGNORECASE
+)
+_NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
+_ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
+
+
+U32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Source = Literal["netlink", "msi_irqs", "name"]
+ParamValue = Annotated[str, Meta(pattern=r"^(on|off|[0-9]{1,20})\Z")]
+"""A value of coresteer_core.settings.params."""
+
+
+class QueueIrq(Struct, frozen=True):
+    """How a queue is served, and which source told it. params: when the kernel polls it, by name."""
+
+    irq: U32 | None
+    source: Source | None
+    napi_id: U32 | None = None
+    params: dict[str, ParamValue] = {}
+
+
+class DeviceIrqs(Struct, frozen=True):
+    """queues: by queue name; irqs: every interrupt of the netdev, also those that serve no queue."""
+
+    queues: dict[str, QueueIrq]
+    irqs: frozenset[int]
+
+
+def queue_names(root: Path, netdev: str) -> list[str]:
+    """Every queue, receive queues first, each kind by number."""
+    folder = f"{CLASS}/{netdev}/queues"
+    return [f"{kind}-{number}" for kind in ("rx", "tx") for number in numbered(root, folder, f"{kind}-")]
+
+
+def read_steering(root: Path, netdev: str, queue: str) -> str | None:
+    """The CPU list of RPS for a receive queue, of XPS for a transmit queue; None where it has none.
+
+    Raises ParseError for a file that is not a mask.
+    """
+    file = "rps_cpus" if queue.startswith("rx-") else "xps_cpus"
+    return read_mask_as_list(root, f"{CLASS}/{netdev}/queues/{queue}/{file}")
+
+
+def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:
+    """Whether an interrupt's name is a netdev's, and the queues it names (``rx-3``, ``tx-3``).
+
+    ``eth0-TxRx-3`` and ``eth0-Tx-Rx-3`` serve both directions, ``eth0-rx-3`` and ``virtio2-input.0``
+    (virtio2 is the netdev's device) one; ``mlx5_comp3@pci:0000:3b:00.0`` names the PCI function.
+    The name alone, ``eth0``, is a netdev's whose one interrupt serves all: the queue is ``*``.
+    """
+    for part in name.split(", "):
+        if part == netdev:
+            return True, ["*"]
+        for word in (netdev, *bus_names):
+            found = re.search(rf"(?:^|[-@:_]){re.escape(word)}(?:$|[-@.:])", part)
+            if found:
+                rest = f"{part[: found.start()]}-{part[found.end() :]}"
+                return True, _queues(rest) or (_both(rest[1:]) if word == netdev and _NUMBER.match(rest[1:]) else [])
+    return False, []
+
+
+def _both(number: str) -> list[str]:
+    return [f"rx-{int(number)}", f"tx-{int(number)}"]
+
+
+def _queues(text: str) -> list[str]:
+    found = _QUEUE.search(text)
+    if found is None:
+        return []
+    way = _ONE_WAY.get(found[1].lower())
+    return _both(found[2]) if way is None else [f"{way}-{int(found[2])}"]
+
+
+def map_device(
+    device: Device,
+    queues: list[str],
+    irq_names: Mapping[int, str],
+    msi_irqs: frozenset[int],
+    told: Mapping[str, QueueIrq],
+) -> DeviceIrqs:
+    """The map of one netdev. told: what netlink said, by queue."""
+    served = {queue: told.get(queue, QueueIrq(None, None)) for queue in queues}
+    own = set(msi_irqs) | {q.irq for q in told.values() if q.irq is not None}
+    named: dict[int, list[str]] = {}
+    for irq, name in irq_names.items():
+        ours, found = parse_irq_name(name, device.name, device.bus_names)
+        if not ours:
+            if irq not in msi_irqs:
+                continue
+            found = next((q for part in name.split(", ") if (q := _queues(part))), [])
+        named[irq] = found
+    # an interrupt with the netdev's own name serves all where it is the only one; beside interrupts of
+    # queues it is the one for link changes (igb, e1000e)
+    alone = all(found in ([], ["*"]) for found in named.values())
+    for irq, found in named.items():
+        own.add(irq)
+        for queue in (queues if alone else []) if found == ["*"] else found:
+            if queue in served and served[queue].irq is None:
+                source: Source = "msi_irqs" if irq in msi_irqs else "name"
+                served[queue] = replace(served[queue], irq=irq, source=source)
+    return DeviceIrqs(served, frozenset(own))
+
+
+def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
+    """The message-signalled interrupts of the netdev's own device; none where it shares the device with others."""
+    folder = f"{CLASS}/{device.name}/device"
+    for depth in range(len(device.bus_names)):
+        above = f"{folder}/{'../' * depth}"
+        if found := numbered(root, f"{above}msi_irqs", ""):
+            return frozenset(found) if len(names(root, f"{above}net")) <= 1 else frozenset()
+    return frozenset()
+
+
+def read_ifindex(root: Path, netdev: str) -> int | None:
+    """The number netlink knows the netdev by."""
+    return read_int(root, f"{CLASS}/{netdev}/ifindex")
+
+
+# Netlink
+
+_QUEUE_GET = 10
+_NAPI_GET = 11
+_KINDS = {0: "rx", 1: "tx"}
+NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
+"""Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
+
+
+def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
+    """By ifindex and queue, what the running kernel knows. Empty before Linux 6.8 and where netlink is refused.
+
+    Of a captured tree, what its kernel knew. Raises ParseError for a file that makes no sense.
+    """
+    if not is_running_kernel(root):
+        try:
+            return msgspec.json.decode(read_bytes(root, NETLINK_PATH) or b"{}", type=dict[int, dict[str, QueueIrq]])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ParseError(NETLINK_PATH, None, f"{error}.") from None
+    try:
+        netlink = Netlink(NETLINK_GENERIC)
+        try:
+            return _netlink_queues(netlink)
+        finally:
+            netlink.close()
+    except OSError as error:
+        if error.errno == errno.ENOENT:  # before Linux 6.8
+            return {}
+        _log.info("The kernel does not tell the interrupts of queues by netlink (%s); names are used.", error.strerror)
+        return {}
+
+
+def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
+    family = family_id("netdev")
+    napis = {napi[2]: napi for napi in _dump(netlink, family, _NAPI_GET) if 2 in napi}  # NETDEV_A_NAPI_ID
+    found: dict[int, dict[str, QueueIrq]] = {}
+    for queue in _dump(netlink, family, _QUEUE_GET):
+        # NETDEV_A_QUEUE_ID, _IFINDEX, _TYPE, _NAPI_ID
+        of_kind, ifindex, kind, napi_id = queue.get(1), queue.get(2), _KINDS.get(queue.get(3, -1)), queue.get(4)
+        if of_kind is None or ifindex is None or kind is None or napi_id is None:
+            continue
+        napi = napis.get(napi_id, {})
+        irq = napi.get(3)  # NETDEV_A_NAPI_IRQ
+        params = {name: str(napi[each]) for name, each in NAPI_PARAMS.items() if each in napi} if kind == "rx" else {}
+        served = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
+        found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = served
+    return found
+
+
+def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
+    """The numbers among the attributes of every answer."""
+    return [
+        {kind: number(value) for kind, value in attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
+        for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))
+    ]

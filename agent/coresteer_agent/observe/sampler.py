@@ -1,0 +1,92 @@
+"""One Sample: every counter, read through kept descriptors and parsed only where it changed."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from coresteer_agent.collect import interrupts, netdev, snmp, softirqs, softnet, stat
+from coresteer_agent.collect.counter_table import CounterTableReader
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import HotFile, read_cpus
+from coresteer_agent.collect.self_usage import read_self_usage
+from coresteer_agent.collect.sock_diag import TcpLatencyReader
+from coresteer_core.node.derive import Sample
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PRESENT_PATH = "sys/devices/system/cpu/present"
+
+
+class Sampler:
+    """Reads the machine below root. A source that fails is None in the Sample and logged when it begins to fail."""
+
+    def __init__(self, root: Path) -> None:
+        self._stat = HotFile(root, stat.PATH)
+        self._interrupts = HotFile(root, interrupts.PATH)
+        self._softirqs = HotFile(root, softirqs.PATH)
+        self._softnet = HotFile(root, softnet.PATH)
+        self._netdev = HotFile(root, netdev.PATH)
+        self._snmp = HotFile(root, snmp.PATH)
+        self._interrupts_table = CounterTableReader(interrupts.PATH)
+        self._softirqs_table = CounterTableReader(softirqs.PATH)
+        self._tcp = TcpLatencyReader() if root == Path("/") else None
+        self._failing: set[str] = set()
+        self._cpus = 1 + max(self._present(root), default=-1)
+
+    def sample(self) -> Sample:
+        """The counters now. Takes the time between the reads of the files, some milliseconds on a large machine."""
+        time_ms = time.time_ns() // 1_000_000
+        monotonic_s = time.monotonic()
+        times = self._read(self._stat, lambda text: stat.parse_stat(bytes(text)))
+        table = self._read(self._interrupts, self._interrupts_table.parse)
+        online = times or dict.fromkeys(table.cpus if table else ())
+        self._cpus = max(self._cpus, 1 + max(online, default=-1))
+        return Sample(
+            time_ms=time_ms,
+            monotonic_s=monotonic_s,
+            cpus=self._cpus,
+            times=times,
+            interrupts=table,
+            softirqs=self._read(self._softirqs, self._softirqs_table.parse),
+            softnet=self._read(self._softnet, lambda text: softnet.parse_softnet(bytes(text), online)),
+            netdevs=self._read(self._netdev, lambda text: netdev.parse_netdev(bytes(text))),
+            tcp=None if self._tcp is None else self._tcp.read(),
+            tcp_counts=self._read(self._snmp, lambda text: snmp.parse_snmp(bytes(text))),
+            self_usage=read_self_usage(),
+        )
+
+    def _present(self, root: Path) -> frozenset[int]:
+        try:
+            return read_cpus(root, PRESENT_PATH) or frozenset()
+        except ParseError as error:
+            self._fails(PRESENT_PATH, f"is not understood: {error}")
+            return frozenset()
+
+    def _read(self, file: HotFile, parse: Callable[[bytearray], T]) -> T | None:
+        text = file.read()
+        if text is None:
+            self._fails(file.path, "cannot be read or is empty")
+            return None
+        try:
+            value = parse(text)
+        except ParseError as error:
+            self._fails(file.path, f"is not understood: {error}")
+            return None
+        self._failing.discard(file.path)
+        return value
+
+    def _fails(self, path: str, why: str) -> None:
+        if path not in self._failing:
+            self._failing.add(path)
+            _log.warning("%s %s; its figures are missing until that changes.", path, why)
+
+    def close(self) -> None:
+        """Let all descriptors go."""
+        for file in (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev, self._snmp):
+            file.close()
+        if self._tcp is not None:
+            self._tcp.close()

@@ -1,0 +1,366 @@
+"""An experiment's part on this node: what its runs share, then run after run: load, warm-up, measurement, end.
+
+Nothing here waits: the loop calls step() when it is due. Whatever a run leaves, namespaces, processes, irqbalance and
+the affinities that it moved, goes with end() and with the process.
+"""
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.commands import CommandsError, allowed_command
+from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
+from coresteer_agent.runtime.meter import Meter
+from coresteer_agent.workloads.load import Load, Prepared
+from coresteer_core.experiments.model import Classes, Command, Measured, Observe, Run, RunState, Workload
+from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.rates import TcpLatency
+from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
+
+log = logging.getLogger("coresteer.experiment")
+
+STEP_S = 0.05
+READY_S = 30.0
+"""The longest that what is prepared, and a run's load, may take to be there."""
+MEASURE_S = 600.0
+"""The longest that a run may warm up, and measure; longer than any that the backend plans."""
+
+MAX_TEXT = 1000
+"""Of a sentence: a program's own words may be in it."""
+MAX_DISTURBED = 10
+
+
+class RunError(Exception):
+    """A run cannot be done; the message is a sentence."""
+
+
+class Session:
+    """The experiments of one node, one at a time.
+
+    inventory: of the node as it is now. tell: to the backend. observe_reason: why this agent changes nothing here, None
+    when it may; then, and below another root than the machine's, nothing is loaded and Observe alone can be measured.
+    """
+
+    def __init__(  # noqa: PLR0917 - the agent's parts, each once
+        self,
+        root: Path,
+        commands_path: Path,
+        changes: ChangeKeeper,
+        inventory: Callable[[], Inventory],
+        tell: Callable[[ExperimentMessage], None],
+        observe_reason: str | None,
+    ) -> None:
+        self._root = root
+        self._commands_path = commands_path
+        self._changes = changes
+        self._inventory = inventory
+        self._send = tell
+        self._refuses = observe_reason
+        if observe_reason is None and root != Path("/"):
+            self._refuses = f"It reads the machine captured below {root}."
+        self._begun: BeginExperiment | None = None
+        self._prepared: Prepared | None = None
+        self._is_ready = False
+        self._run: _Running | None = None
+        self._serving: Load | None = None
+        self._until_s = math.inf
+        self.due = math.inf
+        """When step() is to be called next, on the monotonic clock."""
+
+    def asked(self, message: BeginExperiment | RunExperiment | EndExperiment) -> frozenset[str]:
+        """What the backend wants. Returns the settings that were put back because of it."""
+        match message:
+            case BeginExperiment():
+                return self.end() | self._guarded(lambda: self._begin(message))
+            case RunExperiment():
+                return self._begin_run(message)
+            case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
+                return self.end()
+        return frozenset()
+
+    def heard_latency(self, latency: TcpLatency | None) -> None:
+        """The kernel's round-trip times of the agent's last interval."""
+        if self._run is not None and latency is not None and self._run.before is not None:
+            self._run.tcp.append(latency)
+
+    def disturbed(self, keys: frozenset[str]) -> None:
+        """Somebody worked on settings."""
+        run = self._run
+        if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
+            named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
+            run.disturbed.append(f"Somebody changed {named} while it was measured.")
+
+    def step(self) -> frozenset[str]:
+        """Go on as far as it goes at once. Returns the settings that were put back."""
+        if time.monotonic() < self.due:
+            return frozenset()
+        return self._guarded(self._look_whether_ready if self._run is None else self._go_on)
+
+    def end(self) -> frozenset[str]:
+        """End everything at once. Returns the settings that were put back."""
+        self._stop_serving()
+        touched = self._drop_run()
+        if self._prepared is not None:
+            self._prepared.close()
+        self._begun = self._prepared = None
+        self._is_ready = False
+        self.due = math.inf
+        return touched
+
+    def _guarded(self, go: Callable[[], frozenset[str]]) -> frozenset[str]:
+        """What goes wrong is told, so that the backend does not wait for it."""
+        try:
+            return go()
+        except (RunError, IrqbalanceError) as error:
+            return self._fail(str(error))
+        except Exception as error:
+            log.exception("A mistake of ours ends the experiment's run.")
+            return self._fail(f"A mistake in the agent ended it: {error!r}"[:500])
+
+    def _begin(self, begin: BeginExperiment) -> frozenset[str]:
+        self._begun = begin
+        self._objection(begin.workload)
+        try:
+            self._prepared = Prepared(begin.workload, begin.role, [wire.name for wire in self._inventory().wires()])
+        except OSError as error:
+            raise RunError(str(error)) from None
+        self._until_s = time.monotonic() + READY_S
+        self.due = 0.0
+        return frozenset()
+
+    def _objection(self, workload: Workload) -> dict[str, list[str]]:
+        """The allowed command, by its name, where the workload is one. Raises RunError for what is not done here."""
+        if self._refuses is not None and not isinstance(workload, Observe):
+            raise RunError(
+                f"This agent makes no load, because it only observes. {self._refuses} It can measure what the node "
+                "does anyway: workload observe."
+            )
+        if not isinstance(workload, Command):
+            return {}
+        try:
+            return {workload.name: allowed_command(self._commands_path, workload.name)}
+        except CommandsError as error:
+            raise RunError(str(error)) from None
+
+    def _look_whether_ready(self) -> frozenset[str]:
+        prepared, self.due = self._prepared, math.inf
+        if prepared is None or self._is_ready:
+            return frozenset()
+        if prepared.ready:
+            self._is_ready = True
+            self._tell(RunState.READY, address=prepared.address, netdev=prepared.netdev)
+            return frozenset()
+        if prepared.failed is not None:
+            raise RunError(prepared.failed)
+        if time.monotonic() >= self._until_s:
+            raise RunError(f"What the experiment needs here was not there after {READY_S:g} s.")
+        self.due = time.monotonic() + STEP_S
+        return frozenset()
+
+    def _begin_run(self, message: RunExperiment) -> frozenset[str]:
+        run = message.run
+        if self._begun is None or self._begun.experiment_id != message.experiment_id or not self._is_ready:
+            why = "is not ready" if self._begun is not None else "has not begun"
+            sentence = f"Experiment {message.experiment_id} {why} on this node, so no run of it can be done."
+            self._send(ExperimentMessage(message.experiment_id, RunState.FAILED, run.run_id, sentence))
+            return frozenset()
+        if self._run is not None and self._run.run == run:
+            return frozenset()
+        self._stop_serving()
+        return self._drop_run() | self._guarded(lambda: self._start(run))
+
+    def _start(self, run: Run) -> frozenset[str]:
+        running, prepared = _Running(run, self._root), self._prepared
+        self._run = running
+        if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
+            raise RunError(f"A run warms up, and measures, for {MEASURE_S:g} s at the most.")
+        running.load = Load(prepared, self._objection(run.workload))
+        if run.irqbalance:
+            if self._refuses is not None:
+                raise RunError(f"This agent changes nothing, so irqbalance is not started. {self._refuses}")
+            running.irqbalance = Irqbalance(self._changes, self._inventory())
+        if running.ends_itself:
+            running.begin_window()
+        running.load.start(run.workload, run.role, run.address)
+        self._until_s = time.monotonic() + READY_S
+        self.due = 0.0
+        return frozenset()
+
+    def _go_on(self) -> frozenset[str]:
+        running, now_s = self._run, time.monotonic()
+        if running is None:
+            return frozenset()
+        self.due = now_s + STEP_S
+        if running.after is not None:
+            return self._finish(running, running.after)
+        self._look_for_failure(running)
+        load = running.load
+        if not running.loaded:
+            self._await_load(running)
+        elif running.ends_itself:
+            if load is not None and load.done:
+                running.end_window()
+            elif now_s >= self._until_s:
+                raise RunError(f"It was not done after {running.run.measure_s:g} s, which is the most for a run.")
+        elif now_s >= self._until_s:
+            if running.before is None:
+                self._until_s = running.begin_window() + running.run.measure_s
+            else:
+                running.end_window()
+        if running.loaded and running.after is None:
+            self.due = min(self.due, self._until_s)
+        return frozenset()
+
+    def _await_load(self, running: "_Running") -> None:
+        """The load is on; a server's, whose client is told only then, when something of it arrives."""
+        load, now_s = running.load, time.monotonic()
+        if not running.told and load is not None and load.ready:
+            running.told = True
+            self._until_s = now_s + READY_S
+            self._tell(RunState.LOADED)
+        if running.told and load is not None and (running.ends_itself or load.flows):
+            running.loaded = True
+            self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
+        elif now_s >= self._until_s:
+            what = "Nothing of the client's load arrived" if running.told else "The load was not there"
+            raise RunError(f"{what} after {READY_S:g} s.")
+
+    def _look_for_failure(self, running: "_Running") -> None:
+        if running.load is not None and (why := running.load.failed) is not None:
+            raise RunError(why)
+        if running.irqbalance is not None and (why := running.irqbalance.failed) is not None:
+            raise RunError(why)
+        if self._prepared is not None and (why := self._prepared.failed) is not None:
+            raise RunError(why)
+
+    def _finish(self, running: "_Running", after: Reading) -> frozenset[str]:
+        if running.load is not None:
+            running.figures = running.load.figures()
+            if running.run.role == "server":
+                self._serving = running.load  # its client's window may end a little later
+            else:
+                running.load.stop()
+            running.load = None
+        touched: frozenset[str] = frozenset()
+        if running.irqbalance is not None:
+            stuck = running.irqbalance.stop()
+            if stuck is None:
+                return touched
+            touched = running.irqbalance.delegated
+            running.irqbalance = None
+            if stuck:
+                raise RunError(f"Not everything that irqbalance moved could be put back: {' '.join(stuck)}")
+        assert running.before is not None  # noqa: S101 - after is read after before
+        inventory, run = self._inventory(), running.run
+        result = measured(
+            running.before,
+            after,
+            netdevs=run.netdevs or [wire.name for wire in inventory.wires()],
+            irqs={
+                netdev.name: frozenset(queue.irq for queue in netdev.queues if queue.irq is not None)
+                for netdev in inventory.netdevs
+            },
+            load=running.figures,
+            load_before=running.load_before,
+            disturbed=running.disturbed,
+            tcp=running.tcp if isinstance(run.workload, Observe | Command) else None,
+        )
+        self._tell(RunState.MEASURED, measured=result)
+        return touched | self._drop_run()
+
+    def _fail(self, sentence: str) -> frozenset[str]:
+        """The run has failed, or else the experiment, which then has not begun."""
+        if self._run is None:
+            self._tell(RunState.FAILED, sentence=sentence)
+            self.end()
+            return frozenset()
+        stuck: list[str] = []
+        if self._run.irqbalance is not None:
+            stuck = self._run.irqbalance.end()
+        self._tell(RunState.FAILED, sentence=" ".join([sentence, *stuck]))
+        touched = self._drop_run()
+        if self._prepared is not None and self._prepared.failed is not None:
+            return touched | self._fail(self._prepared.failed)
+        return touched
+
+    def _stop_serving(self) -> None:
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.stop()
+
+    def _drop_run(self) -> frozenset[str]:
+        running, self._run = self._run, None
+        self.due = math.inf
+        if running is None:
+            return frozenset()
+        touched: frozenset[str] = frozenset()
+        try:
+            if running.irqbalance is not None:
+                touched = running.irqbalance.delegated
+                running.irqbalance.end()
+        finally:
+            running.close()
+        return touched
+
+    def _tell(
+        self,
+        state: RunState,
+        *,
+        sentence: str = "",
+        address: str = "",
+        netdev: str = "",
+        measured: Measured | None = None,
+    ) -> None:
+        begun, run_id = self._begun, None if self._run is None else self._run.run.run_id
+        if begun is None:
+            return
+        sentence = "".join(letter if letter.isprintable() else " " for letter in sentence[:MAX_TEXT])
+        log.info("Experiment %d%s: %s. %s", begun.experiment_id, f", run {run_id}" if run_id else "", state, sentence)
+        self._send(ExperimentMessage(begun.experiment_id, state, run_id, sentence, address, netdev, measured))
+
+
+class _Running:
+    """One run. told: the load is on; loaded: and it arrives, so the warm-up began.
+
+    before, after: the readings between which it is measured.
+    """
+
+    def __init__(self, run: Run, root: Path) -> None:
+        self.run = run
+        self.ends_itself = isinstance(run.workload, Classes | Command)
+        self.load_before = os.getloadavg()[0]
+        self.load: Load | None = None
+        self.irqbalance: Irqbalance | None = None
+        self.told = self.loaded = False
+        self.before: Reading | None = None
+        self.after: Reading | None = None
+        self.figures: dict[str, float] = {}
+        self.tcp: list[TcpLatency] = []
+        self.disturbed: list[str] = []
+        self._meter = Meter(root)
+
+    def begin_window(self) -> float:
+        """What is measured begins now; on the monotonic clock."""
+        self.before = self._meter.read()
+        if self.load is not None:
+            self.load.begin_window()
+        return self.before.sample.monotonic_s
+
+    def end_window(self) -> None:
+        """It ends now."""
+        if self.load is not None:
+            self.load.end_window()
+        self.after = self._meter.read()
+
+    def close(self) -> None:
+        """End the load."""
+        try:
+            if self.load is not None:
+                self.load.stop()
+        finally:
+            self._meter.close()

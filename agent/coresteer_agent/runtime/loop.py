@@ -1,0 +1,398 @@
+"""The agent's one loop: sample, derive, watch the guardrails, send; and do what the backend asks, without waiting."""
+
+import gc
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.tasks import TaskScanner
+from coresteer_agent.collect.topology import read_topology, topology_holds
+from coresteer_agent.config import Config
+from coresteer_agent.linux.hotplug import HotplugMonitor
+from coresteer_agent.observe.flows import FlowReader
+from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.identity import make_hello, netdev_with, observe_reason
+from coresteer_agent.runtime.nic_learning import NicBook, NicsFile
+from coresteer_agent.runtime.policies import PolicyKeeper
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
+from coresteer_agent.transport.enrol import NodeKey
+from coresteer_agent.transport.link import Heard, Link
+from coresteer_core.changes.events import BackendBack, BackendLost, Stopping
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
+from coresteer_core.node.derive import Sample, derive
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.load import load_of
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import STEP_S
+from coresteer_core.protocol import (
+    BeginExperiment,
+    EndExperiment,
+    FlowsMessage,
+    Policies,
+    RunExperiment,
+    TasksMessage,
+)
+from coresteer_core.settings import SettingError, parse_setting
+
+if TYPE_CHECKING:
+    from coresteer_agent.runtime.experiment import Session
+
+log = logging.getLogger("coresteer.loop")
+
+T = TypeVar("T")
+
+HOUSEKEEPING_S = 1.0
+TASKS_S = 5.0
+UNTOLD_LOOKS = 30
+"""Where the kernel tells nothing of what is plugged, topology and devices are read again after so many looks."""
+
+
+class Stop(Struct, frozen=True):
+    """A signal asks the agent to end."""
+
+
+class Agent:
+    """One node's agent. Raises JournalError when the journal cannot be used; then nothing has been changed."""
+
+    def __init__(self, config: Config, key: NodeKey, renew_key: Callable[[], NodeKey] | None = None) -> None:
+        self._root = config.root
+        self._config = config
+        self._interval_s = config.interval_s
+        self._inbox: SimpleQueue[Heard | Stop] = SimpleQueue()
+        self._failing: set[str] = set()
+        self._topology = self._guarded("topology", lambda: read_topology(self._root)) or Topology([], [], [])
+        self._inventory_reader = InventoryReader(self._root)
+        self._inventory = Inventory([], [])
+        reason = observe_reason(self._root)
+        if reason is None:
+            whose = "this machine's interrupts" if self._root == Path("/") else f"the interrupts below {self._root}"
+            log.info("This agent may change %s.", whose)
+        else:
+            log.info("This agent changes nothing. %s", reason)
+        self._observe_reason = reason
+        hello = make_hello(self._root, self._interval_s, reason)
+        self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
+        self._sampler = Sampler(self._root)
+        self._tasks = TaskScanner(self._root)
+        self._hotplug = self._guarded("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
+        self._previous: Sample | None = None
+        self._rates: Rates | None = None
+        self._seq = 0
+        self._looks = 0
+        self._recent: deque[Rates] = deque()
+        self._flows = FlowReader(self._root)
+        self._net_tasks: list[NetTask] = []
+        self._cgroups: dict[str, dict[str, str]] = {}
+        self._flows_told = False
+        self._nics_file = NicsFile(config.nics_path)
+        self._nics = NicBook(hello.kernel, self._learned, learned=self._nics_file.read())
+        attempted = self._nics.attempted
+        self._changes = ChangeKeeper(
+            self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
+        )
+        file = PoliciesFile(config.policies_path, self._root)
+        self._policies = PolicyKeeper(
+            self._changes,
+            self._link.send_decision,
+            kept=file.read(),
+            keep=file.write,
+            ended=lambda memory: [
+                *file.ended(memory),
+                *self._changes.gone(key for key in memory.holdings if key.startswith("cgroup/")),
+            ],
+            observes=reason is not None,
+        )
+        self._classes = ClassKeeper(
+            self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
+        )
+        self._experiment: Session | None = None
+        self._lost_since_s: float | None = None
+
+    def stop(self) -> None:
+        """Ask the loop to end; may be called from a signal handler or another thread."""
+        self._inbox.put(Stop())
+
+    def run(self) -> None:
+        """Until stop() is called. However it ends, what is not confirmed is rolled back."""
+        self._link.send_state(self._topology)
+        self._link.send_state(self._inventory)
+        self._link.send_state(self._nics.learned)
+        self._look()
+        self._nics.step((), self._inventory, time.monotonic())  # what is asked of a driver from now on is noted
+        self._sample()
+        self._link.start()
+        try:
+            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
+            self._follow()
+        finally:
+            log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
+            try:
+                self._end_experiment()
+                self._after(self._changes.feed(Stopping()))
+                self._guarded("leases", lambda: self._policies.stop(self._timed_view()))
+                self._nics.save()
+            finally:
+                self._classes.close()
+                self._changes.close()
+                self._link.stop()
+                self._sampler.close()
+                self._flows.close()
+
+    def _follow(self) -> None:
+        gc.collect()
+        gc.freeze()  # what start-up made stays; later collections need not look at it
+        sampling = Schedule(self._interval_s, time.monotonic())
+        housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
+        tasks = Schedule(TASKS_S, time.monotonic())
+        deciding = Schedule(STEP_S, time.monotonic())
+        steering = Schedule(STEER_S, time.monotonic())
+        while True:
+            due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
+            due = min(due, steering.due) if self._classes.steers else due
+            heard = self._wait(due if self._experiment is None else min(due, self._experiment.due))
+            if isinstance(heard, Stop):
+                return
+            if heard is not None:
+                self._hear(heard)
+            if self._experiment is not None:
+                self._after(self._experiment.step())
+            if sampling.is_due(time.monotonic()):
+                self._sample()
+            if housekeeping.is_due(time.monotonic()):
+                self._look_after_backend()
+                self._after(self._changes.tick())
+                self._look()
+                self._guarded("classes", self._classes.step)
+            if tasks.is_due(time.monotonic()):
+                self._guarded("tasks", self._tell_tasks)
+            if deciding.is_due(time.monotonic()):
+                self._guarded("flows", self._tell_flows)
+                self._guarded("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
+                self._after(self._guarded("decisions", self._decide) or frozenset())
+            if self._classes.steers and steering.is_due(time.monotonic()):
+                self._guarded("weights", self._classes.steer)
+
+    def _wait(self, until: float) -> Heard | Stop | None:
+        try:
+            return self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+        except Empty:
+            return None
+
+    def _hear(self, heard: Heard) -> None:
+        if isinstance(heard, BackendBack):
+            self._note_connection()
+            self._flows_told = True  # there may have been some that are gone now
+            self._policies.tell_again()
+            self._lost_since_s = None
+            self._end_experiment()  # the backend begins it anew, or the word that it has ended was lost
+        elif isinstance(heard, BackendLost) and self._lost_since_s is None:
+            self._lost_since_s = time.monotonic()
+        if isinstance(heard, BackendBack | BackendLost):
+            self._after(self._changes.feed(heard))
+        elif isinstance(heard, Policies):
+            self._policies.told(heard.policies)
+            self._guarded("classes", lambda: self._classes.told(heard.policies))
+        elif isinstance(heard, BeginExperiment | RunExperiment | EndExperiment):
+            self._after(self._guarded("experiment", lambda: self._session().asked(heard)) or frozenset())
+        else:
+            touched = self._changes.asked(heard)
+            if self._experiment is not None:
+                self._experiment.disturbed(touched)
+            self._after(touched)
+
+    def _session(self) -> "Session":
+        if self._experiment is None:
+            from coresteer_agent.runtime.experiment import Session  # noqa: PLC0415 - memory that few agents need
+
+            self._experiment = Session(
+                self._root,
+                self._config.commands_path,
+                self._changes,
+                lambda: self._inventory,
+                self._link.send_now,
+                self._observe_reason,
+            )
+        return self._experiment
+
+    def _look_after_backend(self) -> None:
+        """What is in force only while there is a backend ends when that stays away."""
+        if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
+            self._end_experiment()
+            self._policies.end_leases()
+            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
+
+    def _end_experiment(self) -> None:
+        session = self._experiment
+        if session is not None:
+            self._after(self._guarded("experiment", session.end) or frozenset())
+
+    def _note_connection(self) -> None:
+        """The netdev that the connection leaves by is one to be careful with."""
+        address = self._link.local_address
+        outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
+        self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
+
+    def _sample(self) -> None:
+        before, self._rates = self._previous, None
+        self._previous = now = self._guarded("counters", self._sampler.sample)
+        if now is None:
+            self._recent.clear()
+        if before is None or now is None:
+            return
+        self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
+        if self._experiment is not None:
+            self._experiment.heard_latency(now.tcp)
+        if self._rates is not None:
+            self._seq += 1
+            self._recent.append(self._rates)
+            while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= STEP_S:
+                self._recent.popleft()
+            self._after(self._changes.measured(self._rates))
+
+    def _tell_rates(self, before: Sample, now: Sample) -> Rates:
+        rates = derive(before, now, self._seq + 1)
+        self._link.send_rates(rates)
+        return rates
+
+    def _tell_tasks(self) -> None:
+        self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
+
+    def _tell_flows(self) -> None:
+        self._net_tasks, self._cgroups = [], {}  # where they cannot be read, policies must not go on with old ones
+        self._net_tasks = self._flows.read(self._inventory, self._recent)
+        self._cgroups = self._flows.cgroups(self._net_tasks)
+        if self._net_tasks or self._flows_told:
+            self._flows_told = bool(self._net_tasks)
+            now_ms = time.time_ns() // 1_000_000
+            self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups))
+        if self._classes.active:
+            self._classes.looked(self._view(), self._flows.connections())
+
+    def _learned(self, learned: Learned) -> None:
+        self._nics_file.write(learned)
+        self._link.send_state(learned)
+
+    def _decide(self) -> frozenset[str]:
+        if self._policies.idle:
+            return frozenset()
+        return self._policies.step(replace(self._timed_view(), load=load_of(self._recent)))
+
+    def _look(self) -> None:
+        """What may have changed about the node itself."""
+        if self._hotplug is not None:
+            plugged = self._guarded("hot-plug events", self._hotplug.changed) or set()
+        else:
+            self._looks += 1
+            plugged = {"cpu"} if self._looks % UNTOLD_LOOKS == 0 else set()
+        if plugged:
+            self._inventory_reader.rescan()
+        if "cpu" in plugged or not self._topology_holds():
+            self._guarded("topology", self._read_topology)
+        self._guarded("inventory", self._read_inventory)
+
+    def _after(self, touched: frozenset[str]) -> None:
+        """Settings were worked on: see at once what they are now."""
+        if touched:
+            self._guarded("inventory", lambda: self._reread(touched))
+
+    def _reread(self, touched: frozenset[str]) -> None:
+        for key in touched:
+            with suppress(SettingError):  # what is no setting was refused
+                self._inventory_reader.reread([parse_setting(key)])
+        self._read_inventory()
+
+    def _read_inventory(self) -> None:
+        inventory = self._inventory_reader.read(self._rates)
+        if inventory is not self._inventory and inventory != self._inventory:
+            self._inventory = inventory
+            self._link.send_state(inventory)
+
+    def _read_topology(self) -> None:
+        topology = read_topology(self._root)
+        if topology != self._topology:
+            self._topology = topology
+            self._link.send_state(topology)
+
+    def _topology_holds(self) -> bool:
+        return self._guarded("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
+
+    def _view(self) -> View:
+        """The node as it is at this moment, for the guard."""
+        if not self._topology_holds():
+            self._guarded("topology", self._read_topology)
+        return View(
+            self._topology,
+            self._inventory,
+            tasks=self._net_tasks,
+            learned=self._nics.learned,
+            classes=self._classes.figures,
+            cgroups=self._cgroups,
+        )
+
+    def _timed_view(self) -> View:
+        return replace(self._view(), time_s=time.monotonic())
+
+    def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
+        """The value, None when it cannot be had; said once each time it begins to fail.
+
+        Also a mistake of ours in a collector: changes that wait for a confirmation need the loop to go on.
+        """
+        try:
+            value = read()
+        except Exception as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                expected = isinstance(error, OSError | ParseError)
+                log.warning("The %s cannot be had: %s", what, error, exc_info=None if expected else error)
+            return None
+        self._failing.discard(what)
+        return value
+
+
+class Schedule:
+    """A beat on the monotonic clock that does not drift; beats that were missed are left out, not made up."""
+
+    def __init__(self, interval_s: float, start: float) -> None:
+        self._interval_s = interval_s
+        self._start = start
+        self._beat = 1
+
+    @property
+    def due(self) -> float:
+        """When the next beat is."""
+        return self._start + self._beat * self._interval_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether the beat has come; then the next one is set, after now."""
+        if now < self.due:
+            return False
+        self._beat = max(self._beat, int((now - self._start) / self._interval_s))
+        while self.due <= now:
+            self._beat += 1
+        return True
+
+
+def run_until_signal(agent: Agent) -> None:
+    """Run until SIGTERM or SIGINT. SIGHUP, which a closed terminal sends, changes nothing."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    agent.run()

@@ -1,0 +1,105 @@
+"""The readings between which a run is measured: a Sample, and what only an experiment asks the kernel."""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from pathlib import Path
+
+from coresteer_agent.collect import stat
+from coresteer_agent.collect.files import numbered, read_bytes
+from coresteer_agent.observe.sampler import Sampler
+from coresteer_core.experiments.run_metrics import Reading
+
+_NODES = "sys/devices/system/node"
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+_ATTRIBUTE = struct.Struct("=IIQ48x")
+"""struct perf_event_attr, version 0: type, size, config."""
+_SOFTWARE, _CPU_MIGRATIONS = 1, 4
+_CLOEXEC = 8
+
+
+class Meter:
+    """Reads the machine below root. Its own Sampler, so that the intervals of the agent's stay as they are."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._sampler = Sampler(root)
+        self._migrations = MigrationCounter() if root == Path("/") else None
+        self._sampler.sample()  # the first one parses every counter, so let it be before the measurement
+
+    def read(self) -> Reading:
+        """The counters now."""
+        text = read_bytes(self._root, stat.PATH)
+        return Reading(
+            self._sampler.sample(),
+            context_switches=None if text is None else parse_context_switches(text),
+            migrations=None if self._migrations is None else self._migrations.read(),
+            numa_pages=read_numa_pages(self._root),
+        )
+
+    def close(self) -> None:
+        """Let all descriptors go."""
+        self._sampler.close()
+        if self._migrations is not None:
+            self._migrations.close()
+
+
+def parse_context_switches(text: bytes) -> int | None:
+    """Of all CPUs since boot, from /proc/stat; None where the kernel does not tell (kernel: fs/proc/stat.c)."""
+    for line in text.splitlines():
+        name, _, number = line.partition(b" ")
+        if name == b"ctxt" and number.isdigit():
+            return int(number)
+    return None
+
+
+def parse_numastat(text: bytes) -> tuple[int, int] | None:
+    """Pages given out on a node to its own CPUs and to others since boot (kernel: drivers/base/node.c)."""
+    counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    local, other = counts.get(b"local_node", b""), counts.get(b"other_node", b"")
+    return (int(local), int(other)) if local.isdigit() and other.isdigit() else None
+
+
+def read_numa_pages(root: Path) -> tuple[int, int] | None:
+    """The sums over all nodes; None on a machine of one node, or where a node does not tell."""
+    texts = [read_bytes(root, f"{_NODES}/node{node}/numastat") for node in numbered(root, _NODES, "node")]
+    counts = [None if text is None else parse_numastat(text) for text in texts]
+    if len(counts) < 2:
+        return None
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return None
+    return sum(local for local, _ in known), sum(other for _, other in known)
+
+
+class MigrationCounter:
+    """How often the scheduler moved a task to another CPU, since this was made (perf_event_open(2), cpu-migrations).
+
+    The kernel counts for whoever may look at all CPUs; for others there is no number. /proc/schedstat has none of all
+    tasks, and most kernels leave it at 0.
+    """
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+        call = _PERF_EVENT_OPEN.get(platform.machine())
+        if call is None:
+            return
+        attribute = _ATTRIBUTE.pack(_SOFTWARE, _ATTRIBUTE.size, _CPU_MIGRATIONS)
+        libc = ctypes.CDLL(None)
+        for cpu in sorted(numbered(Path("/"), "sys/devices/system/cpu", "cpu")):
+            fd = libc.syscall(call, attribute, -1, cpu, -1, _CLOEXEC)
+            if fd >= 0:
+                self._fds.append(fd)
+
+    def read(self) -> int | None:
+        """Of all CPUs that were online at the beginning; None where the kernel does not tell."""
+        if not self._fds:
+            return None
+        return sum(int.from_bytes(os.read(fd, 8), sys.byteorder) for fd in self._fds)
+
+    def close(self) -> None:
+        """Stop counting."""
+        while self._fds:
+            os.close(self._fds.pop())

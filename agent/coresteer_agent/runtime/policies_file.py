@@ -1,0 +1,70 @@
+"""The file that lets a node's policies and what they hold outlive the agent: state_dir/agent/policies.json."""
+
+import logging
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from coresteer_agent.apply.journal import read_boot_id
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_bytes
+from coresteer_agent.collect.tasks import parse_task_stat
+from coresteer_agent.runtime.atomic_file import replace_file
+from coresteer_agent.runtime.policies import Kept
+from coresteer_core.policies.engine import EngineMemory
+
+log = logging.getLogger("coresteer.policies")
+
+
+class _File(Struct, frozen=True):
+    boot_id: str
+    kept: Kept
+
+
+class PoliciesFile:
+    """Reads and writes the file of one root directory. What cannot be read or written is said once and done without."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self._path = path
+        self._root = root
+        self._boot_id = read_boot_id(root)
+        self._complaint = ""
+
+    def read(self) -> Kept:
+        """What the last run kept; after a reboot only its policies."""
+        try:
+            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            log.warning(
+                "%s cannot be read (%s); the policies begin anew when the backend tells them.", self._path, error
+            )
+            return Kept()
+        return file.kept if file.boot_id == self._boot_id else Kept(file.kept.policies)
+
+    def write(self, kept: Kept) -> None:
+        """Replace the file at once; on return it is on disk."""
+        try:
+            replace_file(self._path, msgspec.json.encode(_File(self._boot_id, kept)))
+            self._complaint = ""
+        except OSError as error:
+            if self._complaint != str(error):
+                self._complaint = str(error)
+                log.error("%s cannot be written: %s. A restarted agent will not know its policies.", self._path, error)
+
+    def ended(self, memory: EngineMemory) -> list[str]:
+        """The held task settings whose process is no longer there."""
+        return [key for key in memory.holdings if key.startswith("task/") and not self._runs(key, memory)]
+
+    def _runs(self, key: str, memory: EngineMemory) -> bool:
+        path = f"proc/{key.split('/')[1]}/stat"
+        text = read_bytes(self._root, path)
+        if text is None:
+            return False
+        try:
+            started_ticks = parse_task_stat(text, path).started_ticks
+        except ParseError:
+            return False
+        return started_ticks == memory.processes.get(key, started_ticks)

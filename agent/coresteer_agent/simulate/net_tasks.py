@@ -1,0 +1,88 @@
+"""Which programs of a simulated node talk over its network, how much, and where their packets arrive."""
+
+from collections.abc import Mapping
+
+from coresteer_agent.simulate.load import (
+    ANSWERS_PER_PACKET,
+    BYTES_PER_PACKET,
+    LEVELS,
+    busiest_tasks,
+    peak_packets_per_s,
+)
+from coresteer_agent.simulate.machine import Machine
+from coresteer_agent.simulate.seeded import seeded
+from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.tasks import NetTask, RxPlacement
+
+_TALKERS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
+_MOST_QUEUES = 3
+_PORTS = {"nginx": [80, 443], "memcached": [11211], "postgres": [5432], "envoy": [10000], "java": [8080]}
+_USERS = {"nginx": "www-data", "memcached": "memcache", "postgres": "postgres"}
+
+
+def cgroup_of(name: str) -> str:
+    """The cgroup of a program, as /proc/PID/cgroup has it."""
+    return f"/system.slice/{name}.service"
+
+
+def net_tasks(
+    machine: Machine,
+    inventory: Inventory,
+    affinities: Mapping[int, str],
+    level: int,
+    *,
+    nices: Mapping[int, str],
+) -> list[NetTask]:
+    """The programs at a level of load, heaviest first. affinities: where some were put, by PID; others may go anywhere.
+
+    nices: of those that do not have 0. Each has its connections on a few queues of the machine's first NIC, which stay
+    the same.
+    """
+    queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
+    if not queues:
+        return []
+    cpus = format_cpu_list(machine.topology.online())
+    packets_per_s = peak_packets_per_s(machine, len(queues)) * level / (LEVELS - 1)
+    programs = [task for task in busiest_tasks(machine, LEVELS - 1) if task.name in _TALKERS]
+    of_all = sum(task.cpu_share for task in programs)
+    tasks = []
+    for task in programs:
+        mine = seeded("talker", machine.seed, task.pid).sample(queues, min(_MOST_QUEUES, len(queues)))
+        rx_bytes_per_s = packets_per_s * task.cpu_share / of_all * BYTES_PER_PACKET / len(mine)
+        affinity = affinities.get(task.pid, cpus)
+        allowed = sorted(parse_cpu_list(affinity))
+        tasks.append(
+            NetTask(
+                pid=task.pid,
+                started_ticks=task.pid,
+                name=task.name,
+                cgroup=cgroup_of(task.name),
+                threads=1,
+                affinity=affinity,
+                allowed=cpus,
+                cpu=task.cpu if task.cpu in allowed else allowed[0],
+                cpu_share=round(task.cpu_share * level / (LEVELS - 1), 3),
+                idle_s=0.0 if level else 5.0,
+                rx_placements=[
+                    RxPlacement(
+                        netdev=machine.nic.netdev,
+                        queue=irq.queues[0],
+                        irq=irq.irq,
+                        cpu=min(parse_cpu_list(irq.effective or "0")),
+                        how="rss",
+                        sockets=1 + level,
+                        rx_bytes_per_s=rx_bytes_per_s,
+                        tx_bytes_per_s=rx_bytes_per_s * ANSWERS_PER_PACKET,
+                    )
+                    for irq in mine
+                ],
+                user=_USERS.get(task.name, "app"),
+                command=task.name,
+                unit=f"{task.name}.service",
+                listens=_PORTS[task.name],
+                clients=[f"10.{place}.0.{1 + task.pid % 250}" for place in range(2)],
+                params={"nice": nices.get(task.pid, "0")},
+            )
+        )
+    return tasks

@@ -1,0 +1,66 @@
+"""Topologies for any number of CPUs, laid out and numbered as x86 servers are."""
+
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+_GIB = 1024 * _MIB
+_CORES_PER_CCX = 8
+"""From 128 CPUs on, cores share an L3 in groups of eight as on EPYC; below, a package has one L3 as on Xeon."""
+
+
+def make_topology(cpus: int) -> Topology:
+    """A plausible machine with that many CPUs, all online.
+
+    Even counts above 4 have two threads a core, the second threads numbered after all first ones;
+    from 32 CPUs on there are two packages where the cores divide evenly, each a NUMA node.
+    """
+    threads = 2 if cpus > 4 and cpus % 2 == 0 else 1
+    cores = cpus // threads
+    packages = 2 if cpus >= 32 and cores % 2 == 0 else 1
+    per_package = cores // packages
+
+    def threads_of(core: int) -> list[int]:
+        return [core + thread * cores for thread in range(threads)]
+
+    def cpus_of(first: int, count: int) -> str:
+        return format_cpu_list(cpu for core in range(first, first + count) for cpu in threads_of(core))
+
+    caches = []
+    for core in range(cores):
+        own = format_cpu_list(threads_of(core))
+        caches += [
+            Cache(1, "Data", 32 * _KIB, own),
+            Cache(1, "Instruction", 32 * _KIB, own),
+            Cache(2, "Unified", _MIB, own),
+        ]
+    group = _CORES_PER_CCX if cpus >= 128 else per_package
+    for package in range(packages):
+        start = package * per_package
+        for first in range(start, start + per_package, group):
+            count = min(group, start + per_package - first)
+            caches.append(Cache(3, "Unified", 32 * _MIB, cpus_of(first, count)))
+    return Topology(
+        cpus=[
+            Cpu(
+                cpu=cpu,
+                core=cpu % cores,
+                package=cpu % cores // per_package,
+                numa_node=cpu % cores // per_package,
+                online=True,
+                siblings=format_cpu_list(threads_of(cpu % cores)),
+            )
+            for cpu in range(cpus)
+        ],
+        numa_nodes=[
+            NumaNode(
+                id=node,
+                cpus=cpus_of(node * per_package, per_package),
+                memory_bytes=4 * _GIB * per_package,
+                distances=[10 if node == other else 21 for other in range(packages)],
+            )
+            for node in range(packages)
+        ],
+        caches=caches,
+    )

@@ -1,0 +1,142 @@
+"""How an agent gets its own key for a one-time token, and where it keeps it."""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.config import Config, is_loopback
+from coresteer_agent.runtime.atomic_file import replace_file
+
+_TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
+
+
+class EnrolError(Exception):
+    """No key was got; the message is a sentence. transient: the backend could not be reached, it may answer later."""
+
+    def __init__(self, sentence: str, *, transient: bool = False) -> None:
+        super().__init__(sentence)
+        self.transient = transient
+
+
+class NodeKey(Struct, frozen=True):
+    """Who this node is to one backend."""
+
+    backend: str
+    node_id: int
+    name: str
+    key: str
+
+
+class EnrolledNode(Struct):
+    """One name's key, as the backend gives it."""
+
+    node_id: int
+    name: str
+    key: str
+
+
+class _Answer(Struct):
+    nodes: list[EnrolledNode]
+
+
+class _Problem(Struct):
+    title: str = ""
+    detail: str | None = None
+
+
+def load_key(path: Path) -> NodeKey | None:
+    """The kept key, None when there is none. Raises EnrolError when it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=NodeKey)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnrolError(f"The node's key in {path} cannot be read: {error}. Enrol again to replace it.") from None
+
+
+def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
+    """Exchange a one-time token for this node's key and keep it at path, readable by its owner only.
+
+    Raises EnrolError.
+    """
+    nodes = request_keys(backend, token, [name])
+    if len(nodes) != 1:
+        raise EnrolError(f"{backend} answered with {len(nodes)} keys instead of one; is it a Coresteer backend?")
+    node = nodes[0]
+    key = NodeKey(backend, node.node_id, node.name, node.key)
+    try:
+        replace_file(path, msgspec.json.encode(key))
+    except OSError as error:
+        raise EnrolError(
+            f"This node was enrolled, but its key cannot be kept in {path}: {error.strerror}. "
+            "Put that right and enrol again with a new token."
+        ) from None
+    return key
+
+
+def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
+    """What the backend gives for a one-time token. Raises EnrolError."""
+    # memory that an agent with a key need not spend
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    request = urllib.request.Request(  # noqa: S310 - check_backend admits http and https only
+        f"{backend}/api/enrol",
+        data=msgspec.json.encode({"token": token, "names": names}),
+        headers={"Content-Type": "application/json"},
+    )
+    # an agent speaks to its backend without a proxy, so a way that only a proxy knows would be of no use to it
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=_TIMEOUT_S) as response:
+            return msgspec.json.decode(response.read(), type=_Answer).nodes
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error.read(65536))
+        sentence = f"{backend} did not enrol {names[0]}: {said or f'it answered {error.code} {error.reason}'}"
+        raise EnrolError(sentence, transient=error.code >= 500) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "reason", None) or error
+        raise EnrolError(f"{backend} cannot be reached to enrol {names[0]}: {why}.", transient=True) from None
+
+
+def _said(body: bytes) -> str:
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except msgspec.MsgspecError:
+        return ""
+    return problem.detail or problem.title
+
+
+def enrol_with_file(config: Config) -> NodeKey:
+    """Enrol with the token in config.token_file. Raises EnrolError; transient while there is no such file yet."""
+    path = config.token_file
+    if path is None:
+        raise EnrolError(
+            f"This node has no key for {config.backend}. Make an enrolment token on the settings page and run "
+            f"coresteer-agent enrol --backend {config.backend} --token TOKEN"
+        )
+    try:
+        token = path.read_text("ascii").strip()
+    except FileNotFoundError:
+        raise EnrolError(f"There is no token file {path} yet.", transient=True) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnrolError(f"The token file {path} cannot be read: {error}.") from None
+    return enrol(config.backend, token, config.name, config.key_path)
+
+
+def key_for(config: Config) -> NodeKey:
+    """The kept key when it is for config.backend, else a new one by config.token_file. Raises EnrolError."""
+    key = load_key(config.key_path)
+    if key is None:
+        return enrol_with_file(config)
+    if key.backend == config.backend or (is_loopback(key.backend) and is_loopback(config.backend)):
+        return replace(key, backend=config.backend)  # this machine's own backend may have moved to another port
+    if config.token_file is not None:
+        return enrol_with_file(config)
+    raise EnrolError(
+        f"The key in {config.key_path} is for {key.backend}, not {config.backend}; it is not shown to anyone else. "
+        f"Enrol with the new backend: coresteer-agent enrol --backend {config.backend} --token TOKEN"
+    )

@@ -1,0 +1,382 @@
+"""The connection to the backend, kept up from a thread of its own so that sampling never waits for a network."""
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_agent.transport.enrol import EnrolError, NodeKey
+from coresteer_agent.transport.unacknowledged import ReplayBuffer
+from coresteer_agent.transport.websocket import Alarm, ClosedError, WebSocket, connect
+from coresteer_agent.transport.websocket_protocol import Close as CloseFrame
+from coresteer_agent.transport.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
+from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.nic import Learned
+from coresteer_core.node.rates import Rates
+from coresteer_core.node.topology import Topology
+from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    Ack,
+    Apply,
+    BeginExperiment,
+    ChangeAck,
+    ChangeMessage,
+    ClassesMessage,
+    Clock,
+    Close,
+    Confirm,
+    DecisionMessage,
+    EndExperiment,
+    ExperimentMessage,
+    Extend,
+    FlowsMessage,
+    Hello,
+    InventoryMessage,
+    LearnedMessage,
+    Ping,
+    Policies,
+    ProtocolError,
+    RatesMessage,
+    Rollback,
+    RunExperiment,
+    TasksMessage,
+    TopologyMessage,
+    Welcome,
+    decode_to_agent,
+    encode,
+)
+
+log = logging.getLogger("coresteer.link")
+
+Request: TypeAlias = (
+    Apply | Confirm | Rollback | Extend | ChangeAck | Policies | BeginExperiment | RunExperiment | EndExperiment
+)
+"""What the backend asks and tells; the loop answers."""
+Heard: TypeAlias = Request | BackendBack | BackendLost
+
+
+MAX_DECISIONS = 1000
+"""Kept while the backend is away: with one each 5 s, which is a node that never settles, an hour and a half."""
+MAX_DECISIONS_BYTES = 2 * 1024 * 1024
+"""A decision about 600 interrupts has 80 KiB, a tenth of it when compressed."""
+
+
+class Timing(Struct, frozen=True):
+    """Seconds. slow: between attempts that only a person can make succeed; settled: a connection that held so long."""
+
+    first_retry: float = 0.5
+    longest_retry: float = 30.0
+    slow_retry: float = 30.0
+    settled: float = 10.0
+    welcome: float = 10.0
+    keepalive: float = 10.0
+
+
+class LinkError(Exception):
+    """An attempt or a connection ended; the message is a sentence.
+
+    slow: trying again soon would not help. bad_key: because the backend does not know this node's key.
+    """
+
+    def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
+        super().__init__(sentence)
+        self.slow = slow
+        self.bad_key = bad_key
+
+
+_CLOSED = {
+    Close.BAD_KEY: "It does not accept this node's key. Enrol this node again with a new token: coresteer-agent enrol.",
+    Close.VERSION: "It speaks another version of the protocol. Bring agent and backend to the same version.",
+    Close.REPLACED: "Another agent connected with this node's key. Two agents on one key displace each other; "
+    "end one of them, or enrol it on its own.",
+}
+
+
+class Link:
+    """Sends what the loop hands it and hands the loop what the backend asks. Every method may be called at any time.
+
+    deliver is called from the link's thread and must not block. renew_key: asked for another key when the
+    backend does not accept the present one; raises EnrolError.
+    """
+
+    def __init__(
+        self,
+        key: NodeKey,
+        hello: Hello,
+        deliver: Callable[[Heard], None],
+        *,
+        renew_key: Callable[[], NodeKey] | None = None,
+        max_count: int = 3600,
+        max_bytes: int = 4 * 1024 * 1024,
+        timing: Timing | None = None,
+    ) -> None:
+        self.local_address: str | None = None
+        """The address on this machine that the present or last connection leaves from."""
+        self._key = key
+        self._url = "ws" + key.backend.removeprefix("http") + "/api/agent"
+        self._hello = hello
+        self._deliver = deliver
+        self._renew_key = renew_key
+        self._timing = timing or Timing()
+        self._lock = threading.Lock()
+        self._alarm = Alarm()
+        self._replay = ReplayBuffer(max_count, max_bytes)
+        self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
+        self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
+        self._flows: bytes | None = None
+        self._decisions = ReplayBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
+        self._urgent: deque[bytes] = deque()
+        self._welcomed = False
+        self._stopping = threading.Event()
+        self._overflowed = False
+        self._complaints: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="link", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """Send what is waiting, say goodbye, end. Gives up after timeout_s."""
+        self._stopping.set()
+        self._alarm.ring()
+        self._thread.join(timeout_s)
+
+    def send_rates(self, rates: Rates) -> None:
+        """Keep one interval until it is acknowledged. rates.seq follows the one before by one."""
+        frame = encode(RatesMessage(rates))
+        with self._lock:
+            if self._replay.append(rates.seq, frame) and not self._overflowed:
+                self._overflowed = True
+                log.warning(
+                    "The backend has been away for so long that the oldest samples are dropped; %d are kept.",
+                    len(self._replay),
+                )
+        self._alarm.ring()
+
+    def send_state(self, state: Topology | Inventory | Learned) -> None:
+        """Tell what the node is now, and again after each reconnect; only the latest counts."""
+        message: TopologyMessage | InventoryMessage | LearnedMessage
+        match state:
+            case Topology():
+                message = TopologyMessage(state)
+            case Inventory():
+                message = InventoryMessage(state)
+            case Learned():
+                message = LearnedMessage(state)
+        frame = encode(message)
+        if len(frame) > MAX_FRAME_BYTES:
+            log.error("This node's %s does not fit into a message.", type(state).__name__.lower())
+            return
+        with self._lock:
+            self._latest[type(message)] = frame
+            if type(message) not in self._unsent:
+                self._unsent.append(type(message))
+        self._alarm.ring()
+
+    def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
+        """Send to a backend that is there, else drop it. (Changes and experiments are told again after BackendBack.)"""
+        frame = encode(message)
+        with self._lock:
+            if self._welcomed:
+                self._urgent.append(frame)
+        self._alarm.ring()
+
+    def send_flows(self, message: FlowsMessage) -> None:
+        """Send to a backend that is there, in the place of one that is still waiting; else drop it."""
+        frame = encode(message)
+        if len(frame) > MAX_FRAME_BYTES:
+            log.error("This node's flows, of %d processes, do not fit into a message.", len(message.tasks))
+            return
+        with self._lock:
+            if self._welcomed:
+                self._flows = frame
+        self._alarm.ring()
+
+    def send_decision(self, message: DecisionMessage) -> None:
+        """Keep a decision until it could be sent, before all that is said later of its change."""
+        frame = encode(message)
+        with self._lock:
+            self._decisions.append(self._decisions.next_seq, frame)
+        self._alarm.ring()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._connect_once()
+                return
+            except LinkError as error:
+                if self._stopping.is_set():
+                    return
+                if time.monotonic() - began >= self._timing.settled:
+                    failures = 0
+                longest = self._timing.longest_retry
+                delay = self._timing.slow_retry if error.slow else min(longest, self._timing.first_retry * 2**failures)
+                failures = min(failures + 1, 16)
+                self._complain(str(error))
+                if error.bad_key and self._renew():
+                    delay = self._timing.first_retry
+                # spread out, so that a fleet does not come back all at once
+                self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def _renew(self) -> bool:
+        if self._renew_key is None:
+            return False
+        try:
+            self._key = self._renew_key()
+        except EnrolError as error:
+            self._complain(str(error))
+            return False
+        log.info("This node was enrolled anew as node %d, %s.", self._key.node_id, self._key.name)
+        return True
+
+    def _complain(self, sentence: str) -> None:
+        """Say once what keeps the backend away, not at every attempt."""
+        if sentence not in self._complaints:
+            self._complaints.add(sentence)
+            log.warning("%s The agent keeps trying.", sentence)
+
+    def _connect_once(self) -> None:
+        """One connection, from the handshake to its end. Returns when stopping, else raises LinkError."""
+        backend = self._key.backend
+        timing = self._timing
+        try:
+            uri = parse_uri(self._url)
+            connected = connect(uri, timing.welcome)
+            made = WebSocket(connected, uri, self._key.key, self._alarm, keepalive_s=timing.keepalive)
+            with closing(made) as websocket:
+                self.local_address = websocket.local_address
+                websocket.shake_hands(timing.welcome)
+                self._speak(websocket)
+        except InvalidStatus as error:
+            status = error.response.status_code
+            if status in (401, 403):
+                raise LinkError(f"{backend}: {_CLOSED[Close.BAD_KEY]}", slow=True, bad_key=True) from None
+            raise LinkError(f"{backend} answers with HTTP status {status} instead of a WebSocket.") from None
+        except ClosedError as error:
+            raise self._why_closed(error.close) from None
+        except (OSError, UnicodeError, WebSocketException) as error:
+            raise LinkError(f"The backend {backend} cannot be reached: {error}.") from None
+
+    def _why_closed(self, frame: CloseFrame | None) -> LinkError:
+        backend = self._key.backend
+        if frame is None:
+            return LinkError(f"The connection to the backend {backend} was lost.")
+        said = f" It says: {frame.reason}" if frame.reason else ""
+        bad_key = frame.code == Close.BAD_KEY
+        if known := _CLOSED.get(frame.code):
+            return LinkError(f"The backend {backend} closed the connection. {known}{said}", slow=True, bad_key=bad_key)
+        return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{said}")
+
+    def _speak(self, websocket: WebSocket) -> None:
+        with self._lock:
+            hello = replace(self._hello, first_seq=self._replay.first_seq)
+        websocket.send(encode(hello))
+        until = time.monotonic() + self._timing.welcome
+        frames: list[bytes | str] = []
+        while not frames:
+            if self._stopping.is_set():
+                return
+            if time.monotonic() >= until:
+                raise LinkError(f"{self._key.backend} took the connection but said nothing; is it overloaded?")
+            frames = websocket.receive(until)
+        welcome = self._understand(websocket, frames.pop(0))
+        if not isinstance(welcome, Welcome):
+            raise self._nonsense(websocket, f"a {type(welcome).__name__} came before Welcome")
+        if welcome.protocol != PROTOCOL:
+            websocket.close(Close.VERSION, f"this agent speaks protocol {PROTOCOL}, not {welcome.protocol}")
+            raise LinkError(
+                f"{self._key.backend} speaks version {welcome.protocol} of the protocol and this agent "
+                f"{PROTOCOL}. Bring agent and backend to the same version.",
+                slow=True,
+            )
+        self._begin(welcome)
+        try:
+            self._converse(websocket, frames)
+        finally:
+            with self._lock:
+                self._welcomed = False
+                self._urgent.clear()
+                self._flows = None
+            self._deliver(BackendLost())
+
+    def _begin(self, welcome: Welcome) -> None:
+        with self._lock:
+            kept_from = self._replay.first_seq
+            lost = kept_from - welcome.acked_seq - 1
+            self._replay.acknowledge(welcome.acked_seq)
+            self._replay.rewind()
+            self._unsent = list(self._latest)
+            self._welcomed = True
+            self._overflowed = False
+            again = len(self._replay)
+        self._complaints.clear()
+        log.info(
+            "Connected to %s as node %d; %d samples are waiting for it.", self._key.backend, welcome.node_id, again
+        )
+        if lost > 0:
+            log.warning("%d samples were lost while the backend was away.", lost)
+        self._deliver(BackendBack())
+
+    def _converse(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
+        """Until everything is sent when stopping, or the connection ends. frames: what came together with Welcome."""
+        while True:
+            for frame in frames:
+                self._hear(self._understand(websocket, frame))
+            while websocket.idle and (waiting := self._next_frame()) is not None:
+                websocket.send(waiting)
+            if websocket.idle and self._stopping.is_set():
+                return
+            frames = websocket.receive()
+
+    def _next_frame(self) -> bytes | None:
+        """The most important waiting frame."""
+        with self._lock:
+            if (decision := self._decisions.next_frame()) is not None:
+                self._decisions.acknowledge(self._decisions.first_seq)
+                return decision
+            if self._urgent:
+                return self._urgent.popleft()
+            if self._unsent:
+                return self._latest[self._unsent.pop(0)]
+            if self._flows is not None:
+                flows, self._flows = self._flows, None
+                return flows
+            return self._replay.next_frame()
+
+    def _understand(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:
+        if isinstance(frame, str):
+            raise self._nonsense(websocket, "a text frame came where only binary ones belong")
+        try:
+            return decode_to_agent(frame)
+        except ProtocolError as error:
+            raise self._nonsense(websocket, str(error)) from None
+
+    def _nonsense(self, websocket: WebSocket, what: str) -> LinkError:
+        websocket.close(Close.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
+        return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
+
+    def _hear(self, message: Welcome | Ack | Ping | Request) -> None:
+        match message:
+            case Ack():
+                with self._lock:
+                    self._replay.acknowledge(message.seq)
+            case Ping():
+                frame = encode(Clock(message.ping_ms, time.time_ns() // 1_000_000))
+                with self._lock:
+                    self._urgent.append(frame)
+            case Welcome():
+                log.warning("%s said Welcome twice.", self._key.backend)
+            case _:
+                self._deliver(message)

@@ -1,0 +1,36 @@
+"""What a node did in its last minute, on which a preview bases what it expects."""
+
+from datetime import UTC, datetime, timedelta
+
+from coresteer.db import Database
+from coresteer.telemetry import repository
+from coresteer.telemetry.chunks import COLUMNS, Chunk, decode
+from coresteer.telemetry.service import Ingest
+from coresteer_core.node.rates import Rates
+
+_SPAN = timedelta(seconds=60)
+_NEEDED = ("busy", "irq", "softirq", "irqs")
+
+
+async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[Rates]:
+    """Its Rates of the last 60 s, oldest first, with the columns that coresteer_core.changes.effect reads."""
+    unstored = ingest.unstored(node_id)
+    # the node's clock may differ from ours; its newest sample tells which time it has
+    now = repository.at_ms(unstored[-1].time_ms) if unstored else datetime.now(UTC)
+    async with database.pool.connection() as connection:
+        rows = await repository.read_chunks(connection, node_id, now - _SPAN, now, _NEEDED)
+    found = {rates.time_ms: rates for rates in unstored}
+    for samples, cpus, scalars, *columns in rows:
+        stored = Chunk(
+            first_seq=0,
+            last_seq=0,
+            start_ms=0,
+            end_ms=0,
+            samples=samples,
+            cpus=cpus,
+            scalars=scalars,
+            columns={**dict.fromkeys(COLUMNS), **dict(zip(_NEEDED, columns, strict=True))},
+        )
+        found |= {rates.time_ms: rates for rates in decode(stored)}
+    oldest = repository.to_ms(now - _SPAN)
+    return [found[time_ms] for time_ms in sorted(found) if time_ms > oldest]

@@ -1,0 +1,88 @@
+"""Reads and keeps changes."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import delete, func, or_, select, text, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import undefer
+
+from coresteer.changes.tables import ChangeRow, EarlyReportRow
+from coresteer.nodes.tables import NodeRow
+from coresteer_core.protocol import ChangeState
+
+OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
+
+
+async def node(session: AsyncSession, node_id: int) -> NodeRow | None:
+    """The node with its topology, its inventory and what was learned of its NICs."""
+    told = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
+    query = select(NodeRow).options(*(undefer(column) for column in told)).where(NodeRow.id == node_id)
+    return (await session.scalars(query)).one_or_none()
+
+
+async def one_at_a_time(session: AsyncSession, node_id: int) -> None:
+    """Until the session's end, nobody else gets past this for the same node."""
+    await session.execute(
+        text("SELECT pg_advisory_xact_lock(hashtext('coresteer.change'), :node_id)"), {"node_id": node_id}
+    )
+
+
+async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> ChangeRow | None:
+    """One change; locked, it is not changed by others until the session's end."""
+    query = select(ChangeRow).where(ChangeRow.id == change_id)
+    return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
+
+
+async def keep_early(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
+    """Keep what was told of a change that is not known; of each node's the newest."""
+    session.add(row)
+    await session.flush()
+    surplus = select(EarlyReportRow.id).where(EarlyReportRow.node_id == row.node_id)
+    surplus = surplus.order_by(EarlyReportRow.id.desc()).offset(most)
+    await session.execute(delete(EarlyReportRow).where(EarlyReportRow.id.in_(surplus)))
+
+
+async def take_early(session: AsyncSession, node_id: int, change_id: UUID) -> Sequence[EarlyReportRow]:
+    """What was told of a change before it was known, in order; it is kept no longer."""
+    query = delete(EarlyReportRow).where(EarlyReportRow.node_id == node_id, EarlyReportRow.change_id == change_id)
+    return sorted(await session.scalars(query.returning(EarlyReportRow)), key=lambda row: row.id)
+
+
+async def open_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:
+    """The nodes' changes of which it is not settled yet whether they stay, oldest first."""
+    query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN))
+    return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
+
+
+async def count_open(session: AsyncSession) -> dict[int, int]:
+    """How many open changes each node has; nodes without one are left out."""
+    query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN)).group_by(ChangeRow.node_id)
+    return dict((await session.execute(query)).all())
+
+
+async def newest(
+    session: AsyncSession,
+    *,
+    node_id: int | None,
+    is_open: bool | None,
+    from_time: datetime | None,
+    to_time: datetime | None,
+    older_than: UUID | None,
+    limit: int,
+) -> Sequence[ChangeRow]:
+    """At most limit changes, newest first, whose time from their beginning to their end touches the range."""
+    query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(limit)
+    if node_id is not None:
+        query = query.where(ChangeRow.node_id == node_id)
+    if is_open is not None:
+        query = query.where(ChangeRow.state.in_(OPEN) if is_open else ChangeRow.state.not_in(OPEN))
+    if from_time is not None:
+        query = query.where(or_(ChangeRow.ended_at.is_(None), ChangeRow.ended_at >= from_time))
+    if to_time is not None:
+        query = query.where(ChangeRow.created_at <= to_time)
+    if older_than is not None:
+        last = select(ChangeRow.created_at, ChangeRow.id).where(ChangeRow.id == older_than).scalar_subquery()
+        query = query.where(tuple_(ChangeRow.created_at, ChangeRow.id) < last)
+    return (await session.scalars(query)).all()

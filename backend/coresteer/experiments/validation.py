@@ -1,0 +1,194 @@
+"""Whether an experiment can be made of a spec on a node, and what it would do there. Pure; raises Invalid."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from coresteer.errors import Invalid
+from coresteer.experiments import schedule
+from coresteer.experiments.arms import (
+    NETDEV,
+    desired_of,
+    every_level,
+    has_irqbalance,
+    has_two_ends,
+    is_as_it_is,
+    levels_of,
+    policies_of,
+    workload_of,
+)
+from coresteer.experiments.schemas import ArmPreview
+from coresteer.experiments.spec import Arm, Spec
+from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
+from coresteer_core.changes.guardrail import METRICS
+from coresteer_core.changes.plan import DesiredValue, preview
+from coresteer_core.cpuset import CpuListError, parse_cpu_list
+from coresteer_core.experiments.model import METRICS as FIGURES
+from coresteer_core.experiments.model import Workload
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
+from coresteer_core.settings import SettingError, parse_setting
+
+_STAND_IN = "NETDEV"
+"""A netdev's name in commands that are shown where the real one is not known yet."""
+
+
+def check(spec: Spec, view: View, peer: Topology | None) -> None:
+    """Raise Invalid, with the field, for what can never run on this node. peer: of the node with the client."""
+    for path, text in (("spec.name", spec.name), ("spec.template", spec.template), *_names(spec)):
+        if not text.isprintable():
+            raise Invalid("A name has no control characters.", field=path)
+    if (wrong := schedule.check_spec(spec)) is not None:
+        raise Invalid(wrong, field="spec")
+    if spec.peer_node_id is not None and not has_two_ends(spec.workload):
+        raise Invalid("This workload has no client that could be on another node.", field="spec.peer_node_id")
+    if spec.peer_node_id == spec.node_id:
+        raise Invalid(
+            "The peer is another node; without one the client is on the node itself.", field="spec.peer_node_id"
+        )
+    for place, guardrail in enumerate(spec.guardrails):
+        if guardrail.metric not in METRICS:
+            sentence = f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(METRICS)}."
+            raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
+        if not 0 <= guardrail.max < math.inf:
+            raise Invalid("A guardrail's max is a number from 0.", field=f"spec.guardrails[{place}].max")
+    _check_workload(spec.workload, "spec.workload", view.topology, peer)
+    _check_levels(spec, view)
+    for arm in schedule.arms(spec):
+        try:
+            workload = workload_of(spec, arm)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"{str(error).replace('`', '')}.", field=_workload_path(spec, arm)) from None
+        _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
+        if refused := preview(view, _known(desired_of(spec, arm, NETDEV)), reason="").refused:
+            raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
+        ids = [level.policy_id for level in policies_of(spec, arm)]
+        if len(set(ids)) < len(ids):
+            raise Invalid("A policy is in levels of both factors; name it in one.", field="spec.factors")
+
+
+def _names(spec: Spec) -> list[tuple[str, str]]:
+    named = [(f"spec.factors[{place}].name", factor.name) for place, factor in enumerate(spec.factors)]
+    named += [(f"spec.factors[{place}].unit", factor.unit) for place, factor in enumerate(spec.factors)]
+    return named + [(f"{path}.name", level.name) for path, level in every_level(spec)]
+
+
+def _check_levels(spec: Spec, view: View) -> None:
+    kind = type(spec.workload).__struct_config__.tag
+    for path, level in every_level(spec):
+        for place, desired_value in enumerate(level.settings):
+            _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_two_ends(spec.workload))
+        known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
+        if unknown := sorted(level.workload.keys() - known):
+            sentence = f"{unknown[0]} is no field of {kind}; they are {', '.join(sorted(known))}."
+            raise Invalid(sentence, field=f"{path}.workload")
+
+
+def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, traffic: bool) -> None:
+    if NETDEV in desired_value.key and not traffic:
+        raise Invalid(f"{NETDEV} stands for the netdev of traffic that the experiment makes.", field=f"{path}.key")
+    try:
+        setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
+    except SettingError as error:
+        raise Invalid(str(error), field=f"{path}.key") from None
+    try:
+        setting.canonical(desired_value.value)
+    except SettingError as error:
+        raise Invalid(f"{desired_value.key}: {error}", field=f"{path}.value") from None
+    if NETDEV not in desired_value.key and (refused := preview(view, [desired_value], reason="").refused):
+        field = "key" if refused[0].code == "unknown" else "value"
+        raise Invalid(refused[0].sentence, field=f"{path}.{field}")
+
+
+def _workload_path(spec: Spec, arm: Arm) -> str:
+    """Where the workload of an arm is given otherwise than in spec.workload."""
+    for place, (factor, level) in enumerate(zip(spec.factors, arm, strict=True)):
+        if factor.levels[level].workload:
+            return f"spec.factors[{place}].levels[{level}].workload"
+    return "spec.workload"
+
+
+def _check_workload(workload: Workload, path: str, topology: Topology, peer: Topology | None) -> None:
+    ends = {"server_cpus": topology, "client_cpus": peer or topology}
+    for name, where in ends.items():
+        cpus = getattr(workload, name, "")
+        try:
+            offline = parse_cpu_list(cpus) - where.online() if cpus else frozenset()
+        except CpuListError as error:
+            raise Invalid(f"{name}: {error}", field=path) from None
+        if offline:
+            raise Invalid(f"{name}: CPU {min(offline)} is not online.", field=path)
+
+
+def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
+    return [desired_value for desired_value in desired if NETDEV not in desired_value.key]
+
+
+def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[ArmPreview]:
+    """What each arm does to the node. policies: names by id."""
+    return [_arm_preview(spec, arm, view, policies) for arm in schedule.arms(spec)]
+
+
+def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) -> ArmPreview:
+    parts: list[str] = []
+    commands: list[str] = []
+    desired = desired_of(spec, arm, NETDEV)
+    if known := _known(desired):
+        found = preview(view, known, reason="")
+        parts.append(found.sentence)
+        commands += found.commands
+    for desired_value in desired:
+        if NETDEV in desired_value.key:
+            setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
+            value = setting.canonical(desired_value.value)
+            parts.append(f"{desired_value.key} becomes {value} on the netdev of the load.")
+            commands.append(setting.shell(value))
+    parts += [
+        f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
+        for policy in policies_of(spec, arm)
+    ]
+    if has_irqbalance(spec, arm):
+        parts.append("irqbalance runs; what it moves is put back.")
+    for level in levels_of(spec, arm):
+        parts += [f"{name.replace('_', ' ')} of the load: {value}." for name, value in level.workload.items()]
+    if is_as_it_is(spec, arm):
+        parts.insert(0, "The node as it is.")
+    return ArmPreview(name=schedule.arm_name(spec, arm), sentence=" ".join(parts), commands=commands)
+
+
+def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
+    """The whole in one line."""
+    figure = FIGURES[spec.primary].label if spec.primary in FIGURES else spec.primary
+    runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
+    load = type(spec.workload).__struct_config__.tag
+    where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"
+    what = f"{runs} runs ({load}) on {where}, about {minutes(schedule.duration_s(spec))}"
+    if spec.kind == "aa":
+        return f"{what}: the node against itself, by “{figure}”."
+    baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.arms(spec))
+    against = f"“{others[0]}”" if len(others) == 1 else f"{len(others)} others"
+    return f"{what}: {first} of the node against itself, then “{baseline}” against {against}, by “{figure}”."
+
+
+def too_few(spec: Spec) -> list[str]:
+    """What so few blocks cannot say, in sentences."""
+    told = []
+    fewest = fewest_of_many(len(schedule.arms(spec))) if spec.kind == "sweep" else FEWEST_OF_TWO
+    if spec.blocks < fewest:
+        told.append(f"With {spec.blocks} blocks no difference can be found, however large; it takes {fewest}.")
+    if spec.kind != "aa" and spec.aa_blocks < FEWEST_OF_TWO:
+        told.append(
+            f"With {spec.aa_blocks} A/A blocks it stays unknown how much the node differs from itself; "
+            f"it takes {FEWEST_OF_TWO}."
+        )
+    return told
+
+
+def minutes(seconds: float) -> str:
+    """A duration for a sentence."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,368 @@
+"""WS /api/agent: one connection to one agent. Whatever comes through it is untrusted, and costs others nothing."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
+from coresteer.classes.store import ClassesKeeper
+from coresteer.errors import is_database_away
+from coresteer.experiments.runner import Runner
+from coresteer.gateway import validation
+from coresteer.gateway.batched import Batched
+from coresteer.gateway.decision_validation import check_decision
+from coresteer.gateway.experiment_validation import check_experiment
+from coresteer.gateway.recorder import Recorder
+from coresteer.live.socket import Live
+from coresteer.nodes import repository
+from coresteer.nodes.service import hash_key
+from coresteer.policies.publisher import Teller
+from coresteer.policies.snapshot_store import Keeper
+from coresteer.presence.connections import Connections
+from coresteer.presence.registry import NodeState, Registry
+from coresteer.telemetry.feed import Feed
+from coresteer.telemetry.repository import Mark
+from coresteer.telemetry.service import TRY_AGAIN_LATER, Ingest, now_ms
+from coresteer_core.node.rates import Rates
+from coresteer_core.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL,
+    Ack,
+    ChangeMessage,
+    ClassesMessage,
+    Clock,
+    Close,
+    DecisionMessage,
+    ExperimentMessage,
+    FlowsMessage,
+    Hello,
+    InventoryMessage,
+    LearnedMessage,
+    Ping,
+    ProtocolError,
+    RatesMessage,
+    TasksMessage,
+    ToAgent,
+    TopologyMessage,
+    Welcome,
+    decode_to_backend,
+    encode,
+)
+
+log = logging.getLogger("coresteer.nodes")
+router = APIRouter()
+
+_PING_EVERY_S = 10.0
+_SILENCE_S = 30.0
+_SEND_TIMEOUT_S = 10.0
+_HELLO_TIMEOUT_S = 10.0
+_MESSAGES_PER_S = 300.0
+"""An agent that sends more, also while it replays, is read more slowly."""
+_BURST = 600.0
+_MOST_WAITING = 256
+_MOST_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has at most 125 bytes, two of them the code
+_LIVE_WITHIN_MS = 15_000
+_INTERNAL_ERROR = 1011
+_SHUTTING_DOWN = 1001
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a connection needs; on app.state.agents.
+
+    known: nodes by the hash of their key. to_ask: by node, what to ask its agent after Welcome. on_change stores
+    word of a change, on_decision what a policy came to.
+    """
+
+    known: Batched[bytes, repository.Known]
+    to_ask: Batched[int, list[ToAgent]]
+    bus: Bus
+    connections: Connections
+    registry: Registry
+    recorder: Recorder
+    ingest: Ingest
+    live: Live
+    keeper: Keeper
+    classes: ClassesKeeper
+    teller: Teller
+    runner: Runner
+    on_change: Callable[[int, ChangeMessage], Awaitable[None]]
+    on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
+
+
+class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a failure of ours
+    """The connection is to end with this code and reason."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+@router.websocket("/api/agent")
+async def agent(websocket: WebSocket) -> None:
+    """Serve one agent until either side ends it."""
+    await websocket.accept()
+    await _AgentConnection(websocket, websocket.app.state.agents).run()
+
+
+class _AgentConnection:
+    """Implements connections.Peer. One task reads, one writes; nobody else waits for the socket."""
+
+    stream = ""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        self._websocket = websocket
+        self._services = services
+        self._waiting: deque[ToAgent] = deque()
+        self._ack: Ack | None = None
+        self._closing: tuple[int, str] | None = None
+        self._wake = asyncio.Event()
+        self._heard_at = time.monotonic()
+        self._budget = _BURST
+        self._last_seq = 0  # of this connection; it may begin with what is stored already
+        self._expected_seq = 1
+        self._gap_told = False
+        self._name = "an unknown agent"
+
+    def post(self, message: ToAgent) -> None:
+        """Queue a message. Of acknowledgements only the last counts."""
+        if isinstance(message, Ack):
+            self._ack = message
+        elif len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(message)
+        else:
+            self.close(Close.BAD_FRAME, f"{_MOST_WAITING} messages to this agent were not taken.")
+        self._wake.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection; what comes from now on is left unread."""
+        if self._closing is None:
+            self._closing = (code, reason)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """From the key to the end."""
+        reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        try:
+            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            if not writer.done():
+                await writer
+        finally:
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+
+    async def _read(self) -> None:
+        """Ends with self._closing set, which ends the writer."""
+        try:
+            await self._serve()
+        except _Refused as refused:
+            log.warning("%s: %s", self._name, refused.reason)
+            self.close(refused.code, refused.reason)
+        except WebSocketDisconnect:
+            self.close(_SHUTTING_DOWN, "")
+        except Exception as error:
+            away = is_database_away(error)
+            if not away:
+                log.exception("The connection of %s failed.", self._name)
+            reason = "The database does not answer." if away else "The backend met an error it did not expect."
+            self.close(TRY_AGAIN_LATER if away else _INTERNAL_ERROR, reason)
+
+    async def _serve(self) -> None:
+        known = await self._authenticate()
+        self._name = f"Node {known.node_id} ({known.name})"
+        hello = await self._hello()
+        s = self._services
+        questions = await s.to_ask.get(known.node_id) or []
+        state = s.registry.made(known.node_id)
+        self.stream = hello.stream
+        s.connections.add(known.node_id, self)
+        feed = s.ingest.begin(known.node_id, hello.stream, Mark(known.stream, known.acked_seq))
+        try:
+            state.connected, state.interval_s = True, hello.interval_s
+            s.recorder.tell(known.node_id, msgspec.structs.replace(hello, simulated=known.simulated))
+            self._expected_seq = max(feed.acked_seq + 1, hello.first_seq)
+            self.post(Welcome(PROTOCOL, known.node_id, feed.acked_seq))
+            self.post(Ping(now_ms()))
+            for question in questions:
+                self.post(question)
+            s.teller.tell(known.node_id)
+            s.runner.connection(known.node_id, connected=True)
+            while self._closing is None:
+                await s.ingest.room()
+                frame = await self._receive()
+                await self._handle(known.node_id, state, feed, frame)
+        finally:
+            if s.connections.remove(known.node_id, self):
+                state.connected = False
+                s.ingest.end(feed)
+                s.runner.connection(known.node_id, connected=False)
+
+    async def _authenticate(self) -> repository.Known:
+        scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key:
+            raise _Refused(Close.BAD_KEY, "The Authorization header holds no key; enrol this agent first.")
+        if not self._websocket.app.state.is_ready:
+            raise _Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
+        known = await self._services.known.get(hash_key(key.strip()))
+        if known is None:
+            raise _Refused(Close.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
+        return known
+
+    async def _hello(self) -> Hello:
+        try:
+            async with asyncio.timeout(_HELLO_TIMEOUT_S):
+                hello = self._decode(await self._receive())
+        except TimeoutError:
+            raise _Refused(Close.BAD_FRAME, f"No Hello within {_HELLO_TIMEOUT_S:.0f} s.") from None
+        if not isinstance(hello, Hello):
+            raise _Refused(Close.BAD_FRAME, f"The first message must be hello, not {type(hello).__name__}.")
+        if hello.protocol != PROTOCOL:
+            raise _Refused(
+                Close.VERSION, f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL}; upgrade the older."
+            )
+        if wrong := validation.check_hello(hello):
+            raise _Refused(Close.BAD_FRAME, wrong)
+        return hello
+
+    async def _receive(self) -> bytes:
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        now = time.monotonic()
+        self._budget = min(_BURST, self._budget + (now - self._heard_at) * _MESSAGES_PER_S) - 1
+        self._heard_at = now
+        if self._budget < 0:
+            await asyncio.sleep(-self._budget / _MESSAGES_PER_S)
+        frame = message.get("bytes")
+        if frame is None:
+            raise _Refused(Close.BAD_FRAME, "A text frame came where only binary ones belong.")
+        if len(frame) > MAX_FRAME_BYTES:
+            raise _Refused(Close.TOO_LARGE, f"A message may have {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
+        return bytes(frame)
+
+    @staticmethod
+    def _decode(frame: bytes) -> object:
+        try:
+            return decode_to_backend(frame)
+        except ProtocolError as error:
+            raise _Refused(Close.BAD_FRAME, str(error)) from None
+
+    async def _handle(self, node_id: int, state: NodeState, feed: Feed, frame: bytes) -> None:
+        message = self._decode(frame)
+        if wrong := _wrong_with(message, after_seq=self._last_seq):
+            raise _Refused(Close.BAD_FRAME, wrong)
+        match message:
+            case RatesMessage(rates):
+                self._take(node_id, state, feed, rates, len(frame))
+            case Clock(ping_ms, node_ms):
+                state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # it answered half a round trip ago
+            case TopologyMessage(topology):
+                self._services.recorder.tell(node_id, topology)
+                self._services.keeper.snapshot(node_id, topology)
+            case InventoryMessage(inventory):
+                state.learn(inventory)
+                self._services.recorder.tell(node_id, inventory)
+                self._services.keeper.snapshot(node_id, inventory)
+            case LearnedMessage(learned):
+                self._services.recorder.tell(node_id, learned)
+            case TasksMessage(_, tasks):
+                state.tasks = tasks
+                self._services.bus.publish(InventoryEvent(node_id))
+            case FlowsMessage():
+                state.flows = message
+                self._services.keeper.flows(node_id, message)
+                self._services.bus.publish(PoliciesEvent(node_id))
+            case ClassesMessage():
+                state.take_classes(message)
+                self._services.classes.take(node_id, message)
+                self._services.live.show_classes(node_id, message)
+            case ChangeMessage():
+                await self._services.on_change(node_id, message)
+            case DecisionMessage():
+                await self._services.on_decision(node_id, message)
+            case ExperimentMessage():
+                self._services.runner.message(node_id, message)
+
+    def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
+        if rates.seq > self._expected_seq and not self._gap_told:
+            self._gap_told = True
+            log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
+        self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
+        self._services.ingest.take(feed, rates, size)
+        age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
+        if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only
+            state.take(rates)
+            self._services.live.show(node_id, rates)
+            self._services.runner.rates(node_id, rates)
+
+    async def _write(self) -> None:
+        """Sends what waits, pings, and ends a connection whose peer is silent or does not read."""
+        ping_at = time.monotonic() + _PING_EVERY_S
+        try:
+            while self._closing is None:
+                try:
+                    async with asyncio.timeout(max(0.0, ping_at - time.monotonic())):
+                        await self._wake.wait()
+                except TimeoutError:
+                    ping_at = time.monotonic() + _PING_EVERY_S
+                    self._waiting.append(Ping(now_ms()))
+                    if time.monotonic() - self._heard_at > _SILENCE_S:
+                        self.close(_INTERNAL_ERROR, f"Nothing came for {_SILENCE_S:.0f} s.")
+                self._wake.clear()
+                while self._waiting:
+                    await self._send(self._waiting.popleft())
+                if self._ack is not None:
+                    ack, self._ack = self._ack, None
+                    await self._send(ack)
+            code, reason = self._closing
+            async with asyncio.timeout(_SEND_TIMEOUT_S):
+                await self._websocket.close(code, reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore"))
+        except (WebSocketDisconnect, RuntimeError, TimeoutError, OSError) as error:
+            # the peer is gone or does not read; its transport is ended by the keepalive
+            log.debug("%s: %r", self._name, error)
+            self._closing = self._closing or (_INTERNAL_ERROR, "")
+
+    async def _send(self, message: ToAgent) -> None:
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
+            await self._websocket.send_bytes(encode(message))
+
+
+def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0911, PLR0912 - one return a message
+    """What is wrong with a message, in a sentence. after_seq: of the Rates before."""
+    match message:
+        case RatesMessage(rates):
+            return validation.check_rates(rates, after_seq=after_seq, now_ms=now_ms())
+        case Clock(ping_ms, node_ms):
+            answers = 0 <= now_ms() - ping_ms < _SILENCE_S * 1000
+            if not answers:
+                return f"Clock answers no Ping of the last {_SILENCE_S:.0f} s."
+            return validation.check_clock(node_ms, now_ms=now_ms())
+        case TopologyMessage(topology):
+            return validation.check_topology(topology)
+        case InventoryMessage(inventory):
+            return validation.check_inventory(inventory)
+        case LearnedMessage(learned):
+            return validation.check_learned(learned)
+        case TasksMessage(_, tasks):
+            return validation.check_tasks(tasks)
+        case FlowsMessage():
+            return validation.check_flows(message, now_ms=now_ms())
+        case ClassesMessage():
+            return validation.check_classes(message, now_ms=now_ms())
+        case DecisionMessage():
+            return check_decision(message, now_ms=now_ms())
+        case ExperimentMessage():
+            return check_experiment(message, now_ms=now_ms())
+        case ChangeMessage():
+            return validation.check_change(message)
+        case _:
+            return f"{type(message).__name__} came a second time."

@@ -1,0 +1,167 @@
+"""What nodes' policies evaluated: kept with the changes they led to, and told."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.bus import PoliciesEvent
+from coresteer.changes import repository as changes
+from coresteer.changes import service as plans
+from coresteer.errors import NotFound
+from coresteer.nodes.tables import NodeRow
+from coresteer.policies import repository
+from coresteer.policies.context import Shared
+from coresteer.policies.in_force import in_force
+from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody
+from coresteer.policies.selector import Facts
+from coresteer.policies.tables import DecisionRow, DriftRow
+from coresteer_core.changes.plan import Plan
+from coresteer_core.policies.base import Evaluation, Mode, Ownership
+from coresteer_core.protocol import ChangeState, DecisionMessage
+
+
+async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) -> None:
+    """Keep a checked message: the decision, what is new of its drifts, and the change that carries it out.
+
+    The agent may tell a decision again after it was away; then nothing is kept twice.
+    """
+    evaluation = message.evaluation
+    policy_id = int(evaluation.policy_id)
+    state = shared.registry.get(node_id)
+    at = min(datetime.now(UTC), _at(message.time_ms, state.clock_skew_ms))
+    adopted = None
+    async with shared.database.session() as session:
+        await changes.one_at_a_time(session, node_id)
+        node = await changes.node(session, node_id)
+        if node is None:
+            return
+        before = await repository.last_decision(session, node_id, policy_id)
+        told = msgspec.to_builtins(evaluation)
+        change_id = UUID(message.change_id) if message.change_id is not None else None
+        if before is not None and (before.evaluation, before.change_id) == (told, change_id):
+            return
+        name = await repository.name_of(session, policy_id)
+        policy_name = name or evaluation.policy_id
+        if change_id is not None:
+            version = await repository.version(session, policy_id, evaluation.version)
+            guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
+            adopted = await plans.adopt(
+                session,
+                node,
+                change_id=change_id,
+                plan=Plan(evaluation.actions),
+                flows=state.flows,
+                policy_id=None if name is None else policy_id,
+                created_by=f"policy {policy_name} v{evaluation.version}",
+                reason=evaluation.sentence,
+                guardrails=guardrails,
+            )
+        session.add(
+            DecisionRow(
+                node_id=node_id,
+                at=at,
+                policy_id=policy_id,
+                policy_name=policy_name,
+                version=evaluation.version,
+                mode=evaluation.mode,
+                evaluation=told,
+                change_id=None if adopted is None else change_id,
+            )
+        )
+        _keep_drifts(session, node, at, evaluation, before)
+    if adopted is not None:
+        plans.publish(shared.bus, adopted)
+    shared.bus.publish(PoliciesEvent(node_id))
+
+
+def _keep_drifts(
+    session: AsyncSession, node: NodeRow, at: datetime, evaluation: Evaluation, before: DecisionRow | None
+) -> None:
+    known = [] if before is None else msgspec.convert(before.evaluation, Evaluation).drifts
+    for drift in evaluation.drifts:
+        if drift not in known:
+            session.add(
+                DriftRow(
+                    node_id=node.id,
+                    at=at,
+                    policy_id=int(evaluation.policy_id),
+                    key=drift.key,
+                    expected=drift.expected,
+                    found=drift.found,
+                    cause=drift.cause,
+                    response=drift.response,
+                )
+            )
+
+
+async def decisions(
+    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
+) -> list[Decision]:
+    """Newest first. Raises NotFound."""
+    await _known(session, node_id)
+    rows = await repository.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return [_schema(row, state) for row, state in rows]
+
+
+async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]:
+    """The last decision of each policy that is in force there, recommends, and has actions. Raises NotFound."""
+    (facts,) = await _known(session, node_id)
+    policies = in_force(await repository.enabled(session), facts)
+    found = []
+    for policy in policies:
+        if policy.mode is Mode.RECOMMEND:
+            row = await repository.last_decision(session, node_id, int(policy.policy_id))
+            if row is not None and row.version == policy.version and row.evaluation["actions"]:
+                found.append(_schema(row, None))
+    return found
+
+
+async def drifts(
+    session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
+) -> list[DriftEntry]:
+    """Newest first. Raises NotFound."""
+    await _known(session, node_id)
+    rows = await repository.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
+    return [
+        DriftEntry(
+            at=row.at,
+            node_id=row.node_id,
+            key=row.key,
+            expected=row.expected,
+            found=row.found,
+            cause=row.cause,
+            response=Ownership(row.response),
+            policy_id=row.policy_id,
+        )
+        for row in rows
+    ]
+
+
+async def _known(session: AsyncSession, node_id: int) -> Sequence[Facts]:
+    facts = await repository.facts(session, [node_id])
+    if not facts:
+        raise NotFound(f"There is no node {node_id}; it may have been deleted.")
+    return facts
+
+
+def _schema(row: DecisionRow, state: str | None) -> Decision:
+    return Decision(
+        id=row.id,
+        node_id=row.node_id,
+        at=row.at,
+        policy_id=row.policy_id,
+        policy_name=row.policy_name,
+        version=row.version,
+        mode=Mode(row.mode),
+        evaluation=msgspec.convert(row.evaluation, Evaluation),
+        change_id=row.change_id,
+        outcome=ChangeState(state) if state is not None else None,
+    )
+
+
+def _at(time_ms: int, skew_ms: float | None) -> datetime:
+    """A time of the node's clock on the backend's."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms - (skew_ms or 0.0))

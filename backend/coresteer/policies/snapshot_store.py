@@ -1,0 +1,232 @@
+"""Keeps what replays need besides samples: flows as they come, topology and inventory whenever they changed."""
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import psycopg
+
+from coresteer.config import Config
+from coresteer.db import Database
+from coresteer.errors import is_database_away
+from coresteer.telemetry import partitions
+from coresteer.telemetry.chunks import compress, decompress
+from coresteer.telemetry.repository import Connection, at_ms, to_ms
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
+from coresteer_core.policies.base import STEP_S
+from coresteer_core.protocol import FlowsMessage
+
+log = logging.getLogger("coresteer.policies")
+
+_WRITE_EVERY_S = 1.0
+_ROWS_A_TRANSACTION = 500
+_MOST_WAITING = 20_000
+_LEAST_APART_MS = STEP_S * 1000 / 2
+_UPKEEP_S = 600.0
+_KEEP_EARLY_REPORTS = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    node_id: int
+    kind: str
+    at: datetime
+    data: bytes
+
+
+class Keeper:
+    """What waits is bounded: flows that the database cannot take for long are lost, oldest first."""
+
+    def __init__(self, database: Database, config: Config, skew_ms: Callable[[int], float | None]) -> None:
+        self._database = database
+        self._config = config
+        self._skew_ms = skew_ms
+        self._flows: deque[tuple[int, int, bytes]] = deque(maxlen=_MOST_WAITING)
+        self._last_ms: dict[int, int] = {}
+        self._snapshots: dict[tuple[int, str], _Snapshot] = {}
+        self._partitions: set[partitions.Partition] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to keep."""
+        self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._keep_up_forever())]
+
+    async def stop(self) -> None:
+        """End, with what waits written if that is possible."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self.write()
+        except Exception as error:
+            log.warning("Flows that were not stored before the end are lost: %r", error)
+
+    def flows(self, node_id: int, message: FlowsMessage) -> None:
+        """Checked flows of a node; more often than policies decide they are not kept."""
+        if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _LEAST_APART_MS:
+            return
+        self._last_ms[node_id] = message.time_ms
+        self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
+
+    def snapshot(self, node_id: int, what: Topology | Inventory) -> None:
+        """A checked topology or inventory, as of now on the node's clock."""
+        kind = "topology" if isinstance(what, Topology) else "inventory"
+        at = datetime.now(UTC) + timedelta(milliseconds=self._skew_ms(node_id) or 0)
+        self._snapshots[node_id, kind] = _Snapshot(node_id, kind, at, msgspec.msgpack.encode(what))
+
+    async def _write_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_WRITE_EVERY_S)
+            try:
+                await self.write()
+            except Exception as error:
+                if not is_database_away(error):
+                    log.exception("Flows could not be stored; trying again.")
+
+    async def write(self) -> None:
+        """Everything that waits. What fails stays and is tried again."""
+        while self._flows or self._snapshots:
+            flows = [self._flows[at] for at in range(min(len(self._flows), _ROWS_A_TRANSACTION))]
+            snapshots = dict(list(self._snapshots.items())[:_ROWS_A_TRANSACTION])
+            try:
+                async with self._database.pool.connection() as connection:
+                    await self._make_partitions(connection, flows)
+                    await _insert(connection, flows, list(snapshots.values()))
+            except psycopg.IntegrityError:  # a partition that was dropped meanwhile is made again
+                self._partitions.clear()
+                raise
+            for row in flows:
+                if self._flows and self._flows[0] is row:  # else it was lost already
+                    self._flows.popleft()
+            for key, snapshot in snapshots.items():
+                if self._snapshots.get(key) is snapshot:
+                    del self._snapshots[key]
+
+    async def _make_partitions(self, connection: Connection, flows: Sequence[tuple[int, int, bytes]]) -> None:
+        needed = {partitions.partition_of("telemetry_flows", time_ms) for _, time_ms, _ in flows}
+        if missing := needed - self._partitions:
+            await partitions.create(connection, missing)
+            await connection.commit()
+            self._partitions |= missing
+
+    async def _keep_up_forever(self) -> None:
+        while True:
+            try:
+                await self.keep_up(datetime.now(UTC))
+            except Exception as error:
+                if not is_database_away(error):
+                    log.exception("What policies left could not be thinned; trying again in ten minutes.")
+            await asyncio.sleep(_UPKEEP_S)
+
+    async def keep_up(self, now: datetime) -> None:
+        """Drop what is too old, as of now. The newest snapshot before the samples begin is still needed by them."""
+        self._partitions.clear()
+        samples_begin = now - timedelta(days=self._config.retention_days)
+        rollups_begin = now - timedelta(days=self._config.rollup_retention_days)
+        async with self._database.pool.connection() as connection:
+            await connection.execute(
+                """
+                DELETE FROM node_snapshot old WHERE at < %s AND EXISTS (
+                    SELECT FROM node_snapshot newer WHERE newer.node_id = old.node_id AND newer.kind = old.kind
+                    AND newer.at > old.at AND newer.at <= %s
+                )
+                """,
+                (samples_begin, samples_begin),
+            )
+            # what led to no change is told whenever a figure makes it another one, on a large machine with a sentence
+            # for each interrupt; it is worth what the samples are that it can be replayed over
+            await connection.execute(
+                """
+                DELETE FROM decision old WHERE at < %s AND change_id IS NULL AND EXISTS (
+                    SELECT FROM decision newer
+                    WHERE newer.node_id = old.node_id AND newer.policy_id = old.policy_id AND newer.id > old.id
+                )
+                """,
+                (samples_begin,),
+            )
+            await connection.execute("DELETE FROM decision WHERE at < %s", (rollups_begin,))
+            await connection.execute("DELETE FROM drift WHERE at < %s", (rollups_begin,))
+            await connection.execute("DELETE FROM early_report WHERE at < %s", (now - _KEEP_EARLY_REPORTS,))
+
+
+async def _insert(
+    connection: Connection, flows: Sequence[tuple[int, int, bytes]], snapshots: Sequence[_Snapshot]
+) -> None:
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            "INSERT INTO telemetry_flows (node_id, t0, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            [(node_id, at_ms(time_ms), data) for node_id, time_ms, data in flows],
+        )
+        # a node that was deleted meanwhile has no row
+        await cursor.executemany(
+            """
+            INSERT INTO node_snapshot (node_id, kind, at, digest, data)
+            SELECT id, %(kind)s, %(at)s, %(digest)s, %(data)s FROM node
+            WHERE id = %(node_id)s AND %(digest)s IS DISTINCT FROM (
+                SELECT digest FROM node_snapshot
+                WHERE node_id = %(node_id)s AND kind = %(kind)s ORDER BY at DESC LIMIT 1
+            )
+            ON CONFLICT DO NOTHING
+            """,
+            [
+                {
+                    "node_id": snapshot.node_id,
+                    "kind": snapshot.kind,
+                    "at": snapshot.at,
+                    "digest": hashlib.sha256(snapshot.data).digest(),
+                    "data": compress(snapshot.data),
+                }
+                for snapshot in snapshots
+            ],
+        )
+
+
+async def read_flows(connection: Connection, node_id: int, start: datetime, end: datetime) -> list[bytes]:
+    """A node's flows of a range, in order, for decode_flows."""
+    cursor = await connection.execute(
+        "SELECT data FROM telemetry_flows WHERE node_id = %s AND t0 >= %s AND t0 <= %s ORDER BY t0",
+        (node_id, start, end),
+    )
+    return [data for (data,) in await cursor.fetchall()]
+
+
+def decode_flows(data: bytes) -> FlowsMessage:
+    """One row of read_flows."""
+    return msgspec.msgpack.decode(decompress(data), type=FlowsMessage)
+
+
+async def read_topologies(
+    connection: Connection, node_id: int, start: datetime, end: datetime
+) -> list[tuple[float, Topology]]:
+    """What its topology was in a range, each with the Unix milliseconds since when; the first may begin before."""
+    rows = await _read_snapshots(connection, node_id, "topology", start, end)
+    return [(since_ms, msgspec.msgpack.decode(data, type=Topology)) for since_ms, data in rows]
+
+
+async def read_inventories(
+    connection: Connection, node_id: int, start: datetime, end: datetime
+) -> list[tuple[float, Inventory]]:
+    """What its inventory was in a range, each with the Unix milliseconds since when; the first may begin before."""
+    rows = await _read_snapshots(connection, node_id, "inventory", start, end)
+    return [(since_ms, msgspec.msgpack.decode(data, type=Inventory)) for since_ms, data in rows]
+
+
+async def _read_snapshots(
+    connection: Connection, node_id: int, kind: str, start: datetime, end: datetime
+) -> list[tuple[float, bytes]]:
+    cursor = await connection.execute(
+        """
+        WITH of_kind AS (SELECT at, data FROM node_snapshot WHERE node_id = %(node)s AND kind = %(kind)s)
+        SELECT at, data FROM of_kind
+        WHERE at <= %(end)s AND at >= coalesce((SELECT max(at) FROM of_kind WHERE at <= %(start)s), %(start)s)
+        ORDER BY at
+        """,
+        {"node": node_id, "kind": kind, "start": start, "end": end},
+    )
+    return [(to_ms(at), decompress(data)) for at, data in await cursor.fetchall()]

@@ -1,0 +1,238 @@
+"""What an experiment found, in sentences that follow from its intervals. Pure."""
+
+from collections.abc import Sequence
+
+from coresteer.experiments.schemas import Experiment
+from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
+from coresteer.reports.model import Language, Tone
+from coresteer.reports.numbers import amount, chance, correlation, percent
+from coresteer.reports.text import label, text, translated
+from coresteer_core.experiments.model import Metric
+
+_WIDE = 0.1
+"""A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""
+_LISTED = 4
+_RISES = 0.05
+"""A trend with a larger p is not reported as a finding."""
+
+
+class Phrases:
+    """Names and sentences of one experiment in one language."""
+
+    def __init__(self, experiment: Experiment, language: Language) -> None:
+        self.experiment = experiment
+        self.language: Language = language
+        self.primary = experiment.primary
+        self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
+
+    def text(self, key: str, **values: object) -> str:
+        """A fixed sentence."""
+        return text(self.language, key, **values)
+
+    def name(self, arm: Arm) -> str:
+        """What an arm is called."""
+        found = self._names.get(arm, "as it is")
+        return self.text("arm.unchanged") if found == "as it is" else found
+
+    @property
+    def baseline(self) -> str:
+        """What the first arm is called."""
+        arms = self.experiment.analysis.arms
+        return self.name(arms[0] if arms else ())
+
+    def label(self, metric: str) -> str:
+        """What a figure is called."""
+        known = self.experiment.metrics.get(metric)
+        return label(self.language, metric, known.label if known else None)
+
+    def inside(self, metric: str) -> str:
+        """The same inside a sentence."""
+        return inside(self.label(metric))
+
+    def unit(self, metric: str) -> str:
+        """The unit of a figure."""
+        known = self.experiment.metrics.get(metric)
+        return known.unit if known else ""
+
+    def tone(self, comparison: Comparison) -> Tone:
+        """Whether what was found is good."""
+        return tone(self.experiment.metrics.get(comparison.metric), comparison.verdict)
+
+    def verdict(self, comparison: Comparison) -> str:
+        """The finding in a word or two."""
+        return verdict(self.language, self.tone(comparison), comparison.verdict)
+
+    def bound(self, interval: Interval) -> str:
+        """The largest difference that an interval allows."""
+        return bound(self.language, interval)
+
+    def ends(self, interval: Interval) -> dict[str, str]:
+        """Its low and its high end."""
+        return ends(self.language, interval)
+
+
+def tone(metric: Metric | None, found: Verdict) -> Tone:
+    """Whether a finding about a figure is good."""
+    if found not in ("higher", "lower"):
+        return "unsure"
+    if metric is None or not metric.better:
+        return "neutral"
+    return "better" if (metric.better == "more") == (found == "higher") else "worse"
+
+
+def verdict(language: Language, worth: Tone, found: Verdict) -> str:
+    """A finding in a word or two."""
+    word = text(language, f"verdict.{found}")
+    return text(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
+
+
+def inside(name: str) -> str:
+    """A figure's name inside a sentence."""
+    return name[:1].lower() + name[1:] if name[1:2].islower() else name
+
+
+def bound(language: Language, interval: Interval) -> str:
+    """The largest difference that an interval allows, rounded up so that a sentence about it stays true."""
+    return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
+
+
+def ends(language: Language, interval: Interval) -> dict[str, str]:
+    """An interval's low and high end."""
+    return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
+
+
+def of_primary(experiment: Experiment) -> list[Comparison]:
+    """The comparisons in the figure that decides, in order of arms."""
+    return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
+
+
+def findings(experiment: Experiment, language: Language) -> list[str]:
+    """What was found, the most important first."""
+    phrases = Phrases(experiment, language)
+    found = of_primary(experiment)
+    told: list[str] = []
+    if experiment.kind == "aa":
+        told = [_of_itself(phrases)]
+    elif not found:
+        told = [phrases.text("nothing")]
+    elif experiment.kind == "ab":
+        told = [*_of_one(phrases, found[0]), _of_itself(phrases)]
+    else:
+        told = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
+    if experiment.state != "done":
+        kept, sentence = experiment.analysis.kept, translated(language, experiment.sentence)
+        is_open = all(one.verdict == "too-few" for one in found)
+        told.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+    told += _unrestored(phrases)
+    return told
+
+
+def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
+    told = [sentence(phrases, found)]
+    if found.smallest_visible is not None and found.verdict != "too-few":
+        visible = percent(found.smallest_visible, phrases.language, signed=False, up=True)
+        told.append(phrases.text("found.visible", visible=visible))
+    return told
+
+
+def sentence(phrases: Phrases, found: Comparison) -> str:
+    """What was found about one arm, in one figure."""
+    names = {"metric": phrases.label(found.metric), "arm": phrases.name(found.arm), "baseline": phrases.baseline}
+    if found.verdict == "unsteady":
+        return phrases.text("found.unsteady", **names | {"metric": phrases.inside(found.metric)})
+    if found.verdict == "too-few":
+        return phrases.text("found.too_few", **names | {"metric": phrases.inside(found.metric)})
+    if found.effect is None:
+        return _absolute(phrases, found, names)
+    if found.verdict == "no-difference":
+        names |= {"metric": phrases.inside(found.metric)}
+        key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
+        return phrases.text(key, **names, bound=phrases.bound(found.effect), **phrases.ends(found.effect))
+    change = percent(abs(found.effect.value), phrases.language, signed=False)
+    told = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.ends(found.effect))
+    return _with_worth(phrases, found, told)
+
+
+def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
+    """Without percentages: the baseline is 0."""
+    unit = phrases.unit(found.metric)
+    value = amount(found.level.value if found.level else None, unit, phrases.language)
+    base = amount(found.baseline.value if found.baseline else None, unit, phrases.language)
+    key = "none" if found.verdict == "no-difference" else found.verdict
+    return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, value=value, base=base))
+
+
+def _with_worth(phrases: Phrases, found: Comparison, told: str) -> str:
+    worth = phrases.tone(found)
+    return f"{told} {phrases.text(f'found.{worth}')}" if worth in ("better", "worse") else told
+
+
+def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
+    def having(*verdicts: str) -> list[Comparison]:
+        return [one for one in found if one.verdict in verdicts]
+
+    higher, lower, none = having("higher"), having("lower"), having("no-difference")
+    unsaid = having("unsteady", "too-few")
+    names = {"metric": phrases.label(phrases.primary), "baseline": phrases.baseline}
+    effects = [one.effect for one in none if one.effect]
+    if none and len(none) == len(found) and effects:
+        widest = max(effects, key=_reach)
+        told = [
+            phrases.text(
+                "sweep.none", **names | {"metric": phrases.inside(phrases.primary)}, bound=phrases.bound(widest)
+            )
+        ]
+        return [*told, *([phrases.text("found.wide", bound=phrases.bound(widest))] if _reach(widest) > _WIDE else [])]
+    counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
+    key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
+    told = [phrases.text(f"sweep.{key}", **names, **counts)]
+    if unsaid:
+        told[0] += " " + phrases.text("sweep.unsaid", count=len(unsaid))
+    largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)
+    return told + [sentence(phrases, one) for one in largest[:_LISTED]]
+
+
+def _reach(effect: Interval) -> float:
+    return max(abs(effect.low), abs(effect.high))
+
+
+def _of_trends(phrases: Phrases) -> list[str]:
+    factors = phrases.experiment.spec.factors
+    return [
+        trend_sentence(phrases, trend, factors[trend.factor].name)
+        for trend in phrases.experiment.analysis.trends
+        if trend.metric == phrases.primary and trend.p is not None and trend.p <= _RISES and trend.rho
+    ]
+
+
+def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
+    """How a figure goes with a factor."""
+    rises = trend.rho is not None and trend.rho > 0
+    rho = correlation(trend.rho)
+    key = "sweep.trend_up" if rises else "sweep.trend_down"
+    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
+
+
+def _of_itself(phrases: Phrases) -> str:
+    found = phrases.experiment.analysis.noise.get(phrases.primary)
+    metric = phrases.inside(phrases.primary)
+    if found is None or found.effect is None or found.verdict == "too-few":
+        return phrases.text("aa.unknown", metric=metric)
+    ends = phrases.ends(found.effect)
+    if found.effect.low > 0 or found.effect.high < 0:
+        change = percent(found.effect.value, phrases.language)
+        return phrases.text("aa.unsteady", metric=metric, change=change, **ends)
+    return phrases.text("aa.steady", metric=metric, bound=phrases.bound(found.effect), **ends)
+
+
+def _unrestored(phrases: Phrases) -> list[str]:
+    differing = unrestored(phrases.experiment)
+    return [phrases.text("settings.differ", keys=", ".join(differing))] if differing else []
+
+
+def unrestored(experiment: Experiment) -> list[str]:
+    """Keys of settings that stand otherwise after the experiment than before it."""
+    before, after = experiment.settings.before, experiment.settings.after
+    if after is None:
+        return []
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

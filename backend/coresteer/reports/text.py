@@ -1,0 +1,91 @@
+"""Every fixed sentence of reports, in English and Korean.
+
+Korean particles depend on how the word before them ends, so a placeholder names both forms where one follows it:
+``{metric:이/가}``.
+"""
+
+import re
+import string
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from coresteer.reports.model import Language
+from coresteer.reports.text_changes import CHANGE
+from coresteer.reports.text_comparisons import COMPARE
+from coresteer.reports.text_experiments import EXPERIMENT
+from coresteer.reports.text_metrics import FIGURES, METRIC_LABELS
+from coresteer.reports.text_reasons import REASONS
+
+
+class Pair(NamedTuple):
+    """One sentence in both languages, with the same placeholders."""
+
+    en: str
+    ko: str
+
+
+WORDS: Mapping[str, Pair] = MappingProxyType(
+    {key: Pair(*both) for key, both in (FIGURES | METRIC_LABELS | EXPERIMENT | CHANGE | COMPARE | REASONS).items()}
+)
+
+_ENDS_IN_CONSONANT = frozenset("LMNRlmnr013678")
+"""As Korean reads Latin letters and digits: 엘 엠 엔 아르(알); 영 일 삼 육 칠 팔."""
+_ENDS_IN_L = frozenset("LRlr178")
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: object, format_spec: str) -> str:
+        text = str(value)
+        return text + _particle(text, *format_spec.split("/")) if "/" in format_spec else format(value, format_spec)
+
+
+def _particle(text: str, after_consonant: str, after_vowel: str) -> str:
+    """Which of the two forms of a particle follows the text; 으로 is 로 also after ㄹ."""
+    last = next((c for c in reversed(_without_brackets(text)) if c.isalnum() or c == "%"), "")
+    if "가" <= last <= "힣":
+        final = (ord(last) - ord("가")) % 28
+        consonant, ends_in_l = final != 0, final == 8
+    else:
+        consonant, ends_in_l = last in _ENDS_IN_CONSONANT, last in _ENDS_IN_L
+    return after_vowel if not consonant or (ends_in_l and after_consonant == "으로") else after_consonant
+
+
+def _without_brackets(text: str) -> str:
+    return text[: text.rfind("(")] if text.endswith(")") and "(" in text else text
+
+
+_formatter = _Formatter()
+
+
+def text(language: Language, key: str, /, **values: object) -> str:
+    """The sentence in the language, with its placeholders filled."""
+    return _formatter.vformat(getattr(WORDS[key], language), (), values)
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = _formatter.parse(template)
+    return re.compile("".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts))
+
+
+_LONGEST = 500
+"""Agents may say more; so long a sentence is one of theirs."""
+_REASONS = {key: _pattern(english) for key, (english, _) in REASONS.items()}
+
+
+def translated(language: Language, sentence: str) -> str:
+    """One of the REASONS in the language; any other sentence as it is."""
+    if language != "en" and len(sentence) <= _LONGEST:
+        for key, pattern in _REASONS.items():
+            if found := pattern.fullmatch(sentence):
+                told = found.groupdict()
+                if "sentence" in told:
+                    told["sentence"] = translated(language, told["sentence"])
+                return text(language, key, **told)
+    return sentence
+
+
+def label(language: Language, metric: str, otherwise: str | None = None) -> str:
+    """What a figure is called; a command's own figures by their names."""
+    key = f"metric.{metric}"
+    return text(language, key) if key in WORDS else otherwise or metric.removeprefix("command.")

@@ -1,0 +1,110 @@
+"""Rename stored values to the terms of docs/GLOSSARY.md. No value is lost; the downgrade restores the old names."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple  # Any: JSON of any shape
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008_standard_terms"
+down_revision = "0007_experiments"
+branch_labels = None
+depends_on = None
+
+
+class Renames(NamedTuple):
+    """keys: of objects at any depth. values: of the named keys (new names), old value → new value."""
+
+    keys: Mapping[str, str] = {}
+    values: Mapping[str, Mapping[str, str]] = {}
+
+
+COLUMNS = [("decision", "conclusion", "evaluation")]
+"""Table, old column, new column."""
+
+REASSERT = {"take_over": "reassert"}
+
+TEXTS = [("drift", "response", REASSERT)]
+"""Table, column, old value → new value."""
+
+JSON = [
+    (
+        "decision",
+        "id",
+        "evaluation",
+        Renames(
+            {"held_back": "deferred", "unmoved": "skipped"},
+            {"response": REASSERT, "code": {"ping_pong": "flap_damping"}},
+        ),
+    ),
+    (
+        "policy_version",
+        "policy_id, version",
+        "body",
+        Renames({}, {"on_controller": REASSERT, "on_drift": REASSERT, "adaptive": REASSERT}),
+    ),
+    (
+        "experiment",
+        "id",
+        "spec",
+        Renames({}, {"on_controller": REASSERT, "on_drift": REASSERT, "adaptive": REASSERT}),
+    ),
+]
+"""Table, primary key, column (new name), what to rename in its JSON."""
+
+
+def renamed(value: Any, renames: Renames) -> Any:  # noqa: ANN401 - JSON of any shape
+    """Return JSON with keys and values renamed; everything else is unchanged."""
+    if isinstance(value, list):
+        return [renamed(item, renames) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for key, item in value.items():
+        name = renames.keys.get(key, key)
+        swaps = renames.values.get(name, {})
+        found[name] = swaps[item] if isinstance(item, str) and item in swaps else renamed(item, renames)
+    return found
+
+
+def inverse(renames: Renames) -> Renames:
+    """Return the renames that undo these; values are looked up by the old key's name."""
+    keys = {new: old for old, new in renames.keys.items()}
+    values = {keys.get(key, key): {new: old for old, new in swaps.items()} for key, swaps in renames.values.items()}
+    return Renames(keys, values)
+
+
+def rename_json(table: str, primary_key: str, column: str, renames: Renames) -> None:
+    connection = op.get_bind()
+    keys = primary_key.split(", ")
+    rows = connection.execute(sa.text(f"SELECT {primary_key}, {column} FROM {table}")).all()  # noqa: S608 - constants
+    match = " AND ".join(f"{key} = :{key}" for key in keys)
+    update = sa.text(f"UPDATE {table} SET {column} = CAST(:json AS jsonb) WHERE {match}")  # noqa: S608 - constants
+    for row in rows:
+        if (after := renamed(row[-1], renames)) != row[-1]:
+            connection.execute(update, {**dict(zip(keys, row, strict=False)), "json": json.dumps(after)})
+
+
+def rename_text(table: str, column: str, swaps: Mapping[str, str]) -> None:
+    update = sa.text(f"UPDATE {table} SET {column} = :new WHERE {column} = :old")  # noqa: S608 - constants
+    for old, new in swaps.items():
+        op.get_bind().execute(update, {"old": old, "new": new})
+
+
+def upgrade() -> None:
+    for table, old, new in COLUMNS:
+        op.alter_column(table, old, new_column_name=new)
+    for table, column, swaps in TEXTS:
+        rename_text(table, column, swaps)
+    for table, primary_key, column, renames in JSON:
+        rename_json(table, primary_key, column, renames)
+
+
+def downgrade() -> None:
+    for table, primary_key, column, renames in JSON:
+        rename_json(table, primary_key, column, inverse(renames))
+    for table, column, swaps in TEXTS:
+        rename_text(table, column, {new: old for old, new in swaps.items()})
+    for table, old, new in COLUMNS:
+        op.alter_column(table, new, new_column_name=old)

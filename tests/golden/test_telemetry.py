@@ -1,0 +1,136 @@
+"""Samples on their way: columns of chunks, roll-ups, what history answers, and frames for browsers."""
+
+import asyncio
+import json
+import struct
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+import numpy as np
+from tests.golden import samples
+from tests.golden.store import check, row
+
+from coresteer.db import Database
+from coresteer.live import socket
+from coresteer.telemetry import chunks, history, partitions, repository, rollup
+from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.repository import Encoded
+from coresteer.telemetry.schemas import Metric, Series
+from coresteer_core.node.rates import CPU_SHARES
+
+NODE = 3
+END_MS = samples.START_MS + 50_000
+_TYPES = {"u8": "u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
+
+
+class _Stored:
+    """An ingest that has stored all that it was given."""
+
+    hours_stored_until_ms = 0.0
+
+    def generation(self, _: int) -> int:
+        return 0
+
+    def unstored(self, _: int) -> list[object]:
+        return []
+
+
+def _shares(table: np.ndarray) -> dict[str, list[str]]:
+    return {name: [row(table[k].tolist())] for k, name in enumerate(CPU_SHARES)}
+
+
+def _rollup(made: rollup.Rollup) -> dict[str, object]:
+    return asdict(made) | {"peaks": _shares(made.peaks), "means": _shares(made.means)} | {
+        "netdevs": {name: row(sums) for name, sums in made.netdevs.items()}
+    }  # fmt: skip
+
+
+def test_a_chunk_has_the_same_columns_as_before() -> None:
+    made = samples.made()
+    chunk = chunks.encode(made)
+    unpacked = {
+        name: None if column is None else chunks.decompress(column).hex() for name, column in chunk.columns.items()
+    }
+    scalars = chunks.read_scalars(chunk.scalars)
+    named = {
+        field: value.hex() if isinstance(value, bytes) else {name: row(where) for name, where in value.items()}
+        for field, value in msgspec.structs.asdict(scalars).items()
+    }
+    head = {name: value for name, value in asdict(chunk).items() if name not in ("columns", "scalars")}
+    packed = chunks.decompress(chunk.scalars).hex()
+    check("telemetry/chunk", {**head, "columns": unpacked, "scalars": named, "scalars packed": packed})
+
+
+def test_minutes_and_hours_come_to_the_same_as_before() -> None:
+    minutes = rollup.minutes(samples.made())
+    packed = [
+        {
+            "shares": chunks.decompress(rollup.pack_shares(each)).hex(),
+            "netdevs": chunks.decompress(rollup.pack_netdevs(each)).hex(),
+        }
+        for each in minutes
+    ]
+    hour = _rollup(rollup.merge(minutes))
+    check("telemetry/rollups", {"minutes": [_rollup(each) for each in minutes], "packed": packed, "hour": hour})
+
+
+async def test_history_answers_the_same_as_before(database: Database) -> None:
+    made = samples.made()
+    minutes = rollup.minutes(made)
+    tables = ("telemetry_chunk", "telemetry_minute")
+    async with database.pool.connection() as connection:
+        await connection.execute(
+            "INSERT INTO node (id, name, key_hash, simulated) VALUES (%s, 'golden', %s, false)", (NODE, b"0" * 32)
+        )
+        await partitions.create(connection, [partitions.partition_of(table, samples.START_MS) for table in tables])
+        await repository.copy_chunks(connection, [Encoded(NODE, "s", chunks.encode(made), minutes)])
+        await repository.copy_minutes(connection, [(NODE, minute) for minute in minutes])
+    source = Source(database, _Stored(), NODE, samples.STEP_MS / 1000)  # type: ignore[arg-type]  # all that history asks of it
+    near, long = Range(samples.START_MS, END_MS), Range(END_MS - 36_000_000, END_MS)
+    physical = frozenset({"eth0", "eth1"})
+    async with asyncio.timeout(20):
+        answers = {
+            "heatmap": _heatmap(await history.heatmap(source, "busy", near, 5)),
+            "heatmap of minutes": _heatmap(await history.heatmap(source, "softirq", long, 3)),
+            "series": _series(await history.series(source, list(Metric), near, 5, physical=physical, netdev=None)),
+            "series of minutes": _series(
+                await history.series(source, list(Metric), long, 2, physical=None, netdev="eth1")
+            ),
+            "cells": asdict(await history.cells(source, near)),
+            "minutes": [_rollup(each) for each in await history.minutes(source, near)],
+            "samples": len(await history.samples(source, near)),
+        }
+    check("telemetry/history", answers)
+
+
+def _heatmap(answer: bytes) -> dict[str, object]:
+    magic, rows, columns, resolution, start, width = struct.unpack_from("<4sIIIdd", answer)
+    cells = np.frombuffer(answer, np.uint8, offset=32).reshape(rows, columns)
+    head = {"magic": magic.decode(), "resolution": resolution, "start_ms": start, "column_ms": width}
+    return head | {"cells": [row(line) for line in cells.tolist()]}
+
+
+def _series(answer: Series) -> dict[str, object]:
+    said: dict[str, Any] = answer.model_dump(mode="json")
+    rounded = {
+        name: row(None if value is None else round(value, 6) for value in line) for name, line in said["values"].items()
+    }
+    return said | {"values": rounded, "times_ms": row(said["times_ms"])}
+
+
+def test_a_frame_for_browsers_has_the_same_header_and_columns_as_before() -> None:
+    frames = []
+    for rates in samples.made()[4:7]:
+        frame = socket.rates_frame(NODE, rates)
+        (length,) = struct.unpack_from("<I", frame)
+        header = json.loads(frame[4 : 4 + length])
+        columns = {
+            each["name"]: row(
+                np.frombuffer(frame[each["offset"] : each["offset"] + each["length"]], _TYPES[each["type"]]).tolist()
+            )
+            for each in header["columns"]
+        }
+        header["columns"] = [row(each.values()) for each in header["columns"]]
+        frames.append({"header": header, "columns": columns})
+    check("telemetry/live", frames)
