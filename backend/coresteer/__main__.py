@@ -1,5 +1,5 @@
 import sys
 
-from coresteer.cli import main
+from coresteer.cli.main import main
 
 sys.exit(main())

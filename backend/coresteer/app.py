@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from starlette.middleware.gzip import GZipMiddleware
 
 from coresteer import errors
-from coresteer.audit.endpoints import router as audit_router
+from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginLimit
 from coresteer.bus import Bus
@@ -26,20 +26,22 @@ from coresteer.classes.store import ClassesKeeper
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
+from coresteer.experiments import repository as experiments
 from coresteer.experiments.context import Shared as ExperimentsShared
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import Runner
+from coresteer.fleet.endpoints import router as nodes_router
 from coresteer.frontend import FrontEnd
 from coresteer.gateway.agent_socket import Services
 from coresteer.gateway.agent_socket import router as agent_router
 from coresteer.gateway.batched import Batched
+from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.recorder import Recorder
 from coresteer.http_guards import Guards
 from coresteer.live.socket import Live
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
-from coresteer.nodes.endpoints import router as nodes_router
 from coresteer.policies import evaluations
 from coresteer.policies.context import Shared
 from coresteer.policies.endpoints import router as policies_router
@@ -56,6 +58,7 @@ VERSION = metadata.version("coresteer")
 _RETRY_S = 1.0
 _FEATURE_ROUTERS = (
     nodes_router,
+    enrolment_router,
     agent_router,
     telemetry_router,
     live_router,
@@ -100,7 +103,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.watch = Watch(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
-    teller = Teller(database, bus, connections, registry)
+    teller = Teller(database, bus, connections, registry, experiments.nodes_in_use)
     app.state.experiments = ExperimentsShared(database, bus, connections, registry, teller)
     app.state.runner = Runner(app.state.experiments)
     app.state.agents = Services(

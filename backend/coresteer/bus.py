@@ -1,54 +1,38 @@
-"""Carries what happened inside the backend to whoever shows it: in-process publish and subscribe."""
+"""In-process publish and subscribe of events. Those defined here carry ids only; features define the others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from coresteer.changes.schemas import Change
-from coresteer.experiments.schemas import ExperimentSummary
-
-_KEPT = 10_000
-"""Events that wait for one subscriber at the most; then its oldest are dropped."""
+_MAX_QUEUED = 10_000
+"""Events queued for one subscriber; beyond that its oldest are dropped."""
 
 
 @dataclass(frozen=True)
-class ChangeEvent:
-    """A change took a step."""
-
-    change: Change
+class Event:
+    """Base of everything that is published; a feature defines the events that carry its own schemas."""
 
 
 @dataclass(frozen=True)
-class NodeEvent:
+class NodeEvent(Event):
     """A node's health, mode or labels changed, or the number of its open changes."""
 
     node_id: int
 
 
 @dataclass(frozen=True)
-class InventoryEvent:
+class InventoryEvent(Event):
     """A node's topology, inventory, tasks or what it learned of its NICs changed and can be fetched."""
 
     node_id: int
 
 
 @dataclass(frozen=True)
-class PoliciesEvent:
+class PoliciesEvent(Event):
     """What is in force, decided or flows on a node changed and can be fetched; on which nodes is not told by None."""
 
     node_id: int | None
-
-
-@dataclass(frozen=True)
-class ExperimentEvent:
-    """An experiment took a step."""
-
-    experiment: ExperimentSummary
-
-
-Event: TypeAlias = ChangeEvent | NodeEvent | InventoryEvent | PoliciesEvent | ExperimentEvent
 
 
 class Bus:
@@ -67,7 +51,7 @@ class Bus:
     @contextmanager
     def subscribe(self) -> Iterator[AsyncIterator[Event]]:
         """``with bus.subscribe() as events: async for event in events``: everything published inside the block."""
-        queue: asyncio.Queue[Event] = asyncio.Queue(_KEPT)
+        queue: asyncio.Queue[Event] = asyncio.Queue(_MAX_QUEUED)
         self._subscribers.add(queue)
         try:
             yield _events(queue)

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coresteer.auth.dependencies import comes_from_elsewhere
 from coresteer.errors import DATABASE_AWAY, BadRequest, Forbidden, Problem, TooLarge, render
+from coresteer.origin import is_cross_origin
 
 MOST_BODY_BYTES = 1024 * 1024
 PATIENCE_S = 5.0
@@ -104,7 +104,7 @@ class Guards:
                 "in CORESTEER_PUBLIC_URL, such as https://coresteer.example, and start it again."
             )
         if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
-            if comes_from_elsewhere(HTTPConnection(scope)):
+            if is_cross_origin(HTTPConnection(scope)):
                 return Forbidden("The request comes from a page of another origin.")
             length = headers.get("content-length", "0")
             if length.isdecimal() and int(length) > MOST_BODY_BYTES:

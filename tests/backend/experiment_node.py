@@ -13,8 +13,9 @@ from tests.backend.conftest import Backend, Client
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
 from websockets.exceptions import ConnectionClosed
 
-from coresteer.bus import ExperimentEvent, InventoryEvent
+from coresteer.bus import InventoryEvent
 from coresteer.experiments import service
+from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.steps import Patience
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine

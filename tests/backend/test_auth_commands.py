@@ -3,8 +3,8 @@ import io
 import pytest
 from tests.backend.conftest import Backend
 
-from coresteer import cli
 from coresteer.auth import service
+from coresteer.cli import main
 from coresteer.db import Database
 
 
@@ -12,7 +12,7 @@ async def command(monkeypatch: pytest.MonkeyPatch, database: Database, *argv: st
     import asyncio
 
     monkeypatch.setenv("DATABASE_URL", database.url)
-    return await asyncio.to_thread(cli.main, list(argv))
+    return await asyncio.to_thread(main.main, list(argv))
 
 
 async def test_the_commands_of_the_machines_owner_work_through_the_database(

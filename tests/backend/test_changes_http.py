@@ -11,7 +11,8 @@ from requests import Response
 from tests.backend.conftest import Backend, Client
 from websockets.uri import parse_uri
 
-from coresteer.bus import ChangeEvent, InventoryEvent
+from coresteer.bus import InventoryEvent
+from coresteer.changes.events import ChangeEvent
 from coresteer.nodes.service import enrol
 from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.machine import make_machine

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coresteer import cli
-from coresteer.experiments import cli as experiments
+from coresteer.cli import experiment as experiments
+from coresteer.cli import main
 from coresteer_core.experiments.model import METRICS
 
 Json = dict[str, Any]  # Any: as the API answers
@@ -110,7 +110,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.steps = [experiment("queued", place=2), experiment(), experiment(), experiment("done")]
     argv = ["experiment", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
-    assert cli.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
+    assert main.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
     assert ("GET", "/api/nodes/7/experiment-templates?peer_node_id=8") in api.asked
     assert api.bodies == [{"spec": SPEC | {"measure_s": 5.0, "blocks": 8}}] * 2
     assert capsys.readouterr().out.splitlines() == [
@@ -129,13 +129,13 @@ def test_a_file_or_stdin_is_an_experiment_that_node_and_set_change(
 ) -> None:
     file = tmp_path / "spec.json"
     file.write_text(json.dumps(SPEC))
-    assert cli.main(["experiment", "run", str(file), "--node", "web-2", "--no-wait", "-o", "json"]) == 0
+    assert main.main(["experiment", "run", str(file), "--node", "web-2", "--no-wait", "-o", "json"]) == 0
     assert api.bodies[-1]["spec"]["node_id"] == 8
     said = capsys.readouterr()
     assert json.loads(said.out)["state"] == "queued", "one document"
     assert "A/B on web-1." in said.err
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(SPEC)))
-    assert cli.main(["experiment", "run", "-", "--set", "seed=3", "-o", "json"]) == 0
+    assert main.main(["experiment", "run", "-", "--set", "seed=3", "-o", "json"]) == 0
     assert api.bodies[-1]["spec"]["seed"] == 3
     assert json.loads(capsys.readouterr().out)["state"] == "done"
 
@@ -157,7 +157,7 @@ def test_how_an_experiment_ended_is_the_exit_code(
     api: Api, capsys: pytest.CaptureFixture[str], *, state: str, verdict: str, argv: list[str], code: int, output: str
 ) -> None:
     api.steps = [experiment(), experiment(state, verdict)]
-    assert cli.main(["experiment", "watch", "5", "-o", output, *argv]) == code
+    assert main.main(["experiment", "watch", "5", "-o", output, *argv]) == code
     lines = capsys.readouterr().out.splitlines()
     if output == "json":
         assert [json.loads(line)["state"] for line in lines] == ["running", state]
@@ -193,16 +193,16 @@ def test_more_throughput_is_not_worse_and_less_is() -> None:
 def test_what_cannot_be_asked_for_is_wrong_usage(
     api: Api, argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["experiment", *argv]) == 2
+    assert main.main(["experiment", *argv]) == 2
     assert sentence in capsys.readouterr().err
     assert ("POST", "/api/experiments") not in api.asked
 
 
 def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.preview["blocked_because"] = "web-1 is not connected."
-    assert cli.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    assert main.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
     api.refuses = 422, b'{"detail": "spec.blocks: 1 is too few."}'
-    assert cli.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
+    assert main.main(["experiment", "run", "--template", "m-n", "--node", "web-1"]) == 2
     said = capsys.readouterr().err
     assert "web-1 is not connected." in said
     assert "spec.blocks: 1 is too few." in said
@@ -230,7 +230,7 @@ def test_a_wrong_token_or_address_is_told(
     sentence: str,
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert cli.main(["experiment", "list"]) == code
+    assert main.main(["experiment", "list"]) == code
     assert sentence in capsys.readouterr().err
     assert api.asked == []
 
@@ -247,7 +247,7 @@ def test_an_answer_that_is_none_is_told_and_no_redirect_gets_the_token(
     api: Api, answer: tuple[int, bytes], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuses = answer
-    assert cli.main(["experiment", "list"]) == 1
+    assert main.main(["experiment", "list"]) == 1
     assert sentence in capsys.readouterr().err
     assert len(api.asked) == 1
 
@@ -261,11 +261,11 @@ def test_a_backend_that_restarts_is_waited_for(
         api.refuses = None
 
     monkeypatch.setattr("time.sleep", sleep)
-    assert cli.main(["experiment", "watch", "5"]) == 0
+    assert main.main(["experiment", "watch", "5"]) == 0
     assert "Trying again." in capsys.readouterr().err
     api.refuses = 503, b'{"detail": "The database does not answer."}'
     monkeypatch.setattr(experiments, "AWAY_S", -1)
-    assert cli.main(["experiment", "watch", "5"]) == 1
+    assert main.main(["experiment", "watch", "5"]) == 1
 
 
 def test_who_stops_watching_ends_nothing(
@@ -277,21 +277,21 @@ def test_who_stops_watching_ends_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("time.sleep", interrupted)
-    assert cli.main(["experiment", "watch", "5"]) == 1
+    assert main.main(["experiment", "watch", "5"]) == 1
     assert "`coresteer experiment watch 5`" in capsys.readouterr().err
     assert ("POST", "/api/experiments/5/cancel") not in api.asked
 
 
 def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["experiment", "list", "--node", "web-1"]) == 0
+    assert main.main(["experiment", "list", "--node", "web-1"]) == 0
     assert capsys.readouterr().out.split() == ["5", "running", "1/48", "2026-01-01T00:00", "web-1", "⟨m-n⟩"]
-    assert cli.main(["experiment", "list", "--node", "web-1", "-o", "json"]) == 0
+    assert main.main(["experiment", "list", "--node", "web-1", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["older"] is None
-    assert cli.main(["experiment", "list", "--node", "web-2"]) == 0
+    assert main.main(["experiment", "list", "--node", "web-2"]) == 0
     assert capsys.readouterr().out == "There is no such experiment.\n"
-    assert cli.main(["experiment", "cancel", "5"]) == 0
+    assert main.main(["experiment", "cancel", "5"]) == 0
     assert capsys.readouterr().out == "Experiment 5: cancelled. It is cancelled.\n"
-    assert cli.main(["experiment", "cancel", "6"]) == 1
+    assert main.main(["experiment", "cancel", "6"]) == 1
     assert "There is nothing at" in capsys.readouterr().err
 
 
@@ -307,12 +307,12 @@ def test_reports_become_files(api: Api, tmp_path: Path, monkeypatch: pytest.Monk
         (["5", "6"], "experiments-5-6.html", "/api/reports/compare?a=5&b=6&format=html&language=en"),
         (["--change", "c1", "--to", "own"], "own", "/api/changes/c1/report?format=html&language=en"),
     ]:
-        assert cli.main(["report", "export", *argv, "-o", "json"]) == 0
+        assert main.main(["report", "export", *argv, "-o", "json"]) == 0
         assert (tmp_path / file).read_text() == path
         assert json.loads(capfd.readouterr().out) == {"file": file, "bytes": len(path)}
-    assert cli.main(["report", "export", "5", "--to", "-", "--format", "csv"]) == 0
+    assert main.main(["report", "export", "5", "--to", "-", "--format", "csv"]) == 0
     assert capfd.readouterr().out == "/api/experiments/5/report?format=csv&language=en"
-    assert cli.main(["report", "export"]) == 2
+    assert main.main(["report", "export"]) == 2
 
 
 def test_the_figures_that_a_template_decides_by_can_get_worse() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from coresteer.cli import main
+from coresteer.cli.main import main
 from coresteer.config import Config
 
 

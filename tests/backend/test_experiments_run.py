@@ -15,9 +15,9 @@ from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node
 from tests.backend.fake_agent import rates
 
 from coresteer.audit.tables import AuditRow
-from coresteer.bus import ExperimentEvent
 from coresteer.experiments import service
 from coresteer.experiments.context import Shared
+from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.experiments.model import RunState
 from coresteer_core.policies.base import Mode

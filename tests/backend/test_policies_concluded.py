@@ -11,9 +11,10 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.bus import ChangeEvent, PoliciesEvent
+from coresteer.bus import PoliciesEvent
+from coresteer.changes.events import ChangeEvent
 from coresteer.config import Config
-from coresteer.nodes.service import delete
+from coresteer.fleet.service import delete
 from coresteer.policies.snapshot_store import Keeper
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.protocol import (

@@ -23,14 +23,15 @@ from coresteer.config import REPOSITORY
 from coresteer.experiments.schedule import discard_reason
 from coresteer.experiments.schemas import Experiment, ExperimentState
 from coresteer.experiments.spec import Interval
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import amount, duration, percent, plain
+from coresteer.localization.text import WORDS, text, translated
 from coresteer.reports.change import of_change
 from coresteer.reports.comparison import of_comparison, ratio_of
 from coresteer.reports.experiment import of_experiment
 from coresteer.reports.minutes import compare
-from coresteer.reports.model import Dots, Heat, Language, Lines, Report, Runs
-from coresteer.reports.numbers import amount, duration, percent, plain
+from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PRINTED, draw
-from coresteer.reports.text import WORDS, text, translated
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json

@@ -18,8 +18,9 @@ from tests.backend.made_up_experiments import START, ab_spec, fewer_interrupts, 
 from coresteer.audit.tables import AuditRow
 from coresteer.auth.secrets import token_hash
 from coresteer.changes.tables import ChangeRow
-from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow, ReportShareRow
+from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 from coresteer.nodes.tables import NodeRow
+from coresteer.reports.tables import ReportShareRow
 from coresteer.telemetry import partitions, repository
 from coresteer.telemetry.rollup import Rollup
 from coresteer_core.changes.plan import Action, Plan

@@ -18,8 +18,8 @@ import psutil
 import psycopg
 import pytest
 
+from coresteer.cli.supervisor import running_address
 from coresteer.postgres import running_url
-from coresteer.supervisor import running_address
 
 START_TIMEOUT_S = 60
 END_TIMEOUT_S = 20

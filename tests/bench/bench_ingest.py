@@ -36,7 +36,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SERVE = """
 import logging
 from coresteer.config import Config
-from coresteer.asgi_server import serve
+from coresteer.cli.asgi_server import serve
 logging.getLogger("coresteer.telemetry").setLevel(logging.DEBUG)
 serve(Config(), print)
 """

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from secrets import compare_digest
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, WebSocket, WebSocketException, status
 from starlette.requests import HTTPConnection
@@ -14,6 +13,7 @@ from coresteer.auth.schemas import Role
 from coresteer.auth.secrets import SESSION_COOKIE, token_hash
 from coresteer.db import Database
 from coresteer.errors import DATABASE_AWAY, Forbidden, Unauthenticated, is_database_away
+from coresteer.origin import is_cross_origin
 
 _RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -51,12 +51,6 @@ async def _identify(connection: HTTPConnection) -> Identity:
     raise Unauthenticated("Sign in first; a session ends after 12 hours without use.")
 
 
-def comes_from_elsewhere(connection: HTTPConnection) -> bool:
-    """Whether a browser sent this for a page of another origin."""
-    origin = connection.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower()
-
-
 async def identify_request(request: Request) -> Identity:
     """The asker of a request. An unsafe one that comes with a cookie must carry the session's CSRF token."""
     identity = await _identify(request)
@@ -82,7 +76,7 @@ async def identify_websocket(websocket: WebSocket) -> Identity:
         if not is_database_away(error) and error is not DATABASE_AWAY:
             raise
         raise WebSocketException(status.WS_1013_TRY_AGAIN_LATER, DATABASE_AWAY.detail) from error
-    if identity.via == "session" and (comes_from_elsewhere(websocket) or "origin" not in websocket.headers):
+    if identity.via == "session" and (is_cross_origin(websocket) or "origin" not in websocket.headers):
         raise WebSocketException(status.WS_1008_POLICY_VIOLATION, "The page comes from another origin.")
     return identity
 

@@ -2,16 +2,12 @@
 
 from fastapi import APIRouter, Request, Response, status
 
-from coresteer.auth import enrolment, repository, service
+from coresteer.auth import repository, service
 from coresteer.auth.dependencies import Admin, Viewer
 from coresteer.auth.schemas import (
     ApiToken,
     ApiTokenCreate,
     ApiTokenCreated,
-    EnrolAnswer,
-    EnrolmentToken,
-    EnrolmentTokenCreate,
-    EnrolRequest,
     LoginRequest,
     Me,
     SetupRequest,
@@ -22,17 +18,11 @@ from coresteer.auth.schemas import (
 )
 from coresteer.auth.secrets import SESSION_COOKIE
 from coresteer.auth.tables import ApiTokenRow
-from coresteer.config import Config
 from coresteer.db import Session
 from coresteer.inputs import RowId
+from coresteer.origin import public_url
 
 router = APIRouter(tags=["auth"])
-
-
-def public_url(request: Request) -> str:
-    """Where the asker reaches the backend, as configured, else as asked."""
-    config: Config = request.app.state.config
-    return config.public_url or f"{request.url.scheme}://{request.url.netloc}"
 
 
 def _signed_in(request: Request, response: Response, signed_in: service.SignedIn) -> Me:
@@ -130,24 +120,3 @@ async def create_token(by: Admin, body: ApiTokenCreate, session: Session) -> Api
 async def delete_token(by: Admin, token_id: RowId, session: Session) -> None:
     """Revoke an API token at once."""
     await service.delete_api_token(session, by, token_id)
-
-
-@router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
-async def create_enrolment_token(
-    request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
-) -> EnrolmentToken:
-    """Make a one-time token that lets one agent in, or simulated nodes."""
-    new = await enrolment.new_enrolment_token(session, by.username, body)
-    backend = public_url(request)
-    command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
-    if not body.simulated:
-        command = (
-            f"coresteer-agent enrol --backend {backend} --token {new.token} && coresteer-agent run --backend {backend}"
-        )
-    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
-
-
-@router.post("/api/enrol")
-async def enrol(body: EnrolRequest, session: Session) -> EnrolAnswer:
-    """For agents: exchange a one-time token for the node's own key."""
-    return await enrolment.enrol(session, body)

@@ -1,4 +1,4 @@
-"""What the API says about people, tokens and enrolment."""
+"""Request and response bodies of sign-in, users and API tokens."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,11 +16,6 @@ Username = Annotated[
 Password = Annotated[str, Field(min_length=10, max_length=200), KEPT]
 Name = Annotated[str, Field(min_length=1, max_length=100), KEPT]
 Token = Annotated[str, Field(min_length=1, max_length=200), KEPT]
-NodeName = Annotated[
-    str,
-    Field(min_length=1, max_length=253),
-    Spelt(r"[A-Za-z0-9._-]+", "A node's name is made of the letters A to Z in either case, digits and . _ -"),
-]
 
 
 class Role(StrEnum):
@@ -117,39 +112,3 @@ class ApiTokenCreated(ApiToken):
     """The only answer that carries the token's text."""
 
     token: str
-
-
-class EnrolmentTokenCreate(Body):
-    """A one-time token for a new agent. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
-
-    simulated: bool = False
-    expires_in_minutes: Annotated[int, Field(ge=1, le=10080)] = 60
-
-
-class EnrolmentToken(BaseModel):
-    """The token and the command that uses it."""
-
-    token: str
-    command: str
-    expires_at: datetime
-
-
-class EnrolRequest(Body):
-    """Sent by an agent: the one-time token and its node names (several only with a token for simulated nodes)."""
-
-    token: Token
-    names: list[NodeName] = Field(min_length=1, max_length=10_000)
-
-
-class EnrolledNode(BaseModel):
-    """A node's own key, which the agent keeps; told once."""
-
-    node_id: int
-    name: str
-    key: str
-
-
-class EnrolAnswer(BaseModel):
-    """One entry for each name asked for."""
-
-    nodes: list[EnrolledNode]

@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
-from coresteer.bus import Bus, ChangeEvent, NodeEvent
+from coresteer.bus import Bus, NodeEvent
 from coresteer.changes import lifecycle, repository, validation
+from coresteer.changes.events import ChangeEvent
 from coresteer.changes.schemas import Change, ChangePage, ChangeRequest, GuardrailIn, PreviewAnswer, PreviewRequest
 from coresteer.changes.serialize import to_schema
 from coresteer.changes.tables import ChangeRow, ChangeStepRow, EarlyReportRow

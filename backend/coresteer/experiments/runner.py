@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.bus import ChangeEvent, InventoryEvent
+from coresteer.bus import InventoryEvent
+from coresteer.changes.events import ChangeEvent
 from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
 from coresteer.experiments.context import Shared

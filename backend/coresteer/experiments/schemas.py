@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.inputs import Body
@@ -130,17 +130,3 @@ class Template(BaseModel):
     unavailable_because: str | None
     differs: list[str]
     authors: list[AuthorsRow]
-
-
-class ShareAnswer(BaseModel):
-    """A link that shows the report to whoever has it, without signing in."""
-
-    url: str
-    token: str
-    expires_at: datetime
-
-
-class ShareRequest(Body):
-    """How long the link works."""
-
-    days: Annotated[int, Field(ge=1, le=365)] = 30

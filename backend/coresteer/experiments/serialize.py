@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
+from coresteer.experiments.findings import findings
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsNow
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer.reports.findings import findings
 from coresteer_core.experiments.model import METRICS
 
 _KEPT = 32

@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.audit.service import record
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
-from coresteer.bus import ExperimentEvent
 from coresteer.changes.validation import view_of
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
 from coresteer.experiments.arms import every_level, is_as_it_is
 from coresteer.experiments.context import Shared
+from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import (
     Experiment,

@@ -1,4 +1,4 @@
-"""The tables of experiments, of their runs, and of links to their reports."""
+"""Tables of experiments and of their runs."""
 
 from datetime import datetime
 from typing import Any
@@ -56,15 +56,3 @@ class ExperimentRunRow(Base):
     kept_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     run: Mapped[dict[str, Any]] = mapped_column(JSONB)
     discarded: Mapped[str | None] = mapped_column(Text)
-
-
-class ReportShareRow(Base):
-    """A link that shows an experiment's report to whoever has its token. token_hash: SHA-256."""
-
-    __tablename__ = "report_share"
-
-    token_hash: Mapped[bytes] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id"))
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
-    created_by: Mapped[str] = mapped_column(Text)
-    expires_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))

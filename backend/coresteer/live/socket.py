@@ -13,12 +13,15 @@ from fastapi import APIRouter, WebSocket, WebSocketException
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.auth.dependencies import identify_websocket
-from coresteer.bus import Bus, ChangeEvent, ExperimentEvent, InventoryEvent, NodeEvent, PoliciesEvent
+from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
+from coresteer.changes.events import ChangeEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
+from coresteer.experiments.events import ExperimentEvent
+from coresteer.fleet import service as fleet
 from coresteer.nodes import service as nodes
-from coresteer.nodes.schemas import Health
 from coresteer.presence.registry import Registry
+from coresteer.presence.schemas import Health
 from coresteer_core.node.rates import ABSENT_U32, CPU_COUNTS, CPU_SHARES, Rates
 from coresteer_core.protocol import ClassesMessage
 
@@ -235,7 +238,7 @@ class Live:
         while self._changed_nodes:
             some = list(self._changed_nodes)[:_NODES_AT_ONCE]
             async with self._database.session() as session:
-                summaries = await nodes.summaries(session, self._registry, some)
+                summaries = await fleet.summaries(session, self._registry, some)
             self._changed_nodes.difference_update(some)
             for summary in summaries:
                 self._tell_all({"type": "node", "node": summary.model_dump(mode="json")})

@@ -8,20 +8,14 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.audit.service import record
-from coresteer.auth.schemas import EnrolledNode
-from coresteer.changes.repository import count_open
 from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.nodes import repository
-from coresteer.nodes.schemas import Node, NodeSummary
+from coresteer.nodes.schemas import EnrolledNode
 from coresteer.nodes.tables import NodeRow
-from coresteer.presence.connections import Connections
-from coresteer.presence.registry import Registry
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Learned
 from coresteer_core.node.topology import Topology
-from coresteer_core.protocol import Close
 
 
 def hash_key(key: str) -> bytes:
@@ -89,83 +83,3 @@ def told(row: NodeRow) -> Told:
 async def seen_before(session: AsyncSession) -> dict[int, bool]:
     """Every node's id, and whether its agent was ever heard of."""
     return await repository.seen_before(session)
-
-
-async def summaries(
-    session: AsyncSession, registry: Registry, node_ids: Sequence[int] | None = None
-) -> list[NodeSummary]:
-    """Lines of the fleet table, by name."""
-    rows = await repository.every(session, node_ids)
-    counts = await count_open(session)
-    return [_summary(row, registry, counts.get(row.id, 0)) for row in rows]
-
-
-def _summary(row: NodeRow, registry: Registry, open_changes: int) -> NodeSummary:
-    state = registry.get(row.id)
-    hello = row.hello or {}
-    return NodeSummary(
-        id=row.id,
-        name=row.name,
-        simulated=row.simulated,
-        health=state.health(seen_before=row.last_seen_at is not None),
-        mode=hello.get("mode"),
-        observe_reason=hello.get("observe_reason"),
-        agent_version=hello.get("agent_version"),
-        kernel=hello.get("kernel"),
-        labels=hello.get("labels", {}) | row.labels,
-        cpus=row.cpus,
-        packages=row.packages,
-        numa_nodes=row.numa_nodes,
-        drivers=row.drivers,
-        last_seen_at=row.last_seen_at,
-        clock_skew_ms=row.clock_skew_ms if state.clock_skew_ms is None else state.clock_skew_ms,
-        figures=state.last_figures(),
-        open_changes=open_changes,
-    )
-
-
-async def details(session: AsyncSession, registry: Registry, node_id: int) -> Node:
-    """Everything about one node but its history. Raises NotFound."""
-    row = await find(session, node_id)
-    counts = await count_open(session)
-    summary = _summary(row, registry, counts.get(row.id, 0))
-    topology, inventory, _ = told(row)
-    return Node(
-        **summary.model_dump(),
-        topology=topology,
-        inventory=inventory,
-        tasks=registry.get(node_id).tasks,
-        interval_s=(row.hello or {}).get("interval_s"),
-    )
-
-
-async def set_labels(
-    session: AsyncSession, registry: Registry, node_id: int, labels: dict[str, str], *, actor: str
-) -> NodeSummary:
-    """Replace the labels that people gave. Raises NotFound."""
-    row = await find(session, node_id)
-    detail = {"was": row.labels, "becomes": labels}
-    row.labels = labels
-    record(session, actor=actor, action="node.labels", target=row.name, node_id=node_id, detail=detail)
-    await session.flush()
-    counts = await count_open(session)
-    return _summary(row, registry, counts.get(node_id, 0))
-
-
-async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """The node's key stops working; close its connection once this is committed. Raises NotFound."""
-    row = await find(session, node_id)
-    row.key_hash = None
-    record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
-
-
-async def delete(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """Forget the node. Raises NotFound."""
-    row = await find(session, node_id)
-    record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
-    await repository.remove(session, node_id)
-
-
-def disconnect(connections: Connections, node_id: int) -> None:
-    """End the connection of a node whose key no longer counts."""
-    connections.close(node_id, Close.BAD_KEY, "This node's key has been revoked; enrol this agent again.")

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from typing import TypeAlias
+
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.bus import Bus, NodeEvent, PoliciesEvent
 from coresteer.db import Database
 from coresteer.errors import is_database_away
-from coresteer.experiments import repository as experiments
 from coresteer.policies import repository
 from coresteer.policies.in_force import during_experiment, in_force
 from coresteer.presence.connections import Connections, Peer
@@ -23,14 +26,26 @@ _EVERYBODY_S = 60.0
 _NODES_AT_ONCE = 500
 
 
+NodesInUse: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Collection[int]]]
+"""Returns those of the nodes on which an experiment runs: there only the policies that it leased may write."""
+
+
 class Teller:
     """What an agent was told last on its present connection is not told again."""
 
-    def __init__(self, database: Database, bus: Bus, connections: Connections, registry: Registry) -> None:
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus,
+        connections: Connections,
+        registry: Registry,
+        nodes_in_use: NodesInUse,
+    ) -> None:
         self._database = database
         self._bus = bus
         self._connections = connections
         self._registry = registry
+        self._nodes_in_use = nodes_in_use
         self._told: dict[int, tuple[Peer, list[PolicyInForce]]] = {}
         self._leased: dict[int, list[PolicyInForce]] = {}
         self._waiting: set[int] = set()
@@ -111,7 +126,7 @@ class Teller:
         async with self._database.session() as session:
             policies = await repository.enabled(session)
             facts = await repository.facts(session, list(peers))
-            in_use = await experiments.nodes_in_use(session, list(peers))
+            in_use = await self._nodes_in_use(session, list(peers))
         for one in facts:
             peer, now = peers[one.node_id], in_force(policies, one)
             if one.node_id in in_use:

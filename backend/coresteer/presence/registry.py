@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from coresteer.nodes.schemas import Figures, Health
+from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import at_ms
 from coresteer.telemetry.rollup import rates_interrupts, sum_u32
 from coresteer_core.node.inventory import Inventory
@@ -45,7 +45,7 @@ class NodeState:
 
     def learn(self, inventory: Inventory) -> None:
         """Remember which netdevs are hardware."""
-        self.physical = physical_netdevs(inventory)
+        self.physical = inventory.physical_netdevs()
 
     def health(self, *, seen_before: bool) -> Health:
         """Live with a sample in the last three intervals (at least 3 s); see Health."""
@@ -113,11 +113,6 @@ class Registry:
                 state.last_health = health
                 changed.append(node_id)
         return changed
-
-
-def physical_netdevs(inventory: Inventory) -> frozenset[str]:
-    """Names of the netdevs that are hardware; a bridge or veth would count the same bytes again."""
-    return frozenset(netdev.name for netdev in inventory.netdevs if not netdev.virtual and netdev.name != "lo")
 
 
 def figures(rates: Rates, physical: frozenset[str] | None) -> Figures:

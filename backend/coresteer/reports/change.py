@@ -4,26 +4,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from coresteer.changes.schemas import Change
+from coresteer.experiments import findings
+from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.reports import findings
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import amount, chance, effect, moment, percent
+from coresteer.localization.text import label, text
 from coresteer.reports.charts import cpu_heat, cpu_means
 from coresteer.reports.minutes import LEAST, OBSERVED, Minute, compare
-from coresteer.reports.model import (
-    Block,
-    Dot,
-    Dots,
-    Heat,
-    Language,
-    Line,
-    Lines,
-    Paragraph,
-    Report,
-    Section,
-    Table,
-    Tone,
-)
-from coresteer.reports.numbers import amount, chance, effect, moment, percent
-from coresteer.reports.text import label, text
+from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Paragraph, Report, Section, Table
 from coresteer.telemetry.repository import to_ms
 
 WINDOW_MIN = 60

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from coresteer.experiments.findings import Phrases, of_primary
 from coresteer.experiments.schemas import AuthorsRow
 from coresteer.experiments.spec import Arm, Comparison, Interval
-from coresteer.reports.findings import Phrases, of_primary
+from coresteer.localization.numbers import amount, axis_scale, effect, plain
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
-from coresteer.reports.numbers import amount, axis_scale, effect, plain
 
 _MOST_DOTS = 48
 _MOST_LINES = 8

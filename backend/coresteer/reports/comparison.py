@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from coresteer.experiments import findings
+from coresteer.experiments.findings import Phrases
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Interval
-from coresteer.reports import experiment, findings
-from coresteer.reports.findings import Phrases
-from coresteer.reports.model import Block, Dot, Dots, Facts, Language, Paragraph, Report, Section, Table
-from coresteer.reports.numbers import effect, moment, percent
-from coresteer.reports.text import text
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import effect, moment, percent
+from coresteer.localization.text import text
+from coresteer.reports import experiment
+from coresteer.reports.model import Block, Dot, Dots, Facts, Paragraph, Report, Section, Table
 
 _MOST_ROWS = 400
 _LISTED = 3

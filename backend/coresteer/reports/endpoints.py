@@ -6,12 +6,12 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from coresteer.auth.dependencies import Operator, Viewer
-from coresteer.auth.endpoints import public_url
 from coresteer.db import Session
-from coresteer.experiments.schemas import ShareAnswer, ShareRequest
 from coresteer.inputs import RowId
+from coresteer.localization.language import Language
+from coresteer.origin import public_url
 from coresteer.reports import service
-from coresteer.reports.model import Language
+from coresteer.reports.schemas import ShareAnswer, ShareRequest
 from coresteer.reports.service import File, ReportFormat
 
 router = APIRouter(tags=["reports"])

@@ -5,14 +5,15 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from coresteer.experiments.findings import Phrases, findings, inside, of_primary
 from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import amount, chance, correlation, effect, estimate, moment, percent
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
 from coresteer.reports.experiment_method import limits, machine, method, repeat, runs, settings, spoken
-from coresteer.reports.findings import Phrases, findings, inside, of_primary
-from coresteer.reports.model import Block, Language, Paragraph, Report, Section, Table
-from coresteer.reports.numbers import amount, chance, correlation, effect, estimate, moment, percent
+from coresteer.reports.model import Block, Paragraph, Report, Section, Table
 from coresteer_core.experiments.model import Command
 
 _ALL_FIGURES_UP_TO = 24

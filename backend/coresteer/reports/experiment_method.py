@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 
 from coresteer.experiments.arms import is_as_it_is
+from coresteer.experiments.findings import Phrases, unrestored
 from coresteer.experiments.schedule import SHORTEST_S
-from coresteer.reports.findings import Phrases, unrestored
+from coresteer.localization.numbers import amount, duration, plain
+from coresteer.localization.text import WORDS, translated
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
-from coresteer.reports.numbers import amount, duration, plain
-from coresteer.reports.text import WORDS, translated
 from coresteer_core.experiments.model import Classes, Command, Observe
 
 _MOST_DISCARDED = 40

@@ -1,14 +1,12 @@
 """What a report is: one model that HTML and PDF draw, in the same order, and JSON tells as it is."""
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
+from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Interval
-
-Language: TypeAlias = Literal["en", "ko"]
-Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
-"""How an estimate is coloured; unsure: its interval holds no difference, or nothing can be said."""
+from coresteer.localization.language import Language
 
 
 class Paragraph(Struct, frozen=True, tag="paragraph"):

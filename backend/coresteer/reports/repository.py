@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.experiments.tables import ReportShareRow
+from coresteer.reports.tables import ReportShareRow
 
 
 async def shared(session: AsyncSession, token_hash: bytes, now: datetime) -> int | None:

@@ -19,15 +19,15 @@ from coresteer.changes.schemas import Change
 from coresteer.db import Database
 from coresteer.errors import NotFound
 from coresteer.experiments import service as experiments
-from coresteer.experiments.tables import ReportShareRow
+from coresteer.localization.language import Language
 from coresteer.nodes import service as nodes
-from coresteer.presence.registry import physical_netdevs
 from coresteer.reports import repository
 from coresteer.reports.change import WINDOW_MIN, of_change
 from coresteer.reports.comparison import of_comparison
 from coresteer.reports.experiment import of_experiment
 from coresteer.reports.minutes import Minute, observed
-from coresteer.reports.model import Language, Report
+from coresteer.reports.model import Report
+from coresteer.reports.tables import ReportShareRow
 from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
@@ -133,7 +133,7 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
     start = max([first, *(at for at in moments if at <= change.applied_at)])
     end = min([last, *(at for at in moments if at > change.applied_at)])
     source = Source(database, ingest, change.node_id, interval_s)
-    physical = physical_netdevs(inventory) if inventory else None
+    physical = inventory.physical_netdevs() if inventory else None
     before = await history.minutes(source, Range(to_ms(start), to_ms(created)))
     after = await history.minutes(source, Range(to_ms(applied + _MINUTE), to_ms(end)))
     return observed(before, physical), observed(after, physical)

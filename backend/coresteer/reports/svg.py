@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 from xml.sax.saxutils import escape, quoteattr
 
-from coresteer.reports.model import Dots, Figure, Heat, Language, Line, Lines, Runs
-from coresteer.reports.numbers import axis_scale, percent_sign
-from coresteer.reports.text import text
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import axis_scale, percent_sign
+from coresteer.localization.text import text
+from coresteer.reports.model import Dots, Figure, Heat, Line, Lines, Runs
 
 Paint = Mapping[str, str]
 """Colours by name: text, muted, line, band, better, worse, neutral, unsure, panel, s0 … s7."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from coresteer.reports.model import Figure, Language, Report
+from coresteer.localization.language import Language
+from coresteer.localization.text import text
+from coresteer.reports.model import Figure, Report
 from coresteer.reports.svg import THEMED, draw
-from coresteer.reports.text import text
 
 _environment = Environment(
     loader=PackageLoader("coresteer.reports", "templates"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import typst
 
+from coresteer.localization.text import text
 from coresteer.reports.model import Dots, Heat, Lines, Report, Runs
 from coresteer.reports.svg import PRINTED, draw
-from coresteer.reports.text import text
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)

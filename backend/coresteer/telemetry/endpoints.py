@@ -11,7 +11,6 @@ from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
-from coresteer.presence.registry import physical_netdevs
 from coresteer.telemetry import history
 from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.schemas import Matrix, MatrixRow, Metric, Series, Share
@@ -82,7 +81,7 @@ async def series(
     span = Range.asked(from_time, to_time, _LONGEST)
     row = await nodes.find(session, node_id)
     inventory = nodes.told(row).inventory
-    physical = physical_netdevs(inventory) if inventory else None
+    physical = inventory.physical_netdevs() if inventory else None
     return await history.series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
 
 

@@ -6,13 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import psycopg
 
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_away
-from coresteer.presence.connections import Connections
 from coresteer.telemetry import hours, partitions, repository
 from coresteer.telemetry.chunks import encode
 from coresteer.telemetry.feed import Batch, Feed
@@ -46,13 +46,34 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class AgentConnection(Protocol):
+    """The connection to one agent, to which its samples are acknowledged."""
+
+    @property
+    def stream(self) -> str:
+        """Return the stream that its Hello named."""
+
+    def post(self, message: Ack) -> None:
+        """Queue a message without waiting."""
+
+
+class AgentConnections(Protocol):
+    """The open connections to agents."""
+
+    def get(self, node_id: int) -> AgentConnection | None:
+        """Return the node's connection, None while it has none."""
+
+    def close(self, node_id: int, code: int, reason: str) -> None:
+        """Close the node's connection if it has one; its agent reconnects and sends again what is not acknowledged."""
+
+
 class Ingest:
     """Buffers, stores and acknowledges samples. skew_ms: how far a node's clock is ahead, to be kept with it."""
 
     def __init__(
         self,
         database: Database,
-        connections: Connections,
+        connections: AgentConnections,
         config: Config,
         skew_ms: Callable[[int], float | None],
         *,

@@ -82,6 +82,10 @@ class Inventory(Struct, frozen=True, dict=True):
         """The network device with that name."""
         return next((n for n in self.netdevs if n.name == name), None)
 
+    def physical_netdevs(self) -> frozenset[str]:
+        """Return the names of the network devices that are hardware: a bridge or veth counts the same bytes again."""
+        return frozenset(netdev.name for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo")
+
     def wires(self) -> list[Netdev]:
         """Network cards that are up, those last that carry the agent's own connection or the default route.
 

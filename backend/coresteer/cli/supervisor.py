@@ -201,7 +201,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     children.append(backend)
     process = await backend.start()
     # half a second of imports, which run while the backend does the same
-    from coresteer.announce import announce  # noqa: PLC0415
+    from coresteer.cli.announce import announce  # noqa: PLC0415
     from coresteer.db import Database  # noqa: PLC0415
 
     await _until_healthy(config, process, say)
@@ -256,8 +256,8 @@ async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path |
 
     A revoked key counts as known: starting again is no way round an administrator's decision.
     """
-    from coresteer.auth.enrolment import LOCAL_AGENT, new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
-    from coresteer.auth.schemas import EnrolmentTokenCreate  # noqa: PLC0415
+    from coresteer.gateway.enrolment import LOCAL_AGENT, new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
+    from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate  # noqa: PLC0415
     from coresteer.nodes.service import hash_key  # noqa: PLC0415
     from coresteer.nodes.tables import NodeRow  # noqa: PLC0415
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import uvicorn
 
-from coresteer.announce import announce
 from coresteer.app import create_app
+from coresteer.cli.announce import announce
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.listen import listening_socket

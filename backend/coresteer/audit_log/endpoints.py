@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from coresteer.audit import repository
-from coresteer.audit.schemas import AuditEntry, AuditPage
+from coresteer.audit_log import repository
+from coresteer.audit_log.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
 from coresteer.inputs import KEPT, RowId

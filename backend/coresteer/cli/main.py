@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
-from coresteer import supervisor
+from coresteer.cli import experiment as experiments
+from coresteer.cli import report as reports
+from coresteer.cli import supervisor
 from coresteer.config import Config
-from coresteer.experiments import cli as experiments
 from coresteer.listen import ListenError
 from coresteer.postgres import PostgresError, running_url
-from coresteer.reports import cli as reports
 
 if TYPE_CHECKING:
     from coresteer.db import Database
@@ -132,7 +132,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "up":
             return asyncio.run(supervisor.up(config, _say))
         case "serve":
-            from coresteer import asgi_server
+            from coresteer.cli import asgi_server
 
             asgi_server.serve(config.model_copy(update={"database_url": _database_url(config)}), _say)
         case "openapi":
@@ -146,7 +146,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
         case "enrolment-token":
             print(_with_database(config, lambda database: _enrolment_token(database, simulated=arguments.simulated)))
         case "set-up-link":
-            from coresteer.announce import set_up_link
+            from coresteer.cli.announce import set_up_link
 
             address = supervisor.running_address(config.state_dir) or config.public_address
             link = _with_database(config, lambda database: set_up_link(address, database))
@@ -165,7 +165,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
 
 def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
     """The exit code of a command that asks the backend."""
-    from coresteer.client import ApiError, AwayError, UnknownBackendError, environment_client
+    from coresteer.cli.api_client import ApiError, AwayError, UnknownBackendError, environment_client
 
     try:
         client = environment_client(config)
@@ -209,8 +209,8 @@ def _with_database(config: Config, work: Callable[["Database"], Awaitable[T]]) -
 
 
 async def _enrolment_token(database: "Database", *, simulated: bool) -> str:
-    from coresteer.auth.enrolment import new_enrolment_token
-    from coresteer.auth.schemas import EnrolmentTokenCreate
+    from coresteer.gateway.enrolment import new_enrolment_token
+    from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate
 
     async with database.session() as session:
         request = EnrolmentTokenCreate(simulated=simulated)

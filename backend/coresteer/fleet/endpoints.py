@@ -5,9 +5,9 @@ from fastapi import APIRouter, Request
 from coresteer.auth.dependencies import Admin, Operator, Viewer
 from coresteer.bus import NodeEvent
 from coresteer.db import Database, Session
+from coresteer.fleet import service
+from coresteer.fleet.schemas import Node, NodeSummary, NodeUpdate
 from coresteer.inputs import RowId
-from coresteer.nodes import service
-from coresteer.nodes.schemas import Node, NodeSummary, NodeUpdate
 
 router = APIRouter(prefix="/api/nodes", tags=["nodes"])
 

@@ -2,13 +2,29 @@
 
 import math
 from datetime import UTC, datetime
+from typing import Protocol
 
-from coresteer.experiments.spec import Interval
-from coresteer.reports.model import Language
-from coresteer.reports.text import text
+from coresteer.localization.language import Language
+from coresteer.localization.text import text
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _ABSENT = "–"
+
+
+class Interval(Protocol):
+    """An estimate with the ends of its confidence interval."""
+
+    @property
+    def value(self) -> float:
+        """Return the estimate."""
+
+    @property
+    def low(self) -> float:
+        """Return the lower end."""
+
+    @property
+    def high(self) -> float:
+        """Return the upper end."""
 
 
 def plain(value: float) -> str:

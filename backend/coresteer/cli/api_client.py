@@ -8,8 +8,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from coresteer.cli.supervisor import running_address
 from coresteer.config import Config, is_loopback
-from coresteer.supervisor import running_address
 
 URL, TOKEN = "CORESTEER_URL", "CORESTEER_TOKEN"
 _TIMEOUT_S = 60.0

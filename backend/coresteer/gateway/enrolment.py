@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.audit.service import record
 from coresteer.auth import repository
-from coresteer.auth.schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolRequest
 from coresteer.auth.secrets import ENROLMENT_TOKEN_PREFIX, new_token, token_hash
 from coresteer.auth.tables import OneTimeTokenRow
 from coresteer.errors import Forbidden, Invalid
+from coresteer.gateway.enrolment_schemas import EnrolAnswer, EnrolmentTokenCreate, EnrolRequest
 from coresteer.nodes.repository import find_by_name
 from coresteer.nodes.service import enrol as enrol_nodes
 

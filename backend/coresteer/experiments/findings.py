@@ -1,13 +1,17 @@
 """What an experiment found, in sentences that follow from its intervals. Pure."""
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
-from coresteer.reports.model import Language, Tone
-from coresteer.reports.numbers import amount, chance, correlation, percent
-from coresteer.reports.text import label, text, translated
+from coresteer.localization.language import Language
+from coresteer.localization.numbers import amount, chance, correlation, percent
+from coresteer.localization.text import label, text, translated
 from coresteer_core.experiments.model import Metric
+
+Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
+"""How an estimate is colored; unsure: its interval includes no difference, or nothing can be said."""
 
 _WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from coresteer.client import Client
+    from coresteer.cli.api_client import Client
 
 Json: TypeAlias = dict[str, Any]  # Any: as the API answers
 
@@ -240,7 +240,7 @@ def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool,
 
 def _ask(client: "Client", experiment_id: int, answered: float) -> Json | None:
     """The experiment; None while the backend is away for a time."""
-    from coresteer.client import AwayError
+    from coresteer.cli.api_client import AwayError
 
     try:
         experiment: Json = client.get(f"/api/experiments/{experiment_id}")

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coresteer.experiments.cli import EXIT_CODES, Exit, UsageError, add_output
+from coresteer.cli.experiment import EXIT_CODES, Exit, UsageError, add_output
 
 if TYPE_CHECKING:
-    from coresteer.client import Client
+    from coresteer.cli.api_client import Client
 
 _FORMATS = ("html", "pdf", "csv", "json")
 _LANGUAGES = ("en", "ko")

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from coresteer.reports.model import Language
-from coresteer.reports.text_changes import CHANGE
-from coresteer.reports.text_comparisons import COMPARE
-from coresteer.reports.text_experiments import EXPERIMENT
-from coresteer.reports.text_metrics import FIGURES, METRIC_LABELS
-from coresteer.reports.text_reasons import REASONS
+from coresteer.localization.language import Language
+from coresteer.localization.text_changes import CHANGE
+from coresteer.localization.text_comparisons import COMPARE
+from coresteer.localization.text_experiments import EXPERIMENT
+from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
+from coresteer.localization.text_reasons import REASONS
 
 
 class Pair(NamedTuple):

@@ -1,0 +1,13 @@
+"""Events about changes."""
+
+from dataclasses import dataclass
+
+from coresteer.bus import Event
+from coresteer.changes.schemas import Change
+
+
+@dataclass(frozen=True)
+class ChangeEvent(Event):
+    """A change entered another state or reported progress."""
+
+    change: Change

@@ -1,0 +1,13 @@
+"""Events about experiments."""
+
+from dataclasses import dataclass
+
+from coresteer.bus import Event
+from coresteer.experiments.schemas import ExperimentSummary
+
+
+@dataclass(frozen=True)
+class ExperimentEvent(Event):
+    """An experiment entered another state or completed a run."""
+
+    experiment: ExperimentSummary

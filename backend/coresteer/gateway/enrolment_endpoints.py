@@ -1,0 +1,32 @@
+"""Enrolment of agents over HTTP."""
+
+from fastapi import APIRouter, Request, status
+
+from coresteer.auth.dependencies import Admin
+from coresteer.db import Session
+from coresteer.gateway import enrolment
+from coresteer.gateway.enrolment_schemas import EnrolAnswer, EnrolmentToken, EnrolmentTokenCreate, EnrolRequest
+from coresteer.origin import public_url
+
+router = APIRouter(tags=["auth"])
+
+
+@router.post("/api/enrolment-tokens", status_code=status.HTTP_201_CREATED)
+async def create_enrolment_token(
+    request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
+) -> EnrolmentToken:
+    """Make a one-time token that lets one agent in, or simulated nodes."""
+    new = await enrolment.new_enrolment_token(session, by.username, body)
+    backend = public_url(request)
+    command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
+    if not body.simulated:
+        command = (
+            f"coresteer-agent enrol --backend {backend} --token {new.token} && coresteer-agent run --backend {backend}"
+        )
+    return EnrolmentToken(token=new.token, command=command, expires_at=new.expires_at)
+
+
+@router.post("/api/enrol")
+async def enrol(body: EnrolRequest, session: Session) -> EnrolAnswer:
+    """For agents: exchange a one-time token for the node's own key."""
+    return await enrolment.enrol(session, body)
