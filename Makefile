@@ -21,6 +21,7 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 	cd frontend && npm run --silent check
 	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api/schema.d.ts || \
 	  { echo "frontend/src/api/schema.d.ts is not what the backend's API says: run 'make types' and commit it."; exit 1; }
