@@ -31,7 +31,7 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Ownership
-from coresteer_core.policies.engine import Holding, PolicyInForce
+from coresteer_core.policies.engine_state import Holding, PolicyInForce
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage
@@ -330,7 +330,7 @@ def test_a_request_is_graded_by_its_client_and_by_the_process_that_serves_it(gat
             ServiceClass("mine", 50, match=Match(commands=["*python*"])),
         ]
     )
-    node = SimpleNamespace(steerable=lambda _: {}, steered=lambda *_: None)
+    node = SimpleNamespace(steerable=lambda _: {}, record_steering=lambda *_: None)
     keeper = ClassKeeper(Path("/"), gate_path, node, lambda action: pytest.fail(action.key), lambda _: None)
     keeper.told([replace(POLICY, spec=spec)])
     try:

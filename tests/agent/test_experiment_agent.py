@@ -23,7 +23,7 @@ from coresteer_agent.transport.link import Link
 from coresteer_core.changes.events import BackendBack, BackendLost
 from coresteer_core.experiments.model import Observe, Run, RunState, TcpRequest, UdpFlood
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.protocol import (
     BeginExperiment,

@@ -23,7 +23,7 @@ from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies import Memory, Spec, engine
 from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Proposal, Scope, Skipped
-from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
 from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy

@@ -14,7 +14,7 @@ from coresteer.db import Database
 from coresteer.nodes.service import enrol
 from coresteer.telemetry.chunks import cumulative, read_scalars
 from coresteer_core.node.rates import Rates
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     PROTOCOL,
     Ack,

@@ -18,7 +18,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     DecisionMessage,
     FlowsMessage,

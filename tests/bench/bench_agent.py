@@ -24,7 +24,7 @@ from msgspec import Struct
 from tests.agent.fake_backend import Backend
 
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import Ack, Policies, encode

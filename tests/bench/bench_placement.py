@@ -24,7 +24,7 @@ from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_core.policies.base import Mode, Scope
 from coresteer_core.policies.distance import Reach
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.network_process.policy import NetworkProcess
 
 SECONDS, REPEATS = 3.0, 10

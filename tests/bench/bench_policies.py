@@ -27,7 +27,8 @@ from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Scope
 from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 
@@ -106,7 +107,7 @@ def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
         evaluations, memory = step(machine.view, policies, memory)
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, machine.view.time_s)
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         if not actions:
             settled = count

@@ -18,7 +18,8 @@ from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
 from coresteer_core.policies.coalescing.policy import Coalescing
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, predict
 
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
@@ -202,7 +203,7 @@ def run(
         (evaluation,), memory = step(view, [policy], memory)
         plant, done = plant.after(evaluation.actions)
         for action in done:
-            memory = wrote(memory, "1", action, view.time_s)
+            memory = record_write(memory, "1", action, view.time_s)
             course.writes.append((round_, action))
         course.plants.append(plant)
         course.evaluations.append(evaluation)

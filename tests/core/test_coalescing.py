@@ -305,7 +305,7 @@ def test_a_netdev_that_leaves_the_scope_gets_its_own_values_back() -> None:
         plant, _ = plant.after([Action(p.key, "", p.value, "") for p in decision.proposals])
     decision = decide(plant.view(), SPEC, Scope(netdevs=["eth9"]), memory)
     assert wanted(decision) == {USECS: "3"}
-    assert decision.returns == frozenset({"netdev/eth0/coalesce/rx-usecs"})
+    assert decision.restores == frozenset({"netdev/eth0/coalesce/rx-usecs"})
 
 
 # adaptive-rx

@@ -15,9 +15,11 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec, engine
 from coresteer_core.policies.base import Damping, Decision, Deferred, Evaluation, Mode, Ownership, Proposal, Scope
-from coresteer_core.policies.engine import EngineMemory, Holding, PolicyInForce, alike, forget, returns, step, wrote
+from coresteer_core.policies.engine import same_outcome, step
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.ownership import restorations
 
 Wants = dict[str, Decision]
 IRQ, OTHER, LOCKED, TASK = "irq/41/affinity", "irq/42/affinity", "irq/43/affinity", "task/812/affinity"
@@ -38,7 +40,7 @@ def wants(monkeypatch: pytest.MonkeyPatch) -> Wants:
 
 def wanting(*pairs: tuple[str, str], returning: tuple[str, ...] = ()) -> Decision:
     proposals = [Proposal(key, value, key, f"It wants {value}.") for key, value in pairs]
-    return Decision("It wants.", IrqSpreadMemory(), proposals, returns=frozenset(returning))
+    return Decision("It wants.", IrqSpreadMemory(), proposals, restores=frozenset(returning))
 
 
 def policy(name: str, rank: int = 100, mode: Mode = Mode.ENFORCE, **more: object) -> PolicyInForce:
@@ -76,7 +78,7 @@ def codes(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("first", "second"), [(("b", 1), ("a", 2)), (("a", 5), ("b", 5)), (("9", 5), ("10", 5))])
-def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
+def test_for_one_setting_the_lower_rank_and_then_the_lower_id_wins(
     wants: Wants, first: tuple[str, int], second: tuple[str, int]
 ) -> None:
     wants.update({first[0]: wanting((IRQ, "2")), second[0]: wanting((IRQ, "3"), (OTHER, "3"))})
@@ -86,7 +88,7 @@ def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
     (back,) = loser.deferred
     assert (back.code, back.why) == (
         "overruled",
-        f"“{first[0]}” (rank {first[1]}) has this setting before “{second[0]}” (rank {second[1]}).",
+        f"“{first[0]}” (rank {first[1]}) takes precedence over “{second[0]}” (rank {second[1]}).",
     )
 
 
@@ -100,7 +102,7 @@ def test_of_two_that_want_a_setting_the_lower_rank_and_then_the_lower_id_has_it(
         (Mode.RECOMMEND, Mode.RECOMMEND, True),
     ],
 )
-def test_a_policy_overrules_none_that_goes_further_than_itself(
+def test_a_policy_does_not_overrule_one_with_a_stronger_mode(
     wants: Wants, first: Mode, second: Mode, overruled: bool
 ) -> None:
     wants.update({"a": wanting((IRQ, "2")), "b": wanting((IRQ, "3"))})
@@ -109,7 +111,7 @@ def test_a_policy_overrules_none_that_goes_further_than_itself(
     assert bool(codes(two)) is overruled
 
 
-def test_what_a_policy_holds_it_keeps_against_later_ones_and_loses_to_earlier_ones(wants: Wants) -> None:
+def test_a_held_setting_is_lost_only_to_a_policy_of_lower_rank(wants: Wants) -> None:
     wants.update({"early": wanting((IRQ, "3")), "late": wanting((IRQ, "4"))})
     memory = EngineMemory({IRQ: held("2", by="holder")})
     policies = [policy("early", 1), policy("holder", 2), policy("late", 3)]
@@ -117,10 +119,10 @@ def test_what_a_policy_holds_it_keeps_against_later_ones_and_loses_to_earlier_on
     assert codes(late) == [(IRQ, "overruled")]
     (early, _, late), after = step(view(irq41="2"), policies, memory)
     assert (moves(early), codes(late)) == ([(IRQ, "2", "3")], [(IRQ, "overruled")])
-    assert wrote(after, "early", early.actions[0], 1000.0).holdings == {IRQ: held("3", 1000.0, by="early")}
+    assert record_write(after, "early", early.actions[0], 1000.0).holdings == {IRQ: held("3", 1000.0, by="early")}
 
 
-def test_who_may_not_write_a_setting_does_not_keep_others_from_it(wants: Wants) -> None:
+def test_a_policy_that_may_not_write_a_setting_does_not_block_others(wants: Wants) -> None:
     wants.update({"a": wanting((IRQ, "7"), (OTHER, "2")), "b": wanting((IRQ, "3"), (OTHER, "3"))})
     policies = [policy("a", 1, on_controller=Ownership.YIELD), policy("b", 2)]
     (one, two), _ = step(view(controllers=("irqbalance",)), policies, EngineMemory())
@@ -128,7 +130,7 @@ def test_who_may_not_write_a_setting_does_not_keep_others_from_it(wants: Wants) 
     assert moves(two) == [(IRQ, "0", "3"), (OTHER, "0", "3")]
 
 
-def test_a_policy_sees_what_those_before_it_are_about_to_write(wants: Wants, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_sees_the_actions_of_earlier_policies(wants: Wants, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str | None] = []
 
     def decide(view: View, spec: Spec, scope: Scope, memory: object) -> Decision:
@@ -144,74 +146,74 @@ def test_a_policy_sees_what_those_before_it_are_about_to_write(wants: Wants, mon
 # Damping
 
 
-def test_a_setting_stays_for_the_dwell_time(wants: Wants) -> None:
+def test_a_setting_is_not_moved_within_the_dwell_time(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
     memory = EngineMemory({IRQ: held("2", since_s=980.0)})
     (young,), _ = step(view(1000.0, irq41="2"), [policy("a")], memory)
-    assert [(h.code, h.why) for h in young.deferred] == [("dwell", "It was set 20 s ago and stays for 30 s.")]
+    assert [(h.code, h.why) for h in young.deferred] == [("dwell", "It was set 20 s ago; the dwell time is 30 s.")]
     (old,), _ = step(view(1010.0, irq41="2"), [policy("a")], memory)
     assert moves(old) == [(IRQ, "2", "3")]
 
 
-def test_a_value_is_not_returned_to_within_the_window_and_is_forgotten_after_twice_the_time(wants: Wants) -> None:
+def test_flap_damping_refuses_a_recent_value_within_the_window_and_forgets_it_after_two(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
-    memory = wrote(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
+    memory = record_write(EngineMemory({IRQ: held("2")}), "a", Action(IRQ, "2", "3", ""), 1000.0)
     (soon,), kept = step(view(1179.0, irq41="3"), [policy("a")], memory)
     assert [(h.code, h.why) for h in soon.deferred] == [
-        ("flap_damping", "It left 2 179 s ago and does not go back within 180 s.")
+        ("flap_damping", "It had the value 2 until 179 s ago; flap damping refuses that value for 180 s.")
     ]
-    assert kept.left == {IRQ: [("2", 1000.0)]}
+    assert kept.recent_values == {IRQ: [("2", 1000.0)]}
     (later,), _ = step(view(1180.0, irq41="3"), [policy("a")], memory)
     assert moves(later) == [(IRQ, "3", "2")]
-    assert step(view(1360.0, irq41="3"), [policy("a")], memory)[1].left == {}
+    assert step(view(1360.0, irq41="3"), [policy("a")], memory)[1].recent_values == {}
 
 
-def test_a_setting_that_is_thrown_to_and_fro_moves_ever_more_seldom_and_is_forgiven_when_it_stays(wants: Wants) -> None:
+def test_each_flap_doubles_the_damping_window_until_the_setting_is_stable(wants: Wants) -> None:
     memory, at = EngineMemory({IRQ: held("2", original="5")}), "2"
     moved = []
     for time_s in range(0, 40_000, 5):
         wants["a"] = wanting((IRQ, "3" if at == "2" else "2"))
         (evaluation,), memory = step(view(float(time_s), irq41=at), [policy("a")], memory)
         for action in evaluation.actions:
-            memory, at = wrote(memory, "a", action, float(time_s)), action.becomes
+            memory, at = record_write(memory, "a", action, float(time_s)), action.becomes
             moved.append(time_s)
     waits = [b - a for a, b in pairwise(moved)]
     assert waits == [180, 360, 720, 1440, 2880, *[5760] * 5]
     wants["a"] = wanting()
     _, memory = step(view(40_000.0 + 2 * 5760, irq41=at), [policy("a")], memory)
-    assert (memory.left, memory.swings) == ({}, {})
+    assert (memory.recent_values, memory.flaps) == ({}, {})
 
 
-def test_what_a_guardrail_undid_is_not_tried_again_within_the_window(wants: Wants) -> None:
+def test_a_value_rolled_back_by_a_guardrail_is_refused_within_the_window(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
     (tried,), memory = step(view(), [policy("a")], EngineMemory())
-    memory = wrote(memory, "a", tried.actions[0], 1000.0)
+    memory = record_write(memory, "a", tried.actions[0], 1000.0)
     (back,) = inverse(Plan(tried.actions)).actions
-    memory = wrote(memory, "a", back, 1004.0)
+    memory = record_write(memory, "a", back, 1004.0)
     assert memory.holdings == {}
     (again,), _ = step(view(1005.0), [policy("a")], memory)
     assert codes(again) == [(IRQ, "flap_damping")]
 
 
-def test_what_goes_back_waits_neither_for_dwell_time_nor_window_and_goes_just_where_it_was(wants: Wants) -> None:
+def test_a_restored_setting_ignores_dwell_time_and_flap_damping_and_gets_its_literal_original(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "0"), returning=(IRQ,))
-    memory = EngineMemory({IRQ: held("2", 999.0, original="0,6-7")}, left={IRQ: [("0,6-7", 999.0)]})
+    memory = EngineMemory({IRQ: held("2", 999.0, original="0,6-7")}, recent_values={IRQ: [("0,6-7", 999.0)]})
     (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
     assert moves(evaluation) == [(IRQ, "2", "0,6-7")]
 
 
-def test_a_step_that_did_harm_is_taken_back_at_once_and_not_tried_again_within_the_window(wants: Wants) -> None:
-    wants["a"] = replace(wanting((IRQ, "3")), retreats=frozenset({IRQ}))
-    memory = EngineMemory({IRQ: held("2", 999.0)}, left={IRQ: [("3", 999.0)]})
+def test_a_harmful_step_is_reverted_at_once_and_refused_within_the_window(wants: Wants) -> None:
+    wants["a"] = replace(wanting((IRQ, "3")), reverts=frozenset({IRQ}))
+    memory = EngineMemory({IRQ: held("2", 999.0)}, recent_values={IRQ: [("3", 999.0)]})
     (evaluation,), _ = step(view(irq41="2"), [policy("a")], memory)
     assert moves(evaluation) == [(IRQ, "2", "3")]
-    memory = wrote(memory, "a", evaluation.actions[0], 1000.0)
+    memory = record_write(memory, "a", evaluation.actions[0], 1000.0)
     wants["a"] = wanting((IRQ, "2"))
     (again,), _ = step(view(1100.0, irq41="3"), [policy("a")], memory)
     assert codes(again) == [(IRQ, "flap_damping")]
 
 
-def test_a_process_out_of_sight_goes_back_too(wants: Wants) -> None:
+def test_a_process_absent_from_the_view_is_restored_too(wants: Wants) -> None:
     wants["a"] = wanting((TASK, "0-5"), returning=(TASK,))
     silent = replace(view(), tasks=[])
     (evaluation,), memory = step(silent, [policy("a")], EngineMemory({TASK: held("2", original="0-5")}))
@@ -220,7 +222,7 @@ def test_a_process_out_of_sight_goes_back_too(wants: Wants) -> None:
 
 
 @pytest.mark.parametrize(("mode", "written"), [(Mode.ENFORCE, 1), (Mode.RECOMMEND, 3)])
-def test_moves_in_a_step_are_bounded_where_they_are_written(wants: Wants, mode: Mode, written: int) -> None:
+def test_moves_per_step_limits_only_enforced_moves(wants: Wants, mode: Mode, written: int) -> None:
     wants["a"] = wanting((OTHER, "3"), (IRQ, "2"), (TASK, "2"))
     (evaluation,), _ = step(view(), [policy("a", mode=mode, damping=Damping(moves_per_step=1))], EngineMemory())
     assert [action.key for action in evaluation.actions] == [OTHER, IRQ, TASK][:written]
@@ -242,7 +244,7 @@ def test_moves_in_a_step_are_bounded_where_they_are_written(wants: Wants, mode: 
         ("brightness/7", "2", "“brightness/7” is not a setting"),
     ],
 )
-def test_what_the_guard_refuses_is_held_back_and_disturbs_nobody(
+def test_a_proposal_refused_by_the_guard_is_deferred_and_does_not_block_others(
     wants: Wants, key: str, value: str, sentence: str
 ) -> None:
     wants.update(
@@ -255,13 +257,13 @@ def test_what_the_guard_refuses_is_held_back_and_disturbs_nobody(
     assert moves(two) == [(OTHER, "0", "3")]
 
 
-def test_isolated_cpus_are_used_where_the_policy_says_so(wants: Wants) -> None:
+def test_isolated_cpus_are_used_if_the_policy_allows_it(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "6"))
     (evaluation,), _ = step(view(), [policy("a", spec=IrqSpread(exclude="a", allow_isolated=True))], EngineMemory())
     assert moves(evaluation) == [(IRQ, "0", "6")]
 
 
-def test_what_could_not_be_written_takes_no_move_of_the_step(wants: Wants) -> None:
+def test_a_refused_setting_uses_no_move_of_the_step(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (OTHER, "3"))
     memory = EngineMemory(refused={IRQ: "No vector is left on CPU 2."})
     (evaluation,), memory = step(view(), [policy("a", damping=Damping(moves_per_step=1))], memory)
@@ -270,7 +272,7 @@ def test_what_could_not_be_written_takes_no_move_of_the_step(wants: Wants) -> No
     assert memory.refused == {IRQ: "No vector is left on CPU 2."}
 
 
-def test_a_setting_that_is_proposed_twice_is_written_once(wants: Wants) -> None:
+def test_a_setting_proposed_twice_is_written_once(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"), (IRQ, "3"))
     (evaluation,), _ = step(view(), [policy("a")], EngineMemory())
     assert (moves(evaluation), codes(evaluation)) == ([(IRQ, "0", "2")], [(IRQ, "refused")])
@@ -282,7 +284,7 @@ def test_a_setting_that_is_proposed_twice_is_written_once(wants: Wants) -> None:
 @pytest.mark.parametrize(
     ("controller", "owned"), [("irqbalance", [IRQ]), ("tuned", [IRQ, TASK])], ids=["irqbalance", "tuned"]
 )
-def test_a_yielding_policy_leaves_to_a_controller_what_that_one_sets(
+def test_a_yielding_policy_defers_settings_of_another_controller(
     wants: Wants, controller: str, owned: list[str]
 ) -> None:
     wants["a"] = wanting((IRQ, "2"), (TASK, "2"))
@@ -295,7 +297,7 @@ def test_a_yielding_policy_leaves_to_a_controller_what_that_one_sets(
 
 
 @pytest.mark.parametrize(("response", "told"), [(Ownership.WARN, True), (Ownership.REASSERT, False)])
-def test_a_policy_that_warns_acts_with_a_word_about_it(wants: Wants, response: Ownership, told: bool) -> None:
+def test_a_warning_policy_writes_and_names_the_controller(wants: Wants, response: Ownership, told: bool) -> None:
     wants["a"] = wanting((IRQ, "2"))
     (evaluation,), _ = step(
         view(controllers=("irqbalance", "tuned")), [policy("a", on_controller=response)], EngineMemory()
@@ -308,7 +310,7 @@ def test_a_policy_that_warns_acts_with_a_word_about_it(wants: Wants, response: O
 
 
 @pytest.mark.parametrize(("controllers", "cause"), [((), None), (("irqbalance",), "irqbalance")])
-def test_drift_is_told_with_its_cause_as_long_as_it_lasts_and_left_by_a_policy_that_warns(
+def test_drift_is_reported_with_its_cause_while_it_lasts_and_a_warning_policy_does_not_write(
     wants: Wants, controllers: tuple[str, ...], cause: str | None
 ) -> None:
     wants["a"] = wanting((IRQ, "2"))
@@ -331,7 +333,7 @@ def test_a_cpu_that_went_offline_is_no_drift(wants: Wants) -> None:
     assert evaluation.drifts == []
 
 
-def test_a_policy_that_yields_gives_the_setting_up_for_as_long_as_it_yields(wants: Wants) -> None:
+def test_a_yielding_policy_gives_a_drifted_setting_up(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "2"))
     yields = policy("a", on_drift=Ownership.YIELD)
     (first,), memory = step(view(1000.0, irq41="4"), [yields], EngineMemory({IRQ: held("2")}))
@@ -342,7 +344,7 @@ def test_a_policy_that_yields_gives_the_setting_up_for_as_long_as_it_yields(want
     assert (moves(third), memory.yielded) == ([(IRQ, "4", "2")], {})
 
 
-def test_a_policy_that_takes_over_writes_again_after_waits_that_double(wants: Wants) -> None:
+def test_re_assertions_back_off_exponentially(wants: Wants) -> None:
     takes = policy("a", on_drift=Ownership.REASSERT)
     memory = EngineMemory({IRQ: held("2", since_s=0.0)})
     written = []
@@ -353,11 +355,11 @@ def test_a_policy_that_takes_over_writes_again_after_waits_that_double(wants: Wa
         for action in evaluation.actions:
             assert (action.was, action.becomes) == ("4", "2")
             written.append(time_s)
-            memory = wrote(memory, "a", action, time_s)
+            memory = record_write(memory, "a", action, time_s)
     assert written == [30.0, 90.0, 210.0, 450.0, 930.0]
 
 
-def test_a_policy_that_takes_over_may_want_something_new_instead(wants: Wants) -> None:
+def test_a_re_asserting_policy_may_propose_a_new_value_instead(wants: Wants) -> None:
     wants["a"] = wanting((IRQ, "3"))
     (evaluation,), _ = step(view(irq41="4"), [policy("a", on_drift=Ownership.REASSERT)], EngineMemory({IRQ: held("2")}))
     assert moves(evaluation) == [(IRQ, "4", "3")]
@@ -366,29 +368,29 @@ def test_a_policy_that_takes_over_may_want_something_new_instead(wants: Wants) -
 # What is held
 
 
-def test_the_first_value_stays_the_original_and_putting_it_back_ends_the_holding() -> None:
-    memory = wrote(EngineMemory(), "a", Action(IRQ, "0-3", "2", ""), 1.0)
-    memory = wrote(memory, "b", Action(IRQ, "2", "3", ""), 2.0)
+def test_the_first_value_is_the_original_and_restoring_it_ends_the_holding() -> None:
+    memory = record_write(EngineMemory(), "a", Action(IRQ, "0-3", "2", ""), 1.0)
+    memory = record_write(memory, "b", Action(IRQ, "2", "3", ""), 2.0)
     assert memory.holdings == {IRQ: held("3", 2.0, by="b", original="0-3")}
-    assert wrote(memory, "b", Action(IRQ, "3", "0-3", ""), 3.0).holdings == {}
+    assert record_write(memory, "b", Action(IRQ, "3", "0-3", ""), 3.0).holdings == {}
 
 
 @pytest.mark.parametrize("left", [[], [policy("a", mode=Mode.RECOMMEND)]], ids=["withdrawn", "only recommends now"])
-def test_what_a_policy_set_goes_back_when_it_no_longer_enforces(left: list[PolicyInForce]) -> None:
+def test_settings_are_restored_when_a_policy_no_longer_enforces(left: list[PolicyInForce]) -> None:
     memory = EngineMemory({IRQ: held("2"), OTHER: held("3", by="b"), TASK: held("4", original="0-5")})
     now = view(irq41="2", irq42="3", task="5")
-    actions, memory = returns(now, [*left, policy("b")], memory)
+    actions, memory = restorations(now, [*left, policy("b")], memory)
     assert [(who, action.key, action.was, action.becomes) for who, action in actions] == [("a", IRQ, "2", "0")]
-    assert set(memory.holdings) == {IRQ, OTHER}, "the process was moved on by somebody else and is left to them"
-    memory = wrote(memory, "a", actions[0][1], 1000.0)
-    assert returns(now, [*left, policy("b")], memory) == ([], memory)
+    assert set(memory.holdings) == {IRQ, OTHER}, "something else moved the process, so it is not restored"
+    memory = record_write(memory, "a", actions[0][1], 1000.0)
+    assert restorations(now, [*left, policy("b")], memory) == ([], memory)
 
 
-def test_what_was_written_last_goes_back_first() -> None:
+def test_settings_are_restored_in_reverse_order_of_writing() -> None:
     memory = EngineMemory()
     for key in (OTHER, IRQ, OTHER):
-        memory = wrote(memory, "a", Action(key, "0", "2", "test"), 900.0)
-    actions, _ = returns(view(irq41="2", irq42="2"), [], memory)
+        memory = record_write(memory, "a", Action(key, "0", "2", "test"), 900.0)
+    actions, _ = restorations(view(irq41="2", irq42="2"), [], memory)
     assert [action.key for _, action in actions] == [OTHER, IRQ]
 
 
@@ -404,7 +406,7 @@ def test_what_was_written_last_goes_back_first() -> None:
         ("ring/rx", {"ring/rx": "33", "coalesce/adaptive-rx": "on"}, None),
     ],
 )
-def test_what_a_driver_that_adapts_changes_by_itself_is_not_somebody_elses_doing(
+def test_drift_caused_by_an_adaptive_driver_names_the_driver(
     wants: Wants, key: str, stands: dict[str, str], cause: str | None
 ) -> None:
     queue = Queue("rx-0", params={"coalesce/rx-usecs": "33"})
@@ -416,36 +418,36 @@ def test_what_a_driver_that_adapts_changes_by_itself_is_not_somebody_elses_doing
     memory = EngineMemory({f"netdev/eth0/{key}": held(was)})
     (evaluation,), _ = step(now, [policy("a")], memory)
     assert [drift.cause for drift in evaluation.drifts] == [cause]
-    assert f"changed by {cause or 'somebody else'}." in evaluation.sentence
+    assert f"changed by {cause or 'something else'}." in evaluation.sentence
 
 
-def test_a_later_process_with_the_number_of_an_earlier_one_is_not_given_its_affinity(wants: Wants) -> None:
+def test_a_process_with_a_reused_pid_is_not_restored(wants: Wants) -> None:
     memory = EngineMemory({TASK: held("2", original="0-5")})
     _, memory = step(view(started_ticks=5, task="2"), [policy("a")], memory)
     assert memory.processes == {TASK: 5}
     (evaluation,), after = step(view(started_ticks=9, task="2"), [policy("a")], memory)
     assert (after.holdings, evaluation.drifts) == ({}, [])
-    assert returns(view(started_ticks=9, task="2"), [], memory)[0] == []
+    assert restorations(view(started_ticks=9, task="2"), [], memory)[0] == []
 
 
-def test_an_interrupt_that_is_gone_is_forgotten_but_not_when_nothing_can_be_read(wants: Wants) -> None:
+def test_a_removed_interrupt_is_forgotten_unless_nothing_could_be_read(wants: Wants) -> None:
     memory = EngineMemory({IRQ: held("2"), "irq/99/affinity": held("2")})
     nothing = replace(view(), inventory=Inventory([], []))
     assert set(step(nothing, [policy("a")], memory)[1].holdings) == {IRQ, "irq/99/affinity"}
     assert set(step(view(irq41="2"), [policy("a")], memory)[1].holdings) == {IRQ}
 
 
-def test_two_conclusions_are_alike_when_only_their_figures_differ() -> None:
+def test_evaluations_have_the_same_outcome_if_only_their_numbers_differ() -> None:
     proposal = Proposal(IRQ, "2", "IRQ 41", "CPU 0 is 80 % busy.")
     one = Evaluation("a", 1, Mode.ENFORCE, "80 %", deferred=[Deferred(proposal, "dwell", "20 s ago")])
     two = Evaluation("a", 1, Mode.ENFORCE, "81 %", deferred=[Deferred(proposal, "dwell", "25 s ago")])
-    assert alike(one, two)
-    assert not alike(one, replace(two, deferred=[Deferred(proposal, "moves", "")]))
-    assert not alike(one, replace(two, actions=[Action(IRQ, "0", "2", "")]))
-    assert not alike(one, replace(two, version=2))
+    assert same_outcome(one, two)
+    assert not same_outcome(one, replace(two, deferred=[Deferred(proposal, "moves", "")]))
+    assert not same_outcome(one, replace(two, actions=[Action(IRQ, "0", "2", "")]))
+    assert not same_outcome(one, replace(two, version=2))
 
 
-def test_the_memory_survives_being_written_down() -> None:
+def test_the_memory_survives_json() -> None:
     memory = EngineMemory(
         {IRQ: held()},
         {"a": IrqSpreadMemory()},
@@ -482,7 +484,7 @@ def run(
             check(machine, actions)
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, machine.view.time_s)
         machine = machine.after(actions)
     return told, machine, memory
 
@@ -537,9 +539,9 @@ def test_a_plan_and_then_its_inverse_restore_every_setting(machine: Machine) -> 
 
 @settings(max_examples=20, deadline=None)
 @given(everywhere)
-def test_what_policies_set_all_goes_back_when_they_are_withdrawn(machine: Machine) -> None:
+def test_all_settings_are_restored_when_policies_are_withdrawn(machine: Machine) -> None:
     _, moved, memory = run(machine, BOTH)
-    actions, _ = returns(moved.view, [], memory)
+    actions, _ = restorations(moved.view, [], memory)
     assert values(moved.after(action for _, action in actions)) == values(machine)
 
 
@@ -552,7 +554,7 @@ def test_both_policies_together_settle_on_every_captured_machine(name: str) -> N
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, machine.view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, machine.view.time_s)
         machine = machine.after(actions)
         moved_at = round_ if actions else moved_at
     assert moved_at < 80

@@ -13,7 +13,8 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Mode, Scope
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory, decide
 
 SMT = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=2)
@@ -313,7 +314,7 @@ def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
     while quiet < QUIET_ROUNDS:
         (evaluation,), memory = step(machine.view, [POLICY], memory)
         for action in evaluation.actions:
-            memory = wrote(memory, "spread", action, machine.view.time_s)
+            memory = record_write(memory, "spread", action, machine.view.time_s)
         machine = machine.after(evaluation.actions)
         moves += len(evaluation.actions)
         quiet = 0 if evaluation.actions else quiet + 1

@@ -196,7 +196,7 @@ def test_an_interrupt_that_moved_is_followed() -> None:
     moved = replace(seen, tasks=[replace(seen.tasks[0], rx_placements=[rx_placement(5)])])
     again = decide(moved, SPEC, Scope(), decision.memory)  # type: ignore[arg-type]  # a Decision's memory is any Struct
     assert values(again) == {"task/812/affinity": "5"}
-    assert again.returns == frozenset()
+    assert again.restores == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_silent_process_gets_its_original_affinity_back_and_is_then_forgotten(
         seen = replace(seen, tasks=[quiet], time_s=1000.0 + idle_s)
         decision = decide(seen, SPEC, Scope(), memory_of(decision))
         assert values(decision) == expected
-    assert decision.returns == {"task/812/affinity"}
+    assert decision.restores == {"task/812/affinity"}
     assert decision.proposals[0].reason == "Silent for 12 s, over 10 s: back to CPUs 0-15, as before."
     last = decide(carried_out(seen, decision), SPEC, Scope(), memory_of(decision))
     assert (last.proposals, memory_of(last).placed) == ([], [])
@@ -279,7 +279,7 @@ def test_a_process_that_leaves_the_scope_gets_its_affinity_back() -> None:
     seen = view(task(rx_placement(3)))
     decision = first(seen)
     again = decide(carried_out(seen, decision), SPEC, Scope(tasks=["redis"]), memory_of(decision))
-    assert (values(again), again.returns) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
+    assert (values(again), again.restores) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
 
 
 def test_a_process_that_somebody_bound_is_left_alone_unless_it_was_us() -> None:
@@ -387,7 +387,7 @@ def test_the_interrupt_moves_to_a_task_that_may_not_move_and_back_when_it_falls_
     assert still.proposals == []
     quiet = replace(moved, time_s=1020.0, tasks=[replace(there[0], idle_s=15.0, rx_placements=[rx_placement(5, 0.0)])])
     back = decide(quiet, MOVING, Scope(), memory_of(still))
-    assert (values(back), back.returns) == ({"irq/41/affinity": "0"}, frozenset({"irq/41/affinity"}))
+    assert (values(back), back.restores) == ({"irq/41/affinity": "0"}, frozenset({"irq/41/affinity"}))
     home = replace(quiet, inventory=replace(seen.inventory, irqs=[eth0_irq()]))
     assert memory_of(decide(home, MOVING, Scope(), memory_of(back))).placed == []
 
@@ -474,7 +474,7 @@ def test_a_process_far_from_its_packets_without_room_there_gets_its_freedom_back
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
     decision = decide(view(task(rx_placement(0), affinity="5", cpu=5), busy=full), SPEC, Scope(), ours)
-    assert (values(decision), decision.returns) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
+    assert (values(decision), decision.restores) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
 
 
 def settled_after(machine: Machine, spec: NetworkProcess, moves: int) -> int:

@@ -15,7 +15,8 @@ from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLate
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Mode
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.settings.overlay import overlay
@@ -143,7 +144,7 @@ def test_a_day_of_trembling_load_neither_oscillates_nor_grows() -> None:
         actions = [action for evaluation in evaluations for action in evaluation.actions]
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, view.time_s)
         machine = machine.after(actions) if actions else replace(machine, view=_later(machine.view))
         moved_at += [round_] * len(actions)
         if round_ % 720 == 0:

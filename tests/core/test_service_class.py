@@ -20,9 +20,11 @@ from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, steered, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_steering, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.ownership import restorations
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import (
     LEAST_WEIGHT,
@@ -410,7 +412,7 @@ def round_of(
     actions = [action for evaluation in evaluations for action in evaluation.actions]
     for evaluation in evaluations:
         for action in evaluation.actions:
-            memory = wrote(memory, evaluation.policy_id, action, seen.time_s)
+            memory = record_write(memory, evaluation.policy_id, action, seen.time_s)
     return actions, carry_out(seen, actions), memory
 
 
@@ -418,7 +420,7 @@ def test_what_is_held_is_not_decided_again_whatever_it_was_steered_to() -> None:
     actions, seen, memory = round_of(view(task(1)), [CLASSES], EngineMemory())
     assert [(action.key, action.becomes) for action in actions] == [("task/1/nice", "-1")]
     for value in ("-4", "0", "3"):
-        memory = steered(memory, "task/1/nice", value, seen.time_s)
+        memory = record_steering(memory, "task/1/nice", value, seen.time_s)
         seen = carry_out(seen, [Action("task/1/nice", "", value, "")])
         actions, seen, memory = round_of(seen, [CLASSES], memory)
         assert actions == []
@@ -429,7 +431,7 @@ def test_what_is_held_is_not_decided_again_whatever_it_was_steered_to() -> None:
 def test_a_process_that_is_of_no_class_any_more_gets_back_what_it_had() -> None:
     _, seen, memory = round_of(view(task(1, params={"nice": "4"})), [CLASSES], EngineMemory())
     seen = carry_out(seen, [Action("task/1/nice", "", "-5", "")])
-    memory = steered(memory, "task/1/nice", "-5", seen.time_s - 1)
+    memory = record_steering(memory, "task/1/nice", "-5", seen.time_s - 1)
     seen = replace(seen, tasks=[replace(seen.tasks[0], command="other")])
     actions, seen, memory = round_of(seen, [CLASSES], memory)
     assert [(action.key, action.was, action.becomes) for action in actions] == [("task/1/nice", "-5", "4")]
@@ -459,7 +461,7 @@ def test_a_later_process_with_the_number_of_a_held_one_is_not_held() -> None:
 def test_somebody_elses_nice_value_is_a_drift(response: Ownership, rewritten: list[str], held: str | None) -> None:
     policy = replace(CLASSES, on_drift=response)
     _, seen, memory = round_of(view(task(1)), [policy], EngineMemory())
-    memory = steered(memory, "task/1/nice", "-3", seen.time_s)
+    memory = record_steering(memory, "task/1/nice", "-3", seen.time_s)
     seen = replace(carry_out(seen, [Action("task/1/nice", "", "10", "")]), time_s=seen.time_s + 1000)
     [evaluation], memory = step(seen, [policy], memory)
     assert [drift.found for drift in evaluation.drifts] == ["10"]
@@ -507,14 +509,14 @@ def test_on_every_machine_it_comes_to_rest_its_plans_have_an_inverse_and_all_goe
             assert not any(each.realtime and action.key == f"task/{each.pid}/nice" for each in now.view.tasks)
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, now.view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, now.view.time_s)
         quiet = 0 if ours else quiet + 1
         now = after
         if quiet > 8:
             break
     assert quiet > 8
     mine = {key: held for key, held in memory.holdings.items() if held.policy_id == "9"}
-    actions = [action for policy_id, action in returns(now.view, OTHERS, memory)[0] if policy_id == "9"]
+    actions = [action for policy_id, action in restorations(now.view, OTHERS, memory)[0] if policy_id == "9"]
     assert {action.key for action in actions} == mine.keys()
     back, before = values(now.after(actions)), values(machine)
     assert {key: back[key] for key in mine} == {key: before[key] for key in mine}

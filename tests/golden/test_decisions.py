@@ -15,9 +15,11 @@ from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.policies.coalescing.policy import Coalescing
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, returns, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
+from coresteer_core.policies.ownership import restorations
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, steer
 
@@ -79,10 +81,10 @@ def rounds(
         told.append([brief(evaluation) for evaluation in evaluations])
         done = [(c.policy_id, a) for c in evaluations if c.mode is Mode.ENFORCE for a in c.actions]
         for policy_id, action in done:
-            memory = wrote(memory, policy_id, action, view.time_s)
+            memory = record_write(memory, policy_id, action, view.time_s)
         machine = machine.after([action for _, action in done])
-    back, _ = returns(machine.view, [], memory)
-    kept = msgspec.json.decode(msgspec.json.encode(replace(memory, left={})))
+    back, _ = restorations(machine.view, [], memory)
+    kept = msgspec.json.decode(msgspec.json.encode(replace(memory, recent_values={})))
     return {
         "rounds": told,
         "memory": {name: value for name, value in kept.items() if value},
@@ -114,7 +116,7 @@ def test_the_coalescing_policy_concludes_on_each_timer_as_before(
     timer: Timer, params: dict[str, str], traffic: Traffic
 ) -> None:
     course = run(Plant(timer, DRIVERS[timer], params, traffic), Coalescing(250.0, adaptive="compare"), 12)
-    kept = msgspec.json.decode(msgspec.json.encode(replace(course.memory, left={})))
+    kept = msgspec.json.decode(msgspec.json.encode(replace(course.memory, recent_values={})))
     said = {
         "rounds": [brief(evaluation) for evaluation in course.evaluations],
         "written": [f"{n}: {each.key} {each.was} → {each.becomes}" for n, each in course.writes],

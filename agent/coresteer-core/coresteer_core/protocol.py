@@ -22,7 +22,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 
 PROTOCOL = 5
 """Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""

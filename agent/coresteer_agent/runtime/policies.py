@@ -19,17 +19,16 @@ from coresteer_core.changes.machine import MIN_TIMEOUT_S
 from coresteer_core.changes.plan import Action, Plan, inverse
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import (
+from coresteer_core.policies.engine import same_outcome, step
+from coresteer_core.policies.engine_state import (
     EngineMemory,
     Holding,
     PolicyInForce,
-    alike,
     forget,
-    returns,
-    steered,
-    step,
-    wrote,
+    record_steering,
+    record_write,
 )
+from coresteer_core.policies.ownership import restorations
 from coresteer_core.policies.service_class.policy import ServiceClasses
 from coresteer_core.protocol import ChangeState, DecisionMessage, EndedBy, Outcome, Result
 from coresteer_core.settings import parse_setting
@@ -136,9 +135,9 @@ class PolicyKeeper:
             if holding.policy_id == policy_id and policy_id in enforced and key not in waiting
         }
 
-    def steered(self, key: str, value: str) -> None:
+    def record_steering(self, key: str, value: str) -> None:
         """A steerable setting was given another value. It is on disk with the next step."""
-        self._remember(steered(self._kept.memory, key, value, time.monotonic()))
+        self._remember(record_steering(self._kept.memory, key, value, time.monotonic()))
 
     def told(self, policies: list[PolicyInForce]) -> None:
         """These are in force from now on, in the place of those before; the next step acts on it.
@@ -205,7 +204,7 @@ class PolicyKeeper:
                 self._steered_before.discard(key)
             elif (stands := parse_setting(key).current(view)) is not None:
                 self._steered_before.discard(key)
-                self.steered(key, stands)
+                self.record_steering(key, stands)
 
     def _settle(self, now_s: float) -> None:
         """Take in what became of the changes made so far, the latest first."""
@@ -233,16 +232,17 @@ class PolicyKeeper:
             held = self._kept.memory.holdings.get(action.key)
             mine = held is None if action.key in own.returned else held is not None and held.policy_id == own.policy_id
             if mine and action.key not in stuck:
-                self._remember(wrote(self._kept.memory, own.policy_id, action, now_s))
+                self._remember(record_write(self._kept.memory, own.policy_id, action, now_s))
             if change.ended_by is EndedBy.AGENT_RESTART:  # nothing spoke against it, so it may be tried again at once
-                left = {key: values for key, values in self._kept.memory.left.items() if key != action.key}
-                self._remember(replace(self._kept.memory, left=left))
+                earlier = self._kept.memory.recent_values
+                others = {key: values for key, values in earlier.items() if key != action.key}
+                self._remember(replace(self._kept.memory, recent_values=others))
             else:
                 self._refuse(action.key, change.sentence, now_s)
 
     def _give_back(self, view: View) -> frozenset[str]:
         """Settings of policies that are no longer enforced go back to what they were before."""
-        wanted, memory = returns(view, self._kept.policies, self._kept.memory)
+        wanted, memory = restorations(view, self._kept.policies, self._kept.memory)
         self._remember(memory)
         waiting = self._waiting(view.time_s)
         by_policy: dict[str, list[Action]] = {}
@@ -269,7 +269,7 @@ class PolicyKeeper:
         for action in actions:
             result = results.get(action.key)
             if result is not None and result.done:
-                self._remember(wrote(self._kept.memory, policy_id, action, time.monotonic()))
+                self._remember(record_write(self._kept.memory, policy_id, action, time.monotonic()))
             elif result is not None and result.outcome is Outcome.UNSUPPORTED:
                 self._remember(forget(self._kept.memory, action.key))
             elif change is not None:
@@ -339,7 +339,7 @@ class PolicyKeeper:
             held = action.key in self._kept.memory.holdings
             if action.key in stands and result is not None and (result.outcome is Outcome.APPLIED or held):
                 done.append(replace(action, was=result.found or action.was))
-                self._remember(wrote(self._kept.memory, policy_id, done[-1], now_s))
+                self._remember(record_write(self._kept.memory, policy_id, done[-1], now_s))
             if not change.open and (not results or (result is not None and not result.done)):
                 self._refuse(action.key, _why(result, change), now_s)
         returned = [action.key for action in done if action.key not in self._kept.memory.holdings]
@@ -348,10 +348,10 @@ class PolicyKeeper:
 
     def _is_news(self, evaluation: Evaluation) -> bool:
         before = self._told.get(evaluation.policy_id)
-        if before is None or not alike(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
+        if before is None or not same_outcome(replace(before.evaluation, skipped=[]), replace(evaluation, skipped=[])):
             return True
         long_ago = time.time_ns() // 1_000_000 - before.time_ms >= LEFT_ALONE_S * 1000
-        return long_ago and not alike(before.evaluation, evaluation)
+        return long_ago and not same_outcome(before.evaluation, evaluation)
 
     def _say(self, evaluation: Evaluation, change_id: str | None = None) -> None:
         message = DecisionMessage(time.time_ns() // 1_000_000, evaluation, change_id)
@@ -401,7 +401,7 @@ class PolicyKeeper:
 
     def _lasting(self) -> Kept:
         kept = self._outliving()
-        memory = replace(kept.memory, memories={}, left={}, refused={})
+        memory = replace(kept.memory, memories={}, recent_values={}, refused={})
         return replace(kept, memory=memory, changes=dict(kept.changes), refusals=dict(kept.refusals))
 
 

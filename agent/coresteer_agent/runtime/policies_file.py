@@ -12,7 +12,7 @@ from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.tasks import parse_task_stat
 from coresteer_agent.runtime.atomic_file import replace_file
 from coresteer_agent.runtime.policies import Kept
-from coresteer_core.policies.engine import EngineMemory
+from coresteer_core.policies.engine_state import EngineMemory
 
 log = logging.getLogger("coresteer.policies")
 

@@ -29,7 +29,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.attainment import Attainment
 from coresteer_core.policies.service_class.policy import (
     ServiceClass,
@@ -62,7 +62,7 @@ class Holdings(Protocol):
     def steerable(self, policy_id: str) -> dict[str, str]:
         """The settings that an enforced policy may steer now, and what it gave them last."""
 
-    def steered(self, key: str, value: str) -> None:
+    def record_steering(self, key: str, value: str) -> None:
         """One was given another value."""
 
 
@@ -206,7 +206,7 @@ class ClassKeeper:
             return
         result = self._write(Action(key, held[key], value, f"Steered for class {name}."))
         if result.done:
-            self._holdings.steered(key, value)
+            self._holdings.record_steering(key, value)
         else:
             self._paused[key] = now_s + _PAUSE_S
             log.info("%s is not steered for %g s. %s", key, _PAUSE_S, result.sentence)

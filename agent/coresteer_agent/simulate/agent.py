@@ -18,7 +18,7 @@ from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     Ack,
     BeginExperiment,

@@ -33,7 +33,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
 from coresteer_core.settings import NetdevParam, Rps

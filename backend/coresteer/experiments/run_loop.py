@@ -56,7 +56,7 @@ from coresteer_core.changes.plan import preview
 from coresteer_core.experiments.model import Role as Part
 from coresteer_core.experiments.model import Run
 from coresteer_core.node.view import View
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     BeginExperiment,
     ChangeState,

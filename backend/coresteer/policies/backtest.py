@@ -21,7 +21,8 @@ from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Evaluation
-from coresteer_core.policies.engine import PolicyInForce, alike
+from coresteer_core.policies.engine import same_outcome
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import FlowsMessage
 from coresteer_core.simulate.backtest import replay as enforced_alone
 
@@ -77,7 +78,7 @@ def _answer(
     steps: list[BacktestStep] = []
     before: Evaluation | None = None
     for time_ms, evaluation in zip(times, found.evaluations, strict=True):
-        if before is None or not alike(before, evaluation):
+        if before is None or not same_outcome(before, evaluation):
             steps.append(BacktestStep(at=at_ms(time_ms), evaluation=evaluation))
         before = evaluation
     settings = {action.key for evaluation in found.evaluations for action in evaluation.actions}

@@ -9,7 +9,7 @@ from coresteer.policies.schemas import PolicyBody, RolloutState
 from coresteer.policies.selector import Facts, fits
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.policies.base import Mode
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 
 UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
 """While a rollout is one of these, it says which node has which version."""

@@ -18,7 +18,8 @@ from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.load import load_of
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 
 log = logging.getLogger("coresteer.policies")
 

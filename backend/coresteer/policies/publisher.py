@@ -16,7 +16,7 @@ from coresteer.policies import repository
 from coresteer.policies.in_force import during_experiment, in_force
 from coresteer.presence.connections import Connections, Peer
 from coresteer.presence.registry import Registry
-from coresteer_core.policies.engine import PolicyInForce
+from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import Policies
 
 log = logging.getLogger("coresteer.policies")

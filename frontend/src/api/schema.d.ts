@@ -1323,17 +1323,16 @@ export interface components {
             at: string;
             /**
              * Evaluation
-             * @description What one policy's round came to on one node, and why.
+             * @description The result of one policy in one round on one node, with its reasons.
              *
-             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
-             *         with its numbers.
+             *         actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
              */
             evaluation: {
                 policy_id: string;
                 version: number;
                 /**
                  * Mode
-                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @description How far a policy goes: show its decisions, propose plans, or write them.
                  * @enum {string}
                  */
                 mode: "enforce" | "observe" | "recommend";
@@ -1349,7 +1348,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
                      */
                     proposal: {
                         key: string;
@@ -1373,7 +1372,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -1624,17 +1623,16 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /**
              * Evaluation
-             * @description What one policy's round came to on one node, and why.
+             * @description The result of one policy in one round on one node, with its reasons.
              *
-             *         actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
-             *         with its numbers.
+             *         actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
              */
             evaluation: {
                 policy_id: string;
                 version: number;
                 /**
                  * Mode
-                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @description How far a policy goes: show its decisions, propose plans, or write them.
                  * @enum {string}
                  */
                 mode: "enforce" | "observe" | "recommend";
@@ -1650,7 +1648,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
                      */
                     proposal: {
                         key: string;
@@ -1674,7 +1672,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -1947,7 +1945,7 @@ export interface components {
                             version: number;
                             /**
                              * Mode
-                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @description How far a policy goes: show its decisions, propose plans, or write them.
                              * @enum {string}
                              */
                             mode: "enforce" | "observe" | "recommend";
@@ -2254,7 +2252,7 @@ export interface components {
                             version: number;
                             /**
                              * Mode
-                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @description How far a policy goes: show its decisions, propose plans, or write them.
                              * @enum {string}
                              */
                             mode?: "enforce" | "observe" | "recommend";
@@ -2485,7 +2483,7 @@ export interface components {
             };
             /**
              * Scope
-             * @description What on a node a policy is about, as shell patterns (fnmatch); an empty list is everything.
+             * @description The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
              *
              *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
              * @default {}
@@ -2637,7 +2635,7 @@ export interface components {
         Metric: "rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "dropped_per_s" | "squeezed_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "retransmits_per_s" | "agent_cpu_percent" | "agent_rss_bytes";
         /**
          * Mode
-         * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+         * @description How far a policy goes: show its decisions, propose plans, or write them.
          * @enum {string}
          */
         Mode: "observe" | "recommend" | "enforce";
@@ -2794,7 +2792,7 @@ export interface components {
                 version: number;
                 /**
                  * Mode
-                 * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                 * @description How far a policy goes: show its decisions, propose plans, or write them.
                  * @enum {string}
                  */
                 mode: "enforce" | "observe" | "recommend";
@@ -2810,7 +2808,7 @@ export interface components {
                 deferred: {
                     /**
                      * Proposal
-                     * @description A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people.
+                     * @description A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people.
                      */
                     proposal: {
                         key: string;
@@ -2834,7 +2832,7 @@ export interface components {
                     cause: string | null;
                     /**
                      * Ownership
-                     * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+                     * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
                      * @enum {string}
                      */
                     response: "reassert" | "warn" | "yield";
@@ -2950,7 +2948,7 @@ export interface components {
         };
         /**
          * Ownership
-         * @description What to do where somebody else sets the same settings (another controller runs, or a value drifted).
+         * @description Reaction where something else writes the same settings: another controller runs, or a value drifted.
          * @enum {string}
          */
         Ownership: "yield" | "warn" | "reassert";
@@ -3125,7 +3123,7 @@ export interface components {
             selector: components["schemas"]["Selector"];
             /**
              * Scope
-             * @description What on a node a policy is about, as shell patterns (fnmatch); an empty list is everything.
+             * @description The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
              *
              *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
              * @default {}
@@ -3142,10 +3140,10 @@ export interface components {
             };
             /**
              * Damping
-             * @description How a policy is kept from oscillating.
+             * @description Limits that prevent a policy from oscillating.
              *
-             *         moves_per_step: settings it writes in one round at most. dwell_s: how long a setting stays where a policy put it.
-             *         window_s: a value that a setting left less than this ago is not returned to (ping-pong).
+             *         moves_per_step: at most this many settings are written in one round. dwell_s: minimum time between two moves of a
+             *         setting. window_s: flap damping; a setting does not return to a value that it left less than this ago.
              * @default {}
              */
             damping: {
@@ -3759,7 +3757,7 @@ export interface components {
                             version: number;
                             /**
                              * Mode
-                             * @description How far a policy goes: it shows what it thinks, proposes plans, or carries them out.
+                             * @description How far a policy goes: show its decisions, propose plans, or write them.
                              * @enum {string}
                              */
                             mode: "enforce" | "observe" | "recommend";

@@ -1,4 +1,4 @@
-"""What every policy takes and gives. A policy is one module beside this one, with decide(view, spec, memory)."""
+"""Input and output types of all policies. Each is a folder here with decide(view, spec, scope, memory)."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,7 +9,7 @@ from coresteer_core.changes.plan import Action
 
 
 class Mode(StrEnum):
-    """How far a policy goes: it shows what it thinks, proposes plans, or carries them out."""
+    """How far a policy goes: show its decisions, propose plans, or write them."""
 
     OBSERVE = "observe"
     RECOMMEND = "recommend"
@@ -17,7 +17,7 @@ class Mode(StrEnum):
 
 
 class Ownership(StrEnum):
-    """What to do where somebody else sets the same settings (another controller runs, or a value drifted)."""
+    """Reaction where something else writes the same settings: another controller runs, or a value drifted."""
 
     YIELD = "yield"
     WARN = "warn"
@@ -25,7 +25,7 @@ class Ownership(StrEnum):
 
 
 class Scope(Struct, frozen=True):
-    """What on a node a policy is about, as shell patterns (fnmatch); an empty list is everything.
+    """The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
 
     netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
     """
@@ -37,10 +37,10 @@ class Scope(Struct, frozen=True):
 
 
 class Damping(Struct, frozen=True):
-    """How a policy is kept from oscillating.
+    """Limits that prevent a policy from oscillating.
 
-    moves_per_step: settings it writes in one round at most. dwell_s: how long a setting stays where a policy put it.
-    window_s: a value that a setting left less than this ago is not returned to (ping-pong).
+    moves_per_step: at most this many settings are written in one round. dwell_s: minimum time between two moves of a
+    setting. window_s: flap damping; a setting does not return to a value that it left less than this ago.
     """
 
     moves_per_step: Annotated[int, Meta(ge=1, le=64)] = 2
@@ -49,11 +49,11 @@ class Damping(Struct, frozen=True):
 
 
 STEP_S = 5.0
-"""How often the node loop decides."""
+"""Period of the evaluation rounds of the node loop."""
 
 
 class Proposal(Struct, frozen=True):
-    """A value that a policy wants a setting to have. subject: whom it is for, e.g. ``nginx (812)``, for people."""
+    """A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people."""
 
     key: str
     value: str
@@ -62,34 +62,34 @@ class Proposal(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """What a policy looked at and leaves as it is for one reason: the “why not”. subject: one, or many in ranges."""
+    """Subjects that a policy examined and does not change, with the common reason. subject: one, or many in ranges."""
 
     subject: str
     why: str
 
 
 class Decision(Struct, frozen=True):
-    """What a policy wants after looking at a node, before precedence, damping and guard.
+    """What a policy wants for one view, before precedence, flap damping and guard.
 
-    proposals: the most urgent first, only for settings that do not stand as wanted. returns: settings among them that
-    go back to what they were before the policy, which neither dwell nor ping-pong holds up. retreats: settings among
-    them that go back to an earlier value of the policy's own, as the last one did harm; the same holds for them.
-    steers: settings that it goes on holding whatever it writes there later: a proposal for one that it holds already is
-    left out, and what else it holds of what the view shows goes back to what it was before; None for other policies.
-    sentence: the whole in one line with its numbers. memory: for the next round, the policy's own struct.
+    proposals: the most urgent first, only for settings that do not have the desired value yet.
+    restores: keys of proposals that restore the value from before the policy; reverts: keys of proposals that return to
+    an earlier value of the policy because the last one did harm. Neither dwell time nor flap damping delays these.
+    steered: None, or for a policy that goes on adjusting its settings by itself, the keys that it wants to hold:
+    proposals for those that it holds are dropped, and all others that it holds are restored.
+    sentence: the whole in one line with its numbers. memory: the policy's own struct for the next round.
     """
 
     sentence: str
     memory: Struct
     proposals: list[Proposal] = []
     skipped: list[Skipped] = []
-    returns: frozenset[str] = frozenset()
-    retreats: frozenset[str] = frozenset()
-    steers: frozenset[str] | None = None
+    restores: frozenset[str] = frozenset()
+    reverts: frozenset[str] = frozenset()
+    steered: frozenset[str] | None = None
 
 
 class Deferred(Struct, frozen=True):
-    """A proposal that is not carried out now, and why. code: overruled, dwell, flap_damping, moves, owned, refused."""
+    """A proposal not written in this round, and why. code: overruled, dwell, flap_damping, moves, owned, refused."""
 
     proposal: Proposal
     code: str
@@ -97,7 +97,7 @@ class Deferred(Struct, frozen=True):
 
 
 class Drift(Struct, frozen=True):
-    """Somebody else changed a setting that a policy had set. cause: a controller's name, or None where not known."""
+    """Something else changed a setting that a policy had set. cause: e.g. a controller's name; None where not known."""
 
     key: str
     expected: str
@@ -107,10 +107,9 @@ class Drift(Struct, frozen=True):
 
 
 class Evaluation(Struct, frozen=True):
-    """What one policy's round came to on one node, and why.
+    """The result of one policy in one round on one node, with its reasons.
 
-    actions: what is to be written now (enforce) or would be (recommend, observe). sentence: the whole in one line
-    with its numbers.
+    actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
     """
 
     policy_id: str

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
-from coresteer_core.policies.engine import EngineMemory, PolicyInForce, step, wrote
+from coresteer_core.policies.engine import step
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.settings.overlay import overlay
 
 
@@ -38,7 +39,7 @@ def enforced(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[l
         evaluations, memory = step(view, policies, memory)
         for evaluation in evaluations:
             for action in evaluation.actions:
-                memory = wrote(memory, evaluation.policy_id, action, view.time_s)
+                memory = record_write(memory, evaluation.policy_id, action, view.time_s)
                 settings[action.key] = action.becomes
         there = {f"task/{task.pid}/affinity" for task in recorded.tasks}
         settings = {

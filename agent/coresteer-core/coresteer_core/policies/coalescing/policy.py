@@ -117,8 +117,8 @@ def decide(view: View, spec: Coalescing, scope: Scope, memory: CoalescingMemory)
         CoalescingMemory({one.netdev.name: one.after for one in rounds}),
         [proposal for one in rounds for proposal in one.proposals],
         staying.told(),
-        frozenset(key for one in rounds for key in one.returns),
-        frozenset(key for one in rounds for key in one.retreats),
+        frozenset(key for one in rounds for key in one.restores),
+        frozenset(key for one in rounds for key in one.reverts),
     )
 
 
@@ -126,11 +126,11 @@ def _sentence(rounds: "list[_Round]", spec: Coalescing) -> str:
     if not rounds:
         return "No network device is in scope."
     many = f"{len(rounds)} network device{'s' if len(rounds) > 1 else ''} in scope"
-    changing = sum(bool(one.proposals) and not one.returns for one in rounds)
+    changing = sum(bool(one.proposals) and not one.restores for one in rounds)
     tuned = sum(bool(one.after.originals) for one in rounds)
     return (
         f"Of {many}, {tuned} wait{'s' if tuned == 1 else ''} as this policy set it, {changing} to change, "
-        f"{sum(bool(one.returns) for one in rounds)} to get its own values back; no packet may wait longer than "
+        f"{sum(bool(one.restores) for one in rounds)} to get its own values back; no packet may wait longer than "
         f"{spec.max_added_us:g} µs."
     )
 
@@ -141,8 +141,8 @@ class _Round:
     def __init__(self, view: View, spec: Coalescing, netdev: Netdev, was: Tuning | None) -> None:
         self.netdev = netdev
         self.proposals: list[Proposal] = []
-        self.returns: list[str] = []
-        self.retreats: list[str] = []
+        self.restores: list[str] = []
+        self.reverts: list[str] = []
         self.why = ""
         self._view, self._spec = view, spec
         self._begins = True
@@ -478,9 +478,9 @@ class _Round:
             key = f"netdev/{self.netdev.name}/{param}"
             self.proposals.append(Proposal(key, value, self.netdev.name, reason))
             if self.after.originals.get(param) == value:
-                self.returns.append(key)
+                self.restores.append(key)
             elif back:
-                self.retreats.append(key)
+                self.reverts.append(key)
 
 
 def _matches(text: str, patterns: list[str]) -> bool:

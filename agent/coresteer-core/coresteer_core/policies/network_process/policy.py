@@ -118,7 +118,7 @@ class _Round:
         self.seats = Seats(rings(view.topology, spec.smt), spec.rings, self.usable, spec.max_load)
         self.before = {placed.key: placed for placed in memory.placed}
         self.kept: list[Placed] = []
-        self.returns: list[Proposal] = []
+        self.restores: list[Proposal] = []
         self.staying = Staying(_name)
         self.talkers: list[Talker] = []
         self.fixed: list[tuple[NetTask, Reason | str]] = []
@@ -136,14 +136,14 @@ class _Round:
         moves = self._move_irqs()
         self._give_back_absent()
         self.kept.sort(key=lambda placed: placed.last_s)
-        proposals = [*self.returns, *proposals, *moves]
+        proposals = [*self.restores, *proposals, *moves]
         sentence = (
             f"{len(self.talkers) + len(self.fixed)} of {len(self.view.tasks)} processes with sockets communicate at "
-            f"{self.least} or more; {len(proposals) - len(self.returns)} to move, "
-            f"{len(self.returns)} to return."
+            f"{self.least} or more; {len(proposals) - len(self.restores)} to move, "
+            f"{len(self.restores)} to return."
         )
         memory = NetworkProcessMemory(self.kept)
-        return Decision(sentence, memory, proposals, self.staying.told(), frozenset(p.key for p in self.returns))
+        return Decision(sentence, memory, proposals, self.staying.told(), frozenset(p.key for p in self.restores))
 
     # Who communicates
 
@@ -312,7 +312,7 @@ class _Round:
         value = format_cpu_list(original & allowed & self.online or allowed & self.online)
         if value:
             reason = f"{why}: back to {name_cpus(sorted(parse_cpu_list(value)))}, as before."
-            self.returns.append(Proposal(placed.key, value, subject, reason))
+            self.restores.append(Proposal(placed.key, value, subject, reason))
 
     def _keep(self, placed: Placed | None) -> None:
         if placed is not None:

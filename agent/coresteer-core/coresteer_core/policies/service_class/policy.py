@@ -154,7 +154,7 @@ def enrol(view: View, spec: ServiceClasses, scope: Scope) -> Enrolment:
 def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClassesMemory) -> Decision:
     """First weights for work that has none yet, and how far each class gets what it was promised.
 
-    From then on the agent steers what the policy holds; see steer().
+    From then on the agent frozenset=steered=frozenset what the policy holds; see steer().
     """
     enrolled = enrol(view, spec, scope)
     weights = first_weights(spec.classes)
@@ -172,7 +172,7 @@ def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClasse
         proposals.append(Proposal(key, value, setting.describe(view), reason))
     proposals.sort(key=lambda proposal: -targets[enrolled.settings[proposal.key]])
     sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to steer."
-    return Decision(sentence, memory, proposals, enrolled.skipped, steers=frozenset(enrolled.settings))
+    return Decision(sentence, memory, proposals, enrolled.skipped, steered=frozenset(enrolled.settings))
 
 
 def _attainment(view: View, spec: ServiceClasses) -> str:

@@ -1,0 +1,110 @@
+"""Policies in force on a node, the settings that they hold, and what the engine remembers between two rounds."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import Action
+from coresteer_core.policies import Memory, Spec
+from coresteer_core.policies.base import Damping, Mode, Ownership, Scope
+
+_MAX_FLAPS = 5
+"""Doublings of the flap damping window: a setting that keeps oscillating moves at most once in 96 minutes (180 s)."""
+
+
+class PolicyInForce(Struct, frozen=True):
+    """A version of a policy as a node receives it.
+
+    rank: precedence; where two policies want the same setting, the lower rank wins.
+    on_controller: reaction while irqbalance or TuneD runs; on_drift: reaction when something else changed a setting
+    that the policy had set. guardrails: a violation shortly after a move rolls it back. leased: in force, or paused,
+    only for an experiment. Without the backend and after a restart, an agent uses the last list without a lease.
+    """
+
+    policy_id: str
+    version: int
+    name: str
+    rank: int
+    mode: Mode
+    spec: Spec
+    scope: Scope = Scope()
+    damping: Damping = Damping()
+    on_controller: Ownership = Ownership.WARN
+    on_drift: Ownership = Ownership.WARN
+    guardrails: list[Guardrail] = []
+    leased: bool = False
+
+    @property
+    def precedence(self) -> tuple[int, int, str]:
+        """Return the sort key of policies: the lowest wins a setting; of the same rank that is the older policy."""
+        return self.rank, len(self.policy_id), self.policy_id
+
+
+class Holding(Struct, frozen=True):
+    """A setting that a policy has set.
+
+    original: its value before any policy set it. value: as written last, at since_s (view time).
+    reasserted: consecutive times that it was written again because something else had changed it.
+    """
+
+    policy_id: str
+    original: str
+    value: str
+    since_s: float
+    reasserted: int = 0
+
+
+class EngineMemory(Struct, frozen=True):
+    """State that a round hands to the next. memories: by policy id; all others by setting key.
+
+    recent_values: values that a setting had, with the view time at which each ended, for flap damping.
+    flaps: consecutive returns to such a value; each doubles the damping window.
+    yielded: id of the policy that gave a setting up because something else had changed it.
+    processes: started_ticks of the processes of task settings, to detect a reused PID.
+    refused: settings that must not be written now, with the reason as a sentence. A proposal for one is deferred as
+    ``refused`` and uses none of the step's moves. Maintained by the caller that writes; step() only passes it on.
+    """
+
+    holdings: dict[str, Holding] = {}
+    memories: dict[str, Memory] = {}
+    recent_values: dict[str, list[tuple[str, float]]] = {}
+    flaps: dict[str, int] = {}
+    yielded: dict[str, str] = {}
+    processes: dict[str, int] = {}
+    refused: dict[str, str] = {}
+
+
+def record_write(memory: EngineMemory, policy_id: str, action: Action, time_s: float) -> EngineMemory:
+    """Return the memory after a setting was written for a policy, or restored (then nothing holds it any more).
+
+    action.was: the value that the executor found. Call it also with the inverse actions of a change that a guardrail
+    rolled back: flap damping then refuses the value that was tried. time_s: view time.
+    """
+    holding = memory.holdings.get(action.key)
+    original = action.was if holding is None else holding.original
+    holdings = {key: held for key, held in memory.holdings.items() if key != action.key}
+    if action.becomes != original:
+        disturbed = holding is not None and holding.policy_id == policy_id and action.was != holding.value
+        reasserted = holding.reasserted + 1 if disturbed and holding is not None else 0
+        holdings[action.key] = Holding(policy_id, original, action.becomes, time_s, reasserted)
+    earlier = memory.recent_values.get(action.key, [])
+    others = [(value, ended_s) for value, ended_s in earlier if value != action.was]
+    recent_values = {**memory.recent_values, action.key: [*others, (action.was, time_s)]}
+    flaps = memory.flaps
+    if action.becomes != original and any(value == action.becomes for value, _ in earlier):
+        flaps = {**flaps, action.key: min(flaps.get(action.key, 0) + 1, _MAX_FLAPS)}
+    return replace(memory, holdings=holdings, recent_values=recent_values, flaps=flaps)
+
+
+def record_steering(memory: EngineMemory, key: str, value: str, time_s: float) -> EngineMemory:
+    """Return the memory after the policy that holds and steers a setting gave it another value.
+
+    Unlike with record_write() the setting stays held even at its original value, and the step is not damped.
+    """
+    holding = replace(memory.holdings[key], value=value, since_s=time_s)
+    return replace(memory, holdings={**memory.holdings, key: holding})
+
+
+def forget(memory: EngineMemory, key: str) -> EngineMemory:
+    """Return the memory without a holding, for a setting that no longer exists (e.g. its process ended)."""
+    return replace(memory, holdings={k: held for k, held in memory.holdings.items() if k != key})

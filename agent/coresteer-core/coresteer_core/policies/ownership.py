@@ -1,0 +1,134 @@
+"""Who owns a setting: its present value, other controllers, drift, reused PIDs, and what must be restored."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import Drift, Mode, Ownership
+from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget
+from coresteer_core.settings import NetdevParam, QueueParam, SettingError, TaskAffinity, TaskNice, parse_setting
+
+
+def current_value(view: View, key: str) -> str | None:
+    """Return the value of a setting that the view shows; None where the view does not show it."""
+    try:
+        return parse_setting(key).current(view)
+    except SettingError:
+        return None
+
+
+def has_value(view: View, key: str, value: str) -> bool | None:
+    """Return whether a setting has a value, ignoring CPUs that went offline; None where the view does not show it."""
+    current = current_value(view, key)
+    if current is None or current == value:
+        return None if current is None else True
+    setting = parse_setting(key)
+    cpus = setting.cpus(value)
+    return setting.equal(current, setting.shown(value)) or (
+        bool(cpus) and setting.cpus(current) == cpus & view.topology.online()
+    )
+
+
+def controllers(view: View, key: str) -> list[str]:
+    """Return the running programs that also write a setting; irqbalance writes only interrupts' affinities."""
+    return [name for name in view.inventory.controllers if name != "irqbalance" or key.startswith("irq/")]
+
+
+def cause(view: View, key: str) -> str | None:
+    """Return what may have changed a setting: another controller, or the driver; None where the view does not tell."""
+    setting = parse_setting(key)
+    driver = setting.moved_by(view) if isinstance(setting, NetdevParam | QueueParam) else None
+    return driver or " and ".join(controllers(view, key)) or None
+
+
+def name_running(names: Sequence[str]) -> str:
+    """Return ``irqbalance runs`` or ``irqbalance and tuned run``."""
+    return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
+
+
+def process(view: View, key: str, memory: EngineMemory) -> int | None:
+    """Return started_ticks of a task setting's process, as last known; None for other settings."""
+    setting = parse_setting(key)
+    if not isinstance(setting, TaskAffinity | TaskNice):
+        return None
+    task = view.task(setting.pid)
+    return memory.processes.get(key) if task is None else task.started_ticks
+
+
+def find_drifts(view: View, policy: PolicyInForce, holdings: dict[str, Holding]) -> list[Drift]:
+    """Return the settings held by an enforced policy whose value is no longer the one that it wrote."""
+    found: list[Drift] = []
+    if policy.mode is not Mode.ENFORCE:
+        return found
+    for key, holding in holdings.items():
+        if holding.policy_id != policy.policy_id or view.time_s <= holding.since_s:
+            continue  # not its own, or a view from before the write
+        if has_value(view, key, holding.value) is False:
+            current = current_value(view, key) or ""
+            found.append(Drift(key, holding.value, current, cause(view, key), policy.on_drift))
+    return found
+
+
+def restorations(
+    view: View, policies: list[PolicyInForce], memory: EngineMemory
+) -> tuple[list[tuple[str, Action]], EngineMemory]:
+    """Return the actions that restore the settings of policies that no longer enforce, each with its policy's id.
+
+    policies: all that are in force. A setting that something else has changed since, or that has its original value
+    again, is not written but removed from the memory returned; each of the others is removed by record_write() once it
+    is restored, or by forget() when it no longer exists. In reverse order of writing: some drivers refuse rx-usecs
+    while adaptive-rx is on.
+    """
+    enforcing = {policy.policy_id for policy in policies if policy.mode is Mode.ENFORCE}
+    memory = replace(memory, holdings=_without_reused_pids(view, memory))
+    actions = []
+    for key, holding in reversed(memory.holdings.items()):
+        if holding.policy_id in enforcing:
+            continue
+        if has_value(view, key, holding.value) is False:
+            memory = forget(memory, key)
+            continue
+        reason = "The policy that set this is no longer enforced here; its value from before the policy is restored."
+        actions.append((holding.policy_id, Action(key, holding.value, holding.original, reason)))
+    return actions, memory
+
+
+def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> EngineMemory:
+    """Return the memory without settings that no longer exist and without expired flap damping.
+
+    A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
+    Devices are all in the view, unless it has none at all because they could not be read.
+    """
+    window_s = max((policy.damping.window_s for policy in policies), default=0.0)
+    yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
+
+    def retention_s(key: str) -> float:
+        """Return twice the damping window: a return to the value soon after the window counts as a flap too."""
+        return 2 * window_s * (1 << memory.flaps.get(key, 0))
+
+    def exists(key: str) -> bool:
+        return key.startswith(("task/", "cgroup/")) or not view.inventory.irqs or current_value(view, key) is not None
+
+    recent_values = {
+        key: recent
+        for key, values in memory.recent_values.items()
+        if (recent := [(value, at_s) for value, at_s in values if 0 <= view.time_s - at_s < retention_s(key)])
+    }
+    return replace(
+        memory,
+        holdings={key: held for key, held in _without_reused_pids(view, memory).items() if exists(key)},
+        recent_values=recent_values,
+        flaps={key: count for key, count in memory.flaps.items() if key in recent_values},
+        yielded={key: policy for key, policy in memory.yielded.items() if policy in yielding and exists(key)},
+    )
+
+
+def _without_reused_pids(view: View, memory: EngineMemory) -> dict[str, Holding]:
+    """Return the holdings without those of processes whose PID another process has now."""
+    return {
+        key: holding
+        for key, holding in memory.holdings.items()
+        if key not in memory.processes or memory.processes[key] == process(view, key, memory)
+    }
