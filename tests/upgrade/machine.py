@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coresteer_agent.apply import kinds
+from coresteer_agent.apply import registry
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import Setting
 
@@ -35,9 +35,9 @@ class Machine:
         found = sorted(path for path in self.root.rglob("*") if path.is_file())
         return {str(path.relative_to(self.root)): path.read_text() for path in found}
 
-    def knob(self, root: Path, setting: Setting) -> "kinds.AnyKnob | KernelKnob":
-        """In the place of kinds.knob: settings without a file are the kernel's."""
-        return KernelKnob(self, setting) if setting.key in self.kernel else kinds.knob(root, setting)
+    def tunable(self, root: Path, setting: Setting) -> "registry.AnyKnob | KernelTunable":
+        """In the place of registry.tunable: settings without a file are the kernel's."""
+        return KernelTunable(self, setting) if setting.key in self.kernel else registry.tunable(root, setting)
 
     def at_home(self, text: str) -> str:
         """The stored journal as it would be of this tree: it names the root directory and numbers of folders."""
@@ -49,7 +49,7 @@ class Machine:
 
 
 @dataclass
-class KernelKnob:
+class KernelTunable:
     """A setting of a process or of ethtool, which a captured tree does not have."""
 
     machine: Machine

@@ -11,15 +11,15 @@ RENAMED: dict[str, dict[str, str]] = {
     "experiment kind": {},
     "experiment state": {},
     "experiment template": {},
-    "field": {},  # of answers of the API
+    "field": {"conclusion": "evaluation", "held_back": "deferred", "unmoved": "skipped"},  # of answers of the API
     "method": {},  # of the service classes' experiment
     "mode": {},
     "outcome": {},
-    "ownership": {},
-    "path": {},  # of the API, as in the tests
+    "ownership": {"take_over": "reassert"},
+    "path": {"replay": "backtest"},  # of the API, as in the tests
     "policy field": {},
     "policy type": {},
-    "policy value": {},
+    "policy value": {"take_over": "reassert"},
     "role": {},
     "rollout state": {},
     "series metric": {},

@@ -183,8 +183,8 @@ async def test_every_decision_and_drift_is_still_there(reader: Reader) -> None:
     outcomes = [each[field("outcome")] for each in decisions if each[field("outcome")] is not None]
     assert names("change state", outcomes) == {"confirmed": 4}
     conclusion = decisions[0][field("conclusion")]
-    assert len(conclusion["held_back"]) == 6
-    assert (conclusion["unmoved"][0]["why"], conclusion["actions"][0]["becomes"]) == ("It is quiet.", "1")
+    assert len(conclusion[field("held_back")]) == 6
+    assert (conclusion[field("unmoved")][0]["why"], conclusion["actions"][0]["becomes"]) == ("It is quiet.", "1")
     assert names("ownership", (each[field("response")] for each in drifts)) == {"yield": 4, "warn": 4, "take_over": 4}
     assert {each[field("cause")] for each in drifts} == {None, "irqbalance", "tuned"}
 
@@ -280,6 +280,6 @@ async def test_a_policy_is_still_replayed_over_what_was_kept(reader: Reader) -> 
     (node,) = [node for node in nodes if node[field("id")] == node_id]
     end = datetime.fromisoformat(node[field("last_seen_at")]) + timedelta(minutes=5)
     asked = {"node_id": node_id, "from_time": (end - timedelta(minutes=50)).isoformat(), "to_time": end.isoformat()}
-    answer = await reader.client.post(now("path", f"/api/policies/{policy[field('id')]}/replay"), asked)
+    answer = await reader.client.post(now("path", f"/api/policies/{policy[field('id')]}/backtest"), asked)
     assert answer.status_code == 200, answer.text
     assert answer.json()[field("steps")][0][field("conclusion")]["sentence"]

@@ -12,12 +12,14 @@ from tests.upgrade.names import STORED, now, then
 from coresteer_agent.apply import executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.changes import ChangeKeeper
-from coresteer_agent.commands import allowed_command
-from coresteer_agent.enrol import load_key
-from coresteer_agent.nics import NicsFile
-from coresteer_agent.policies_file import PoliciesFile
-from coresteer_core.model import Inventory, Topology, View
+from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.commands import allowed_command
+from coresteer_agent.runtime.nic_learning import NicsFile
+from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.transport.enrol import load_key
+from coresteer_core.node.inventory import Inventory
+from coresteer_core.node.topology import Topology
+from coresteer_core.node.view import View
 from coresteer_core.protocol import ChangeMessage
 from coresteer_core.settings import parse_setting
 
@@ -49,7 +51,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     files, kernel = stored(STATE)
     machine = Machine(tmp_path / "root", {now("setting", key): values[1] for key, values in kernel.items()})
     machine.build({path: values[1] for path, values in files.items()})
-    monkeypatch.setattr(executor, "knob", machine.knob)
+    monkeypatch.setattr(executor, "tunable", machine.tunable)
     return machine
 
 
@@ -77,7 +79,7 @@ def state(tmp_path: Path, machine: Machine) -> Path:
 
 def value(machine: Machine, key: str) -> str:
     """What stands in a setting."""
-    return machine.knob(machine.root, parse_setting(key)).read()
+    return machine.tunable(machine.root, parse_setting(key)).read()
 
 
 def originals(state: Path, machine: Machine) -> dict[str, str]:

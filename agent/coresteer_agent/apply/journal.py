@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.undo import REMEMBERED, after_reboot
@@ -35,10 +36,11 @@ class JournalError(Exception):
 
 
 class Opened(Struct, frozen=True, tag="journal"):
-    """First line: the boot and the root directory that the originals belong to."""
+    """First line: the boot and the root directory that the originals belong to, and the file's format."""
 
     boot_id: str
     root: str
+    format: int = 1
 
 
 class Writing(Struct, frozen=True, tag="writing"):
@@ -84,7 +86,7 @@ class Journal:
         self.path = path
         self._lock_path = path.with_suffix(".lock")
         self._read_only = read_only
-        self._opened = Opened(read_boot_id(root), str(root.resolve()))
+        self._opened = Opened(read_boot_id(root), str(root.resolve()), FORMAT)
         self._depth = 0
         self._fd = -1
         self._lock = -1
@@ -230,13 +232,15 @@ class Journal:
             )
         elif self._header.boot_id != self._opened.boot_id:
             self._begin_boot()
+        elif self._header.format < FORMAT:
+            self._write_anew()
 
     def _take_in(self, data: bytes) -> None:
         for line in data.split(b"\n"):
             if not line:
                 continue
             try:
-                record = _decoder.decode(line)
+                record = _decoder.decode(line if self._header is None else upgrade(line, self._header.format))
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 # torn by a crash before its fsync: nothing was written to the kernel because of it
                 log.warning("The journal %s holds a torn line of %d bytes; it is left out.", self.path, len(line))

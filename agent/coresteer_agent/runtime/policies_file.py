@@ -12,14 +12,20 @@ from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.tasks import parse_task_stat
 from coresteer_agent.runtime.atomic_file import replace_file
 from coresteer_agent.runtime.policies import Kept
+from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.policies.engine_state import EngineMemory
 
 log = logging.getLogger("coresteer.policies")
 
 
+class _Format(Struct, frozen=True):
+    format: int = 1
+
+
 class _File(Struct, frozen=True):
     boot_id: str
     kept: Kept
+    format: int = FORMAT
 
 
 class PoliciesFile:
@@ -34,7 +40,9 @@ class PoliciesFile:
     def read(self) -> Kept:
         """What the last run kept; after a reboot only its policies."""
         try:
-            file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            text = self._path.read_bytes()
+            written = msgspec.json.decode(text, type=_Format).format
+            file = msgspec.json.decode(upgrade(text, written), type=_File)
         except FileNotFoundError:
             return Kept()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

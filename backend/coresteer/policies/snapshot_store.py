@@ -197,8 +197,15 @@ async def read_flows(connection: Connection, node_id: int, start: datetime, end:
 
 
 def decode_flows(data: bytes) -> FlowsMessage:
-    """One row of read_flows."""
-    return msgspec.msgpack.decode(decompress(data), type=FlowsMessage)
+    """Decode one row of read_flows, also one that commit 602788d stored, where RX placements are called landings."""
+    stored = decompress(data)
+    try:
+        return msgspec.msgpack.decode(stored, type=FlowsMessage)
+    except msgspec.ValidationError:
+        message = msgspec.msgpack.decode(stored)
+        for task in message["tasks"]:
+            task["rx_placements"] = task.pop("landings")
+        return msgspec.convert(message, FlowsMessage)
 
 
 async def read_topologies(

@@ -1,0 +1,38 @@
+"""Upgrade of the files in the agent's state directory that an earlier version wrote.
+
+Format 1 is that of commit 602788d; format 2 has the terms of docs/GLOSSARY.md. A file states its format; it is read
+through upgrade() and has the current format from its next write on.
+"""
+
+import msgspec
+
+FORMAT = 2
+"""Format of journal.jsonl and policies.json that this version writes."""
+
+KEYS = {"lent": "delegated", "keep_after_s": "confirm_after_s", "keep_at": "confirm_at"}
+"""Object keys by their name in format 1."""
+
+VALUES = {
+    "on_controller": {"take_over": "reassert"},
+    "on_drift": {"take_over": "reassert"},
+    "response": {"take_over": "reassert"},
+    "adaptive": {"take_over": "reassert"},
+}
+"""Strings by their value in format 1, for the object keys (new names) that hold them."""
+
+
+def upgrade(text: bytes, written_format: int) -> bytes:
+    """Return JSON of a state file with the current names. Raises msgspec.DecodeError for what is not JSON."""
+    return text if written_format >= FORMAT else msgspec.json.encode(_renamed(msgspec.json.decode(text)))
+
+
+def _renamed(value: object) -> object:
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, object] = {}
+    for key, item in value.items():
+        name = KEYS.get(str(key), str(key))
+        found[name] = VALUES.get(name, {}).get(item, item) if isinstance(item, str) else _renamed(item)
+    return found
