@@ -10,33 +10,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from coresteer.inputs import can_be_kept, refused
+from coresteer_core.schema import json_schema
 
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 4096
-
-
-def _schema_of(struct: object, *, is_answer: bool) -> JsonSchemaValue:
-    """A struct's own JSON schema with references resolved in place; no struct of ours refers to itself."""
-    document = msgspec.json.schema(struct)
-    definitions = document.get("$defs", {})
-
-    def inline(node: Any) -> Any:  # noqa: ANN401 - arbitrary JSON in, arbitrary JSON out
-        if isinstance(node, dict):
-            if "$ref" in node:
-                return inline(definitions[node["$ref"].rsplit("/", 1)[1]])
-            inlined = {key: inline(value) for key, value in node.items() if key not in ("$defs", "discriminator")}
-            if "enum" in inlined:
-                inlined.setdefault("type", "string")  # a tag; all enumerations here are of texts
-            if inlined.get("type") == "object" and "properties" in inlined:
-                if is_answer:  # carries every field, also those that have a default in Python
-                    inlined["required"] = list(inlined["properties"])
-                else:
-                    inlined["additionalProperties"] = False
-            return inlined
-        return [inline(item) for item in node] if isinstance(node, list) else node
-
-    resolved: JsonSchemaValue = inline(document)
-    return resolved
 
 
 class AsStruct:
@@ -52,7 +29,7 @@ class AsStruct:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Every field is told."""
-        return _schema_of(schema["metadata"]["struct"], is_answer=True)
+        return json_schema(schema["metadata"]["struct"], is_answer=True)
 
 
 class FromStruct:
@@ -87,7 +64,7 @@ class FromStruct:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The same for requests and answers."""
-        return _schema_of(schema["metadata"]["struct"], is_answer=False)
+        return json_schema(schema["metadata"]["struct"])
 
 
 def _not_storable(value: object) -> Iterator[str]:

@@ -14,10 +14,14 @@ depends_on = None
 
 
 class Renames(NamedTuple):
-    """keys: of objects at any depth. values: of the named keys (new names), old value → new value."""
+    """keys: of objects at any depth. values: of the named keys (new names), old value → new value.
+
+    keys_in: keys of the object at the named key only.
+    """
 
     keys: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
+    keys_in: Mapping[str, Mapping[str, str]] = {}
 
 
 COLUMNS = [("decision", "conclusion", "evaluation")]
@@ -42,7 +46,11 @@ JSON = [
         "policy_version",
         "policy_id, version",
         "body",
-        Renames({}, {"on_controller": REASSERT, "on_drift": REASSERT, "adaptive": REASSERT}),
+        Renames(
+            {},
+            {"on_controller": REASSERT, "on_drift": REASSERT, "adaptive": {"take_over": "disable"}},
+            {"damping": {"window_s": "min_revert_s"}, "spec": {"rings": "max_distance"}},
+        ),
     ),
     (
         "experiment",
@@ -54,17 +62,18 @@ JSON = [
 """Table, primary key, column (new name), what to rename in its JSON."""
 
 
-def renamed(value: Any, renames: Renames) -> Any:  # noqa: ANN401 - JSON of any shape
-    """Return JSON with keys and values renamed; everything else is unchanged."""
+def renamed(value: Any, renames: Renames, parent: str = "") -> Any:  # noqa: ANN401 - JSON of any shape
+    """Return JSON with keys and values renamed; everything else is unchanged. parent: the key that holds the value."""
     if isinstance(value, list):
         return [renamed(item, renames) for item in value]
     if not isinstance(value, dict):
         return value
     found = {}
+    keys = {**renames.keys, **renames.keys_in.get(parent, {})}
     for key, item in value.items():
-        name = renames.keys.get(key, key)
+        name = keys.get(key, key)
         swaps = renames.values.get(name, {})
-        found[name] = swaps[item] if isinstance(item, str) and item in swaps else renamed(item, renames)
+        found[name] = swaps[item] if isinstance(item, str) and item in swaps else renamed(item, renames, name)
     return found
 
 
@@ -72,7 +81,10 @@ def inverse(renames: Renames) -> Renames:
     """Return the renames that undo these; values are looked up by the old key's name."""
     keys = {new: old for old, new in renames.keys.items()}
     values = {keys.get(key, key): {new: old for old, new in swaps.items()} for key, swaps in renames.values.items()}
-    return Renames(keys, values)
+    within = {
+        keys.get(parent, parent): {new: old for old, new in inner.items()} for parent, inner in renames.keys_in.items()
+    }
+    return Renames(keys, values, within)
 
 
 def rename_json(table: str, primary_key: str, column: str, renames: Renames) -> None:

@@ -221,7 +221,7 @@ def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> No
 
 def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) -> None:
     node.wants = {41: "2"}
-    damping = replace(SPREAD.damping, window_s=0.0)
+    damping = replace(SPREAD.damping, min_revert_s=0.0)
     node.policies.told([replace(SPREAD, guardrails=[RAIL], damping=damping)])
     node.steps(STEP_S)
     for _ in range(2):

@@ -219,7 +219,7 @@ async def test_whatever_is_done_to_a_policy_is_on_record(node: PolicyNode) -> No
         ({"spec": {"type": "irq-spread", "act_percent": "high"}}, "spec", "act_percent"),
         ({"spec": {"type": "irq-spread", "act_percent": -1}}, "spec", "act_percent"),
         ({"spec": {"type": "irq-spread", "exclude": "all"}}, "spec", "exclude"),
-        ({"spec": {"type": "network-process", "rings": "l9"}}, "spec", "l9"),
+        ({"spec": {"type": "network-process", "max_distance": "l9"}}, "spec", "l9"),
         ({"damping": {"moves_per_step": 0}}, "damping", "moves_per_step"),
         ({"damping": {"moves_per_step": "many"}}, "damping", "moves_per_step"),
         ({"scope": {"tasks": ["a\x00"]}}, "scope", "cannot be kept"),

@@ -111,7 +111,7 @@ def within(namespace: str) -> tuple[str, ...]:
 @contextlib.contextmanager
 def enforcing() -> Iterator[None]:
     """The agent in the receiver's namespace with network-process in force, as it goes on while the backend is away."""
-    spec = NetworkProcess(rings=Reach.CPU, max_load=1.0)
+    spec = NetworkProcess(max_distance=Reach.CPU, max_load=1.0)
     policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
     with tempfile.TemporaryDirectory() as state_dir:
         PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(Kept([policy]))

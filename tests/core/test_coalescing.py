@@ -260,7 +260,7 @@ def test_a_step_that_a_guardrail_undid_is_not_made_again() -> None:
     def undone(round_: int, plant: Plant) -> Plant:
         return replace(plant, params={USECS: "3"}) if round_ == 4 else plant
 
-    course = run(nic(), SPEC, 200, change=undone, window_s=0.0, dwell_s=0.0)
+    course = run(nic(), SPEC, 200, change=undone, min_revert_s=0.0, dwell_s=0.0)
     assert course.values == ["3", "200", "3"]
     assert "undone by a guardrail or a person" in why(course)
 
@@ -320,8 +320,8 @@ ADAPTIVE_ON = nic(name="ice", rx_usecs="50", adaptive="on")
         ("compare", 20.0, {ADAPTIVE: "off", USECS: "150"}),
         ("compare", 145.0, {ADAPTIVE: "on", USECS: "50"}),
         ("compare", 400.0, {ADAPTIVE: "on", USECS: "50"}),
-        ("reassert", 20.0, {ADAPTIVE: "off", USECS: "150"}),
-        ("reassert", 400.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("disable", 20.0, {ADAPTIVE: "off", USECS: "150"}),
+        ("disable", 400.0, {ADAPTIVE: "off", USECS: "150"}),
     ],
 )
 def test_what_becomes_of_adaptive_rx(adaptive: str, adaptive_us: float, ends: dict[str, str]) -> None:
@@ -360,13 +360,13 @@ def test_a_count_is_never_written_where_no_time_ends_the_wait() -> None:
 
 def test_a_step_of_three_settings_is_completed_over_rounds_and_judged_as_one() -> None:
     plant = nic(Timer.RESTARTING, rx_usecs="8", rx_frames="128", adaptive="on")
-    course = run(plant, Coalescing(max_added_us=600.0, adaptive="reassert"), 60, moves_per_step=1)
+    course = run(plant, Coalescing(max_added_us=600.0, adaptive="disable"), 60, moves_per_step=1)
     assert [action.key.rsplit("/", 1)[1] for _, action in course.writes[:3]] == ["adaptive-rx", "rx-frames", "rx-usecs"]
     assert [round_ for round_, _ in course.writes[:3]] == [0, 1, 2]
     assert per_interrupt(course.end) > 2 * per_interrupt(plant)
     back = run(
         plant,
-        Coalescing(max_added_us=600.0, adaptive="reassert"),
+        Coalescing(max_added_us=600.0, adaptive="disable"),
         90,
         moves_per_step=1,
         change=lambda r, p: replace(p, traffic=Traffic(10.0)) if r >= 60 else p,
@@ -582,7 +582,7 @@ SPECS = st.builds(
     max_added_us=st.sampled_from([1.0, 20.0, 100.0, 333.3, 2000.0, 10_000.0]),
     packets_per_interrupt=st.sampled_from([2.0, 6.5, 16.0, 256.0]),
     min_packets_per_s=st.sampled_from([0.0, 1000.0]),
-    adaptive=st.sampled_from(["leave", "compare", "reassert"]),
+    adaptive=st.sampled_from(["leave", "compare", "disable"]),
     software=st.booleans(),
 )
 

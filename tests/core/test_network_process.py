@@ -117,7 +117,7 @@ def test_a_process_goes_to_the_cpu_that_handles_its_packets() -> None:
 def test_above_the_load_limit_the_next_ring_is_tried(
     reach: str, smt: str, busy: dict[int, float | None], value: str | None
 ) -> None:
-    decision = first(view(task(rx_placement(0)), busy=busy), NetworkProcess(rings=Reach(reach), smt=Smt(smt)))
+    decision = first(view(task(rx_placement(0)), busy=busy), NetworkProcess(max_distance=Reach(reach), smt=Smt(smt)))
     assert values(decision).get("task/812/affinity") == value
 
 
@@ -125,7 +125,7 @@ def test_the_numa_node_is_the_last_ring_where_its_caches_are_not_shared() -> Non
     apart = replace(TOPOLOGY, caches=[cache for cache in TOPOLOGY.caches if cache.level == 2])
     busy: dict[int, float | None] = {0: 0.9, 8: 0.9}
     assert first(view(task(rx_placement(0)), busy=busy, topology=apart)).proposals == []
-    decision = first(view(task(rx_placement(0)), busy=busy, topology=apart), NetworkProcess(rings=Reach.NUMA))
+    decision = first(view(task(rx_placement(0)), busy=busy, topology=apart), NetworkProcess(max_distance=Reach.NUMA))
     assert values(decision) == {"task/812/affinity": "1"}
 
 
@@ -490,7 +490,7 @@ def settled_after(machine: Machine, spec: NetworkProcess, moves: int) -> int:
     raise AssertionError(f"still moving after {bound} rounds: {decision.proposals}")
 
 
-SPECS = st.builds(NetworkProcess, rings=st.sampled_from(Reach), smt=st.sampled_from(Smt), move_irq=st.booleans())
+SPECS = st.builds(NetworkProcess, max_distance=st.sampled_from(Reach), smt=st.sampled_from(Smt), move_irq=st.booleans())
 
 
 @settings(max_examples=60, deadline=None)

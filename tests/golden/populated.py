@@ -26,6 +26,8 @@ def instances(kind: type[msgspec.Struct]) -> Iterator[msgspec.Struct]:
 
 def _width(kind: inspect.Type) -> int:  # noqa: PLR0911 - one line a kind of type
     match kind:
+        case inspect.Metadata(type=bare):
+            return _width(bare)
         case inspect.StructType(fields=fields):
             return max((_width(field.type) for field in fields if field.name not in _FIELDS), default=1)
         case inspect.UnionType(types=types):
@@ -46,8 +48,10 @@ def _members(types: tuple[inspect.Type, ...]) -> list[inspect.Type]:
     return [member for member in types if not isinstance(member, inspect.NoneType)]
 
 
-def _filled(kind: inspect.Type, turn: int, *, defaults: bool = False) -> Any:  # noqa: ANN401, PLR0911 - any type's value
+def _filled(kind: inspect.Type, turn: int, *, defaults: bool = False) -> Any:  # noqa: ANN401, PLR0911, PLR0912 - any type's value
     match kind:
+        case inspect.Metadata(type=bare):
+            return _filled(bare, turn, defaults=defaults)
         case inspect.StructType(cls=cls, fields=fields):
             wanted = [field for field in fields if field.required or not defaults]
             values = {field.name: _FIELDS.get(field.name) or _filled(field.type, turn) for field in wanted}

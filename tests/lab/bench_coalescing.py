@@ -144,7 +144,7 @@ def compare(guest: Guest, host: Backend, name: str, max_added_us: int, traffic: 
         for block in range(BLOCKS):
             arms["default"].append(measure(guest))
             # of two that follow each other the later one must not be held back by what the former left
-            damping = {"dwell_s": 5, "window_s": 5}
+            damping = {"dwell_s": 5, "min_revert_s": 5}
             with enforced(host, f"{name} {block}", spec, scope={"netdevs": ["eth0"]}, damping=damping):
                 with load(guest, "request", "--to", "10.1.0.1"):
                     stood.append(settled(guest))

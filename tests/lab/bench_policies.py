@@ -29,7 +29,7 @@ CONSUMERS = (
 )
 """Port, address, flows, KiB/s."""
 SPREAD: dict[str, object] = {"type": "irq-spread"}
-PROCESS: dict[str, object] = {"type": "network-process", "min_bytes_per_s": 20_000, "rings": "numa"}
+PROCESS: dict[str, object] = {"type": "network-process", "min_bytes_per_s": 20_000, "max_distance": "numa"}
 
 
 @dataclass

@@ -36,7 +36,7 @@ def test_a_process_is_brought_to_its_packets_and_goes_back_with_the_policy(
     sender = two_socket.start(
         *("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "stream", *options), output="stream"
     )
-    spec = {"type": "network-process", "min_bytes_per_s": 20_000, "rings": "cpu"}
+    spec = {"type": "network-process", "min_bytes_per_s": 20_000, "max_distance": "cpu"}
     policy = host.ask("POST", "/api/policies", {"name": "near", "mode": "enforce", "spec": spec})
     host.ask("POST", f"/api/policies/{policy['id']}/enable")
     cpu = int(await_allowed(two_socket, consumer, r"\d+"))

@@ -1946,6 +1946,7 @@ export interface components {
                             /**
                              * Mode
                              * @description How far a policy goes: show its decisions, propose plans, or write them.
+                             * @default enforce
                              * @enum {string}
                              */
                             mode: "enforce" | "observe" | "recommend";
@@ -2253,9 +2254,10 @@ export interface components {
                             /**
                              * Mode
                              * @description How far a policy goes: show its decisions, propose plans, or write them.
+                             * @default enforce
                              * @enum {string}
                              */
-                            mode?: "enforce" | "observe" | "recommend";
+                            mode: "enforce" | "observe" | "recommend";
                         } | null;
                         /** @default false */
                         irqbalance: boolean;
@@ -2435,67 +2437,143 @@ export interface components {
          */
         MatchRequest: {
             /**
-             * ServiceClasses
-             * @description What the operator wants.
-             *
-             *         classes: in order of precedence. window_s: what is older is forgotten. slots: how many requests are inside the gate
-             *         at once; 0 is the number of CPUs that the workers may use. weights: what is steered for work that does not ask at
-             *         the gate, besides.
+             * Service classes
+             * @description Gives gate admission, CPU time and I/O first to the class that is furthest from its target.
              */
             spec: {
                 /** @enum {string} */
                 type: "service-class";
+                /**
+                 * Classes
+                 * Format: service-classes
+                 * @description In order of precedence. The class with the lowest S ÷ (N × P) is served first: S of its N requests were served in time, P is its target.
+                 * @example [
+                 *       {
+                 *         "name": "gold",
+                 *         "target_percent": 90
+                 *       },
+                 *       {
+                 *         "name": "silver",
+                 *         "target_percent": 70
+                 *       },
+                 *       {
+                 *         "name": "bronze",
+                 *         "target_percent": 50
+                 *       }
+                 *     ]
+                 */
                 classes: {
+                    /**
+                     * Class
+                     * @description Lower-case letters, digits, - and _.
+                     */
                     name: string;
+                    /**
+                     * Target
+                     * @description Percentage of requests to serve in time.
+                     */
                     target_percent: number;
+                    /**
+                     * Deadline
+                     * @description Requests that take longer do not count as served.
+                     */
                     deadline_ms?: number | null;
                     /**
-                     * Match
-                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
-                     *
-                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
-                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
-                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
-                     *         do, as one weight is for all of them.
+                     * Work
+                     * @description Which processes and connections belong to the class.
                      */
                     match?: {
-                        /** @default [] */
-                        cgroups: string[];
-                        /** @default [] */
-                        units: string[];
-                        /** @default [] */
-                        users: string[];
-                        /** @default [] */
+                        /**
+                         * Commands
+                         * @description Without their folder, for example nginx postgres*.
+                         * @default []
+                         */
                         commands: string[];
-                        /** @default [] */
+                        /**
+                         * Listening ports
+                         * @description TCP, for example 80 443.
+                         * @default []
+                         */
                         listens: number[];
-                        /** @default [] */
+                        /**
+                         * Units
+                         * @description Of systemd, for example nginx.service web@*.
+                         * @default []
+                         */
+                        units: string[];
+                        /**
+                         * Cgroups
+                         * @description Paths, for example /kubepods/*.
+                         * @default []
+                         */
+                        cgroups: string[];
+                        /**
+                         * Users
+                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @default []
+                         */
+                        users: string[];
+                        /**
+                         * Client networks
+                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @default []
+                         */
                         clients: string[];
                     };
+                    /**
+                     * Response-time histogram
+                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     */
                     histogram?: string | null;
                 }[];
-                /** @default 10 */
+                /**
+                 * Time window
+                 * @description Only requests within it count.
+                 * @default 10
+                 */
                 window_s: number;
-                /** @default 0 */
+                /**
+                 * Concurrency limit
+                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @default 0
+                 */
                 slots: number;
-                /** @default [] */
+                /**
+                 * Adjusted weights
+                 * @description For work that does not use the gate.
+                 * @default []
+                 */
                 weights: ("cpu" | "io" | "nice")[];
             };
             /**
              * Scope
-             * @description The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
-             *
-             *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
+             * @description The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
              * @default {}
              */
             scope: {
-                /** @default [] */
+                /**
+                 * Network devices
+                 * @description Only these devices, for example eth*.
+                 * @default []
+                 */
                 netdevs: string[];
-                /** @default [] */
+                /**
+                 * Drivers
+                 * @description Only devices of these drivers, for example igb.
+                 * @default []
+                 */
                 drivers: string[];
-                /** @default [] */
+                /**
+                 * Processes
+                 * @description Only processes with these names, for example nginx postgres*.
+                 * @default []
+                 */
                 tasks: string[];
-                /** @default [] */
+                /**
+                 * Cgroups
+                 * @description Only processes in these, for example /system.slice/web*.
+                 * @default []
+                 */
                 cgroups: string[];
             };
         };
@@ -3012,104 +3090,235 @@ export interface components {
             spec: {
                 /** @enum {string} */
                 type: "irq-spread";
-                /** @default 65 */
+                /**
+                 * Load threshold
+                 * @description Interrupts are moved away from a CPU that is at least this busy.
+                 * @default 65
+                 */
                 act_percent: number;
-                /** @default 20 */
+                /**
+                 * Minimum load difference
+                 * @description The destination CPU is at least this much less busy than the source CPU.
+                 * @default 20
+                 */
                 gap_points: number;
                 /**
+                 * NUMA placement
+                 * @description Whether an interrupt may leave the NUMA node of its device (or the nearest one with a usable CPU).
                  * @default local
                  * @enum {string}
                  */
                 numa: "any" | "local";
                 /**
+                 * SMT siblings
+                 * @description Whether the second hardware thread of a core counts as a CPU of its own.
                  * @default last
                  * @enum {string}
                  */
                 smt: "any" | "last";
-                /** @default  */
+                /**
+                 * Excluded CPUs
+                 * Format: cpu-list
+                 * @description No interrupt is moved to these CPUs.
+                 * @default
+                 */
                 exclude: string;
-                /** @default false */
+                /**
+                 * Use isolated CPUs
+                 * @description Also place work on CPUs that isolcpus or nohz_full reserve.
+                 * @default false
+                 */
                 allow_isolated: boolean;
             } | {
                 /** @enum {string} */
                 type: "network-process";
-                /** @default 10 */
-                idle_s: number;
-                /** @default 100000 */
+                /**
+                 * Minimum traffic
+                 * @description Processes with less are skipped.
+                 * @default 100000
+                 */
                 min_bytes_per_s: number;
-                /** @default 0.8 */
+                /**
+                 * Idle timeout
+                 * @description After this long without traffic a process's affinity is restored.
+                 * @default 10
+                 */
+                idle_s: number;
+                /**
+                 * Maximum load of the interrupt's CPU
+                 * @description Above it, the process itself not counted, CPUs at a greater distance are used.
+                 * @default 0.8
+                 */
                 max_load: number;
                 /**
-                 * Reach
-                 * @description A ring: the CPU itself, the other threads of its core, who shares its L2, its L3, its NUMA node.
+                 * Maximum distance
+                 * @description How far from the interrupt's CPU a process may be placed.
+                 * @default l3
                  * @enum {string}
                  */
-                rings?: "cpu" | "l2" | "l3" | "numa" | "smt";
+                max_distance: "cpu" | "l2" | "l3" | "numa" | "smt";
                 /**
-                 * Smt
-                 * @description Whether the other threads of a core come before all others or after all that share a cache with it.
+                 * SMT siblings
+                 * @description When the other hardware threads of the interrupt's core are used.
+                 * @default last
                  * @enum {string}
                  */
-                smt?: "first" | "last";
-                /** @default false */
+                smt: "first" | "last";
+                /**
+                 * Move the interrupt of a pinned process
+                 * @description A process that may not move keeps its CPUs; the interrupt of its packets moves to them.
+                 * @default false
+                 */
                 move_irq: boolean;
-                /** @default false */
+                /**
+                 * Use isolated CPUs
+                 * @description Also place work on CPUs that isolcpus or nohz_full reserve.
+                 * @default false
+                 */
                 allow_isolated: boolean;
             } | {
                 /** @enum {string} */
                 type: "coalescing";
-                /** @default 100 */
+                /**
+                 * Maximum added latency
+                 * @description No packet waits longer for its interrupt.
+                 * @default 100
+                 */
                 max_added_us: number;
-                /** @default 16 */
+                /**
+                 * Target packets per interrupt
+                 * @description The NIC waits no longer than these take to arrive.
+                 * @default 16
+                 */
                 packets_per_interrupt: number;
-                /** @default 1000 */
+                /**
+                 * Minimum packet rate
+                 * @description A device that receives less gets its original values back.
+                 * @default 1000
+                 */
                 min_packets_per_s: number;
                 /**
+                 * Adaptive coalescing (adaptive-rx)
+                 * @description What to do with a device whose driver adapts coalescing itself.
                  * @default leave
                  * @enum {string}
                  */
-                adaptive: "compare" | "leave" | "reassert";
-                /** @default false */
+                adaptive: "compare" | "disable" | "leave";
+                /**
+                 * Software coalescing
+                 * @description Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing of its own.
+                 * @default false
+                 */
                 software: boolean;
-                /** @default 0.1 */
+                /**
+                 * Maximum packet drops
+                 * @description Share of received packets; above it the last step is undone.
+                 * @default 0.1
+                 */
                 max_dropped_percent: number;
             } | {
                 /** @enum {string} */
                 type: "service-class";
+                /**
+                 * Classes
+                 * Format: service-classes
+                 * @description In order of precedence. The class with the lowest S ÷ (N × P) is served first: S of its N requests were served in time, P is its target.
+                 * @example [
+                 *       {
+                 *         "name": "gold",
+                 *         "target_percent": 90
+                 *       },
+                 *       {
+                 *         "name": "silver",
+                 *         "target_percent": 70
+                 *       },
+                 *       {
+                 *         "name": "bronze",
+                 *         "target_percent": 50
+                 *       }
+                 *     ]
+                 */
                 classes: {
+                    /**
+                     * Class
+                     * @description Lower-case letters, digits, - and _.
+                     */
                     name: string;
+                    /**
+                     * Target
+                     * @description Percentage of requests to serve in time.
+                     */
                     target_percent: number;
+                    /**
+                     * Deadline
+                     * @description Requests that take longer do not count as served.
+                     */
                     deadline_ms?: number | null;
                     /**
-                     * Match
-                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
-                     *
-                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
-                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
-                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
-                     *         do, as one weight is for all of them.
+                     * Work
+                     * @description Which processes and connections belong to the class.
                      */
                     match?: {
-                        /** @default [] */
-                        cgroups: string[];
-                        /** @default [] */
-                        units: string[];
-                        /** @default [] */
-                        users: string[];
-                        /** @default [] */
+                        /**
+                         * Commands
+                         * @description Without their folder, for example nginx postgres*.
+                         * @default []
+                         */
                         commands: string[];
-                        /** @default [] */
+                        /**
+                         * Listening ports
+                         * @description TCP, for example 80 443.
+                         * @default []
+                         */
                         listens: number[];
-                        /** @default [] */
+                        /**
+                         * Units
+                         * @description Of systemd, for example nginx.service web@*.
+                         * @default []
+                         */
+                        units: string[];
+                        /**
+                         * Cgroups
+                         * @description Paths, for example /kubepods/*.
+                         * @default []
+                         */
+                        cgroups: string[];
+                        /**
+                         * Users
+                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @default []
+                         */
+                        users: string[];
+                        /**
+                         * Client networks
+                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @default []
+                         */
                         clients: string[];
                     };
+                    /**
+                     * Response-time histogram
+                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     */
                     histogram?: string | null;
                 }[];
-                /** @default 10 */
+                /**
+                 * Time window
+                 * @description Only requests within it count.
+                 * @default 10
+                 */
                 window_s: number;
-                /** @default 0 */
+                /**
+                 * Concurrency limit
+                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @default 0
+                 */
                 slots: number;
-                /** @default [] */
+                /**
+                 * Adjusted weights
+                 * @description For work that does not use the gate.
+                 * @default []
+                 */
                 weights: ("cpu" | "io" | "nice")[];
             };
             /**
@@ -3123,36 +3332,59 @@ export interface components {
             selector: components["schemas"]["Selector"];
             /**
              * Scope
-             * @description The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
-             *
-             *         netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
+             * @description The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
              * @default {}
              */
             scope: {
-                /** @default [] */
+                /**
+                 * Network devices
+                 * @description Only these devices, for example eth*.
+                 * @default []
+                 */
                 netdevs: string[];
-                /** @default [] */
+                /**
+                 * Drivers
+                 * @description Only devices of these drivers, for example igb.
+                 * @default []
+                 */
                 drivers: string[];
-                /** @default [] */
+                /**
+                 * Processes
+                 * @description Only processes with these names, for example nginx postgres*.
+                 * @default []
+                 */
                 tasks: string[];
-                /** @default [] */
+                /**
+                 * Cgroups
+                 * @description Only processes in these, for example /system.slice/web*.
+                 * @default []
+                 */
                 cgroups: string[];
             };
             /**
              * Damping
-             * @description Limits that prevent a policy from oscillating.
-             *
-             *         moves_per_step: at most this many settings are written in one round. dwell_s: minimum time between two moves of a
-             *         setting. window_s: flap damping; a setting does not return to a value that it left less than this ago.
+             * @description Limits that prevent a policy from oscillating (flap damping).
              * @default {}
              */
             damping: {
-                /** @default 2 */
+                /**
+                 * Maximum changes per round
+                 * @description Settings written per evaluation, every 5 s.
+                 * @default 2
+                 */
                 moves_per_step: number;
-                /** @default 30 */
+                /**
+                 * Dwell time
+                 * @description A setting that the policy changed is not changed again for this long.
+                 * @default 30
+                 */
                 dwell_s: number;
-                /** @default 180 */
-                window_s: number;
+                /**
+                 * Minimum time before reverting
+                 * @description A setting does not return to a value that it left less than this long ago.
+                 * @default 180
+                 */
+                min_revert_s: number;
             };
             /** @default warn */
             on_controller: components["schemas"]["Ownership"];
@@ -3189,50 +3421,112 @@ export interface components {
             version: number;
             mode: components["schemas"]["Mode"];
             /**
-             * ServiceClasses
-             * @description What the operator wants.
-             *
-             *         classes: in order of precedence. window_s: what is older is forgotten. slots: how many requests are inside the gate
-             *         at once; 0 is the number of CPUs that the workers may use. weights: what is steered for work that does not ask at
-             *         the gate, besides.
+             * Service classes
+             * @description Gives gate admission, CPU time and I/O first to the class that is furthest from its target.
              */
             spec: {
                 /** @enum {string} */
                 type: "service-class";
+                /**
+                 * Classes
+                 * Format: service-classes
+                 * @description In order of precedence. The class with the lowest S ÷ (N × P) is served first: S of its N requests were served in time, P is its target.
+                 * @example [
+                 *       {
+                 *         "name": "gold",
+                 *         "target_percent": 90
+                 *       },
+                 *       {
+                 *         "name": "silver",
+                 *         "target_percent": 70
+                 *       },
+                 *       {
+                 *         "name": "bronze",
+                 *         "target_percent": 50
+                 *       }
+                 *     ]
+                 */
                 classes: {
+                    /**
+                     * Class
+                     * @description Lower-case letters, digits, - and _.
+                     */
                     name: string;
+                    /**
+                     * Target
+                     * @description Percentage of requests to serve in time.
+                     */
                     target_percent: number;
+                    /**
+                     * Deadline
+                     * @description Requests that take longer do not count as served.
+                     */
                     deadline_ms: number | null;
                     /**
-                     * Match
-                     * @description Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
-                     *
-                     *         Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
-                     *         numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
-                     *         clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
-                     *         do, as one weight is for all of them.
+                     * Work
+                     * @description Which processes and connections belong to the class.
                      */
                     match: {
-                        /** @default [] */
-                        cgroups: string[];
-                        /** @default [] */
-                        units: string[];
-                        /** @default [] */
-                        users: string[];
-                        /** @default [] */
+                        /**
+                         * Commands
+                         * @description Without their folder, for example nginx postgres*.
+                         * @default []
+                         */
                         commands: string[];
-                        /** @default [] */
+                        /**
+                         * Listening ports
+                         * @description TCP, for example 80 443.
+                         * @default []
+                         */
                         listens: number[];
-                        /** @default [] */
+                        /**
+                         * Units
+                         * @description Of systemd, for example nginx.service web@*.
+                         * @default []
+                         */
+                        units: string[];
+                        /**
+                         * Cgroups
+                         * @description Paths, for example /kubepods/*.
+                         * @default []
+                         */
+                        cgroups: string[];
+                        /**
+                         * Users
+                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @default []
+                         */
+                        users: string[];
+                        /**
+                         * Client networks
+                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @default []
+                         */
                         clients: string[];
                     };
+                    /**
+                     * Response-time histogram
+                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     */
                     histogram: string | null;
                 }[];
-                /** @default 10 */
+                /**
+                 * Time window
+                 * @description Only requests within it count.
+                 * @default 10
+                 */
                 window_s: number;
-                /** @default 0 */
+                /**
+                 * Concurrency limit
+                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @default 0
+                 */
                 slots: number;
-                /** @default [] */
+                /**
+                 * Adjusted weights
+                 * @description For work that does not use the gate.
+                 * @default []
+                 */
                 weights: ("cpu" | "io" | "nice")[];
             };
             /** At */
@@ -3758,6 +4052,7 @@ export interface components {
                             /**
                              * Mode
                              * @description How far a policy goes: show its decisions, propose plans, or write them.
+                             * @default enforce
                              * @enum {string}
                              */
                             mode: "enforce" | "observe" | "recommend";

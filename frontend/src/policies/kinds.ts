@@ -94,7 +94,7 @@ export const KINDS: { [K in Kind]: KindOf<K> } = {
         initial: 0.8,
         of: { input: "number", min: 0, max: 100, factor: 100 },
       },
-      rings: {
+      max_distance: {
         label: "How far out",
         help: "How far from the interrupt's CPU a process may be placed.",
         initial: "l3",
@@ -158,7 +158,7 @@ export const KINDS: { [K in Kind]: KindOf<K> } = {
           options: {
             leave: "leave it alone",
             compare: "turn it off for a while and keep what is better",
-            reassert: "turn it off",
+            disable: "turn it off",
           },
         },
       },
@@ -266,7 +266,7 @@ export const DAMPINGS = {
     initial: 2,
   },
   dwell_s: { label: "Rest after a move", unit: "s", help: "How long a setting stays where it was put.", initial: 30 },
-  window_s: {
+  min_revert_s: {
     label: "No way back for",
     unit: "s",
     help: "A value that a setting had less than this ago is not returned to.",

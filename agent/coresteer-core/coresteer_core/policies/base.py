@@ -1,11 +1,14 @@
 """Input and output types of all policies. Each is a folder here with decide(view, spec, scope, memory)."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias  # Any: each kind takes its own spec and memory
 
 from msgspec import Meta, Struct
 
 from coresteer_core.changes.plan import Action
+from coresteer_core.node.view import View
+from coresteer_core.schema import labelled
 
 
 class Mode(StrEnum):
@@ -24,29 +27,68 @@ class Ownership(StrEnum):
     REASSERT = "reassert"
 
 
+Globs: TypeAlias = Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=64)]
+"""Shell patterns (fnmatch); an empty list matches everything."""
+
+
 class Scope(Struct, frozen=True):
-    """The part of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
+    """The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything."""
 
-    netdevs: names; drivers: of netdevs; tasks: names of processes; cgroups: paths.
-    """
-
-    netdevs: list[str] = []
-    drivers: list[str] = []
-    tasks: list[str] = []
-    cgroups: list[str] = []
+    netdevs: Annotated[
+        Globs, labelled("Network devices", "Only these devices, for example eth*.", placeholder="all")
+    ] = []
+    drivers: Annotated[
+        Globs, labelled("Drivers", "Only devices of these drivers, for example igb.", placeholder="all")
+    ] = []
+    tasks: Annotated[
+        Globs, labelled("Processes", "Only processes with these names, for example nginx postgres*.", placeholder="all")
+    ] = []
+    cgroups: Annotated[
+        Globs,
+        labelled("Cgroups", "Only processes in these, for example /system.slice/web*.", placeholder="all"),
+    ] = []
 
 
 class Damping(Struct, frozen=True):
-    """Limits that prevent a policy from oscillating.
+    """Limits that prevent a policy from oscillating (flap damping)."""
 
-    moves_per_step: at most this many settings are written in one round. dwell_s: minimum time between two moves of a
-    setting. window_s: flap damping; a setting does not return to a value that it left less than this ago.
-    """
+    moves_per_step: Annotated[
+        int,
+        Meta(ge=1, le=64),
+        labelled("Maximum changes per round", "Settings written per evaluation, every 5 s.", unit="settings"),
+    ] = 2
+    dwell_s: Annotated[
+        float,
+        Meta(ge=0, le=86_400),
+        labelled("Dwell time", "A setting that the policy changed is not changed again for this long.", unit="s"),
+    ] = 30.0
+    min_revert_s: Annotated[
+        float,
+        Meta(ge=0, le=86_400),
+        labelled(
+            "Minimum time before reverting",
+            "A setting does not return to a value that it left less than this long ago.",
+            unit="s",
+        ),
+    ] = 180.0
 
-    moves_per_step: Annotated[int, Meta(ge=1, le=64)] = 2
-    dwell_s: Annotated[float, Meta(ge=0, le=86_400)] = 30.0
-    window_s: Annotated[float, Meta(ge=0, le=86_400)] = 180.0
 
+class PolicySpec(Struct, frozen=True):
+    """Base of every kind of policy's fields. label, summary: the kind's name and one sentence about it, for forms."""
+
+    label: ClassVar[str]
+    summary: ClassVar[str]
+
+    @property
+    def allow_isolated(self) -> bool:
+        """Return whether the policy may place work on isolated CPUs (isolcpus, nohz_full)."""
+        return False
+
+
+ALLOW_ISOLATED = labelled(
+    "Use isolated CPUs", "Also place work on CPUs that isolcpus or nohz_full reserve.", group="advanced"
+)
+"""Texts of the field that every policy with CPU placement has."""
 
 STEP_S = 5.0
 """Period of the evaluation rounds of the node loop."""
@@ -120,3 +162,11 @@ class Evaluation(Struct, frozen=True):
     deferred: list[Deferred] = []
     skipped: list[Skipped] = []
     drifts: list[Drift] = []
+
+
+class PolicyKind(NamedTuple):
+    """A kind of policy. decide: ``(view, spec, scope, memory) -> Decision``, pure; memory is empty at first."""
+
+    spec: type[PolicySpec]
+    memory: type[Struct]
+    decide: Callable[[View, Any, Scope, Any], Decision]

@@ -4,7 +4,6 @@ Pure: the node loop, a preview in the backend and a backtest call the same step(
 """
 
 from collections.abc import Iterable
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -52,8 +51,7 @@ def step(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> tup
     planned = view
     for policy in ranked:
         decision = decide(planned, policy.spec, policy.scope, memory.memories.get(policy.policy_id))
-        # decide() returns the policy's own struct, which the type of Decision cannot express
-        memories[policy.policy_id] = cast(Memory, decision.memory)
+        memories[policy.policy_id] = decision.memory
         evaluations.append(evaluation := round_.evaluate(policy, decision, drifts[policy.policy_id]))
         if policy.mode is Mode.ENFORCE and policy is not ranked[-1]:
             planned = overlay(planned, {action.key: action.becomes for action in evaluation.actions})

@@ -41,12 +41,12 @@ def damped(  # noqa: PLR0917 - the round's state and one proposal
         if 0 <= held_s < dwell_s:
             why = f"It was set {held_s:.0f} s ago; the dwell time is {dwell_s:.0f} s."
             return Deferred(proposal, "dwell", why)
-    window_s = policy.damping.window_s * (1 << memory.flaps.get(proposal.key, 0))
+    min_revert_s = policy.damping.min_revert_s * (1 << memory.flaps.get(proposal.key, 0))
     for earlier, ended_s in memory.recent_values.get(proposal.key, []):
-        if earlier == value and 0 <= now_s - ended_s < window_s:
+        if earlier == value and 0 <= now_s - ended_s < min_revert_s:
             why = (
                 f"It had the value {value} until {now_s - ended_s:.0f} s ago; "
-                f"flap damping refuses that value for {window_s:.0f} s."
+                f"flap damping refuses that value for {min_revert_s:.0f} s."
             )
             return Deferred(proposal, "flap_damping", why)
     return None

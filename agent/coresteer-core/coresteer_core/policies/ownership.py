@@ -101,12 +101,12 @@ def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> En
     A process without traffic, and its cgroup, is absent from the view although it exists, so its holdings stay.
     Devices are all in the view, unless it has none at all because they could not be read.
     """
-    window_s = max((policy.damping.window_s for policy in policies), default=0.0)
+    min_revert_s = max((policy.damping.min_revert_s for policy in policies), default=0.0)
     yielding = {policy.policy_id for policy in policies if policy.on_drift is Ownership.YIELD}
 
     def retention_s(key: str) -> float:
         """Return twice the damping window: a return to the value soon after the window counts as a flap too."""
-        return 2 * window_s * (1 << memory.flaps.get(key, 0))
+        return 2 * min_revert_s * (1 << memory.flaps.get(key, 0))
 
     def exists(key: str) -> bool:
         return key.startswith(("task/", "cgroup/")) or not view.inventory.irqs or current_value(view, key) is not None

@@ -146,7 +146,7 @@ export function bodyOf(draft: Draft): Reading {
   const damping = {
     moves_per_step: number("damping.moves_per_step", 1, 100, true),
     dwell_s: number("damping.dwell_s", 0, 86_400),
-    window_s: number("damping.window_s", 0, 86_400),
+    min_revert_s: number("damping.min_revert_s", 0, 86_400),
   };
   if (Object.keys(wrong).length > 0 || typeof labels === "string") return { body: null, wrong };
   const lists = <T extends string>(part: string, names: T[]) =>

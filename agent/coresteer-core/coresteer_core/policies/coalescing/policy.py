@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import NetdevLoad
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Decision, Proposal, Scope
+from coresteer_core.policies.base import Decision, PolicyKind, PolicySpec, Proposal, Scope
 from coresteer_core.policies.coalescing.candidates import (
     ADAPTIVE,
     DEFER,
@@ -42,6 +42,7 @@ from coresteer_core.policies.coalescing.candidates import (
 from coresteer_core.policies.coalescing.memory import Ceiling, Stood, Tuning, noticed
 from coresteer_core.policies.coalescing.netdev_traffic import NO_INTERRUPTS, Traffic, interrupts, one_round
 from coresteer_core.policies.skipped import Staying
+from coresteer_core.schema import labelled
 from coresteer_core.simulate.nic import packet_gap_us
 
 _LOOK = 4
@@ -66,28 +67,51 @@ _ALONE, _ALONE_PER_INTERRUPT, _ANSWERED = 2.0, 1.5, 0.5
 """Fewer packets on their way in a queue, with no more to an interrupt, and this share of them answered."""
 
 
-class Coalescing(Struct, frozen=True, tag="coalescing"):
-    """What the operator wants.
+class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
+    """Fields of the policy that sets how long NICs wait before they interrupt."""
 
-    max_added_us: no packet may wait longer for its interrupt. packets_per_interrupt: as many as the policy aims at.
-    min_packets_per_s: a netdev that receives less gets its own values back. adaptive: what to do where adaptive-rx is
-    on: ``leave`` the netdev alone, ``compare`` (turn it off for a while and keep what needs fewer interrupts within
-    the bound), ``reassert`` (turn it off). software: where the NIC cannot wait, let the kernel
-    (gro_flush_timeout, napi_defer_hard_irqs). max_dropped_percent: of the received packets; over it the last step is
-    taken back.
-    """
+    label = "Interrupt coalescing"
+    summary = "Lets NICs collect more packets per interrupt while the traffic is worth it, within the allowed latency."
 
-    max_added_us: Annotated[float, Meta(ge=1, le=10_000)] = 100.0
-    packets_per_interrupt: Annotated[float, Meta(ge=2, le=256)] = 16.0
-    min_packets_per_s: Annotated[float, Meta(ge=0, le=1e9)] = 1000.0
-    adaptive: Literal["leave", "compare", "reassert"] = "leave"
-    software: bool = False
-    max_dropped_percent: Annotated[float, Meta(ge=0, le=100)] = 0.1
-
-    @property
-    def allow_isolated(self) -> bool:
-        """It moves nothing onto any CPU."""
-        return False
+    max_added_us: Annotated[
+        float,
+        Meta(ge=1, le=10_000),
+        labelled("Maximum added latency", "No packet waits longer for its interrupt.", unit="µs"),
+    ] = 100.0
+    packets_per_interrupt: Annotated[
+        float,
+        Meta(ge=2, le=256),
+        labelled("Target packets per interrupt", "The NIC waits no longer than these take to arrive.", unit="packets"),
+    ] = 16.0
+    min_packets_per_s: Annotated[
+        float,
+        Meta(ge=0, le=1e9),
+        labelled("Minimum packet rate", "A device that receives less gets its original values back.", unit="packets/s"),
+    ] = 1000.0
+    adaptive: Annotated[
+        Literal["leave", "compare", "disable"],
+        labelled(
+            "Adaptive coalescing (adaptive-rx)",
+            "What to do with a device whose driver adapts coalescing itself.",
+            options={
+                "leave": "skip the device",
+                "compare": "turn it off temporarily and keep whichever needs fewer interrupts",
+                "disable": "turn it off",
+            },
+        ),
+    ] = "leave"
+    software: Annotated[
+        bool,
+        labelled(
+            "Software coalescing",
+            "Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing of its own.",
+        ),
+    ] = False
+    max_dropped_percent: Annotated[
+        float,
+        Meta(ge=0, le=100),
+        labelled("Maximum packet drops", "Share of received packets; above it the last step is undone.", unit="%"),
+    ] = 0.1
 
 
 class CoalescingMemory(Struct, frozen=True, tag="coalescing"):
@@ -231,7 +255,7 @@ class _Round:
             slower_us = seen.rtt_us - was.rtt_us
         why = None
         from_us = way.timed(way.standing)
-        if adaptive and (self._spec.adaptive == "reassert" or slower_us < -self._spec.max_added_us):
+        if adaptive and (self._spec.adaptive == "disable" or slower_us < -self._spec.max_added_us):
             why = None  # as the operator wants, or what the driver chose waited longer than it may
         elif seen.per_interrupt < _PAYS * was.per_interrupt:
             from_us = way.timed(way.waiting(before.params)) + 1
@@ -289,7 +313,7 @@ class _Round:
         goal = min(spec.packets_per_interrupt, way.most_packets)
         have = self._collected(way, seen)
         aim = min(goal, standing.frames) if way.restarts and standing.frames and self.after.originals else goal
-        if way.adaptive and spec.adaptive == "reassert":
+        if way.adaptive and spec.adaptive == "disable":
             wanted = self._first(way, seen)
             if isinstance(wanted, str):
                 self._go_back(way, self._floor(way), f"{told} adaptive-rx is to be off. {wanted}")
@@ -420,10 +444,10 @@ class _Round:
     def _allowed(self, way: Hardware | Software, params: Mapping[str, str]) -> dict[str, str]:
         """Earlier values as far as the operator's bound and on_drift allow."""
         found = {param: params[param] for param in way.params if param in params}
-        takes_over = self._spec.adaptive == "reassert" and found.get(ADAPTIVE) == "on"
-        if found.get(ADAPTIVE) == "on" and not takes_over:
+        turns_off = self._spec.adaptive == "disable" and found.get(ADAPTIVE) == "on"
+        if found.get(ADAPTIVE) == "on" and not turns_off:
             return found
-        allowed = {**found, ADAPTIVE: "off"} if takes_over else found
+        allowed = {**found, ADAPTIVE: "off"} if turns_off else found
         waiting = way.waiting(allowed)
         if way.bound_us(waiting) <= self._spec.max_added_us:
             return allowed
@@ -485,3 +509,6 @@ class _Round:
 
 def _matches(text: str, patterns: list[str]) -> bool:
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+KIND = PolicyKind(Coalescing, CoalescingMemory, decide)

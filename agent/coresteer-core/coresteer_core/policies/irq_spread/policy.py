@@ -25,9 +25,17 @@ from msgspec import Meta, Struct
 
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_list
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Decision, Proposal, Scope
+from coresteer_core.policies.base import (
+    ALLOW_ISOLATED,
+    Decision,
+    PolicyKind,
+    PolicySpec,
+    Proposal,
+    Scope,
+)
 from coresteer_core.policies.irq_load import Arriving, Moving, arriving, learn, placer
 from coresteer_core.policies.skipped import Reason, Staying, Why
+from coresteer_core.schema import labelled
 
 _FORBIDDEN = Why(
     "{0:cpus}, {1:.0f} % busy, is to be kept free of interrupts, but of no CPU of {3} the load is known.",
@@ -61,22 +69,50 @@ _SHARING = Why(
 _BELOW = Why("{0:cpus}, {1:.0f} % busy, is below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %.")
 
 
-class IrqSpread(Struct, frozen=True, tag="irq-spread"):
-    """What the operator wants.
+class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
+    """Fields of the policy that spreads interrupts over the CPUs near their devices."""
 
-    act_percent, gap_points: a CPU at this load or more gives an interrupt away, to one that is at least so many
-    percentage points less loaded. numa: ``local`` keeps interrupts on their device's NUMA node, or the nearest with a
-    CPU that may be used; ``any`` does not. smt: whether a second thread of a core is used only when no core is free
-    (``last``) or like any CPU (``any``). exclude: a CPU list that no interrupt goes to. allow_isolated: isolated CPUs
-    are used too.
-    """
+    label = "Spread interrupts"
+    summary = "Moves interrupts from busy CPUs to less busy CPUs near their device."
 
-    act_percent: Annotated[float, Meta(ge=1, le=100)] = 65.0
-    gap_points: Annotated[float, Meta(ge=1, le=100)] = 20.0
-    numa: Literal["local", "any"] = "local"
-    smt: Literal["last", "any"] = "last"
-    exclude: Annotated[str, Meta(pattern="^[0-9,:/ -]*$", max_length=4096)] = ""
-    allow_isolated: bool = False
+    act_percent: Annotated[
+        float,
+        Meta(ge=1, le=100),
+        labelled("Load threshold", "Interrupts are moved away from a CPU that is at least this busy.", unit="%"),
+    ] = 65.0
+    gap_points: Annotated[
+        float,
+        Meta(ge=1, le=100),
+        labelled(
+            "Minimum load difference",
+            "The destination CPU is at least this much less busy than the source CPU.",
+            unit="percentage points",
+        ),
+    ] = 20.0
+    numa: Annotated[
+        Literal["local", "any"],
+        labelled(
+            "NUMA placement",
+            "Whether an interrupt may leave the NUMA node of its device (or the nearest one with a usable CPU).",
+            options={"local": "the device's NUMA node", "any": "any NUMA node"},
+        ),
+    ] = "local"
+    smt: Annotated[
+        Literal["last", "any"],
+        labelled(
+            "SMT siblings",
+            "Whether the second hardware thread of a core counts as a CPU of its own.",
+            options={"last": "only when no core is free", "any": "like any other CPU"},
+        ),
+    ] = "last"
+    exclude: Annotated[
+        str,
+        Meta(pattern="^[0-9,:/ -]*$", max_length=4096),
+        labelled(
+            "Excluded CPUs", "No interrupt is moved to these CPUs.", format="cpu-list", placeholder="none, or 0-1,8"
+        ),
+    ] = ""
+    allow_isolated: Annotated[bool, ALLOW_ISOLATED] = False
 
 
 class IrqSpreadMemory(Struct, frozen=True, tag="irq-spread"):
@@ -341,3 +377,6 @@ class _Spread:
         each.cpu = target
         if each.busy:
             self._count(each, 1)
+
+
+KIND = PolicyKind(IrqSpread, IrqSpreadMemory, decide)

@@ -24,12 +24,20 @@ from msgspec.structs import replace
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Decision, Proposal, Scope
+from coresteer_core.policies.base import (
+    ALLOW_ISOLATED,
+    Decision,
+    PolicyKind,
+    PolicySpec,
+    Proposal,
+    Scope,
+)
 from coresteer_core.policies.distance import Reach, Smt, rings
 from coresteer_core.policies.network_process.capacity import Flow, Seats
 from coresteer_core.policies.network_process.move_irq import IrqMoves
 from coresteer_core.policies.network_process.placement import Placing, Talker, name_cpus
 from coresteer_core.policies.skipped import Reason, Staying, Why, rate
+from coresteer_core.schema import labelled
 
 KNOWN_SHARE = 0.5
 """Of its bytes: with less arriving at known CPUs a process is left alone."""
@@ -49,23 +57,60 @@ _BOUND = Why(
 )
 
 
-class NetworkProcess(Struct, frozen=True, tag="network-process"):
-    """What the operator wants.
+class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
+    """Fields of the policy that runs processes near the CPUs that handle their packets."""
 
-    idle_s: a process silent for longer gets its original affinity back. min_bytes_per_s: below it a process is left
-    alone. max_load: share of the interrupt's CPU, without the process itself, above which the next ring is tried.
-    rings: how far from it a process may go, each with all before it. smt: whether the other threads of the interrupt's
-    core come before all other CPUs or after all that share a cache with it. move_irq: where the process may not move,
-    its interrupt may.
-    """
+    label = "Place network processes"
+    summary = "Moves processes that use the network near the CPUs that handle their packets."
 
-    idle_s: Annotated[float, Meta(ge=1, le=86_400)] = 10.0
-    min_bytes_per_s: Annotated[float, Meta(ge=0, le=1e15)] = 100_000.0
-    max_load: Annotated[float, Meta(ge=0, le=1)] = 0.8
-    rings: Reach = Reach.L3
-    smt: Smt = Smt.LAST
-    move_irq: bool = False
-    allow_isolated: bool = False
+    min_bytes_per_s: Annotated[
+        float, Meta(ge=0, le=1e15), labelled("Minimum traffic", "Processes with less are skipped.", unit="bytes/s")
+    ] = 100_000.0
+    idle_s: Annotated[
+        float,
+        Meta(ge=1, le=86_400),
+        labelled("Idle timeout", "After this long without traffic a process's affinity is restored.", unit="s"),
+    ] = 10.0
+    max_load: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        labelled(
+            "Maximum load of the interrupt's CPU",
+            "Above it, the process itself not counted, CPUs at a greater distance are used.",
+            unit="%",
+            scale=100,
+        ),
+    ] = 0.8
+    max_distance: Annotated[
+        Reach,
+        labelled(
+            "Maximum distance",
+            "How far from the interrupt's CPU a process may be placed.",
+            options={
+                "cpu": "the same CPU",
+                "smt": "the same core",
+                "l2": "CPUs that share its L2 cache",
+                "l3": "CPUs that share its L3 cache",
+                "numa": "the same NUMA node",
+            },
+        ),
+    ] = Reach.L3
+    smt: Annotated[
+        Smt,
+        labelled(
+            "SMT siblings",
+            "When the other hardware threads of the interrupt's core are used.",
+            options={"last": "after other cores", "first": "before other cores"},
+        ),
+    ] = Smt.LAST
+    move_irq: Annotated[
+        bool,
+        labelled(
+            "Move the interrupt of a pinned process",
+            "A process that may not move keeps its CPUs; the interrupt of its packets moves to them.",
+        ),
+    ] = False
+    allow_isolated: Annotated[bool, ALLOW_ISOLATED] = False
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -115,7 +160,7 @@ class _Round:
         self.isolated_cpus = view.topology.isolated_cpus
         self.least = rate(spec.min_bytes_per_s)
         self.usable = self.online if spec.allow_isolated else self.online - self.isolated_cpus
-        self.seats = Seats(rings(view.topology, spec.smt), spec.rings, self.usable, spec.max_load)
+        self.seats = Seats(rings(view.topology, spec.smt), spec.max_distance, self.usable, spec.max_load)
         self.before = {placed.key: placed for placed in memory.placed}
         self.kept: list[Placed] = []
         self.restores: list[Proposal] = []
@@ -348,3 +393,6 @@ def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
         return _matches(name, scope.netdevs) and _matches(drivers.get(name, ""), scope.drivers)
 
     return covers
+
+
+KIND = PolicyKind(NetworkProcess, NetworkProcessMemory, decide)

@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from coresteer_core.node.tasks import NetTask
+from coresteer_core.schema import labelled
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -24,12 +25,25 @@ class Match(Struct, frozen=True):
     do, as one weight is for all of them.
     """
 
-    cgroups: _Patterns = []
-    units: _Patterns = []
-    users: _Patterns = []
-    commands: _Patterns = []
-    listens: Annotated[list[Annotated[int, Meta(ge=1, le=65_535)]], Meta(max_length=32)] = []
-    clients: _Patterns = []
+    commands: Annotated[
+        _Patterns, labelled("Commands", "Without their folder, for example nginx postgres*.", placeholder="any")
+    ] = []
+    listens: Annotated[
+        list[Annotated[int, Meta(ge=1, le=65_535)]],
+        Meta(max_length=32),
+        labelled("Listening ports", "TCP, for example 80 443.", placeholder="any"),
+    ] = []
+    units: Annotated[
+        _Patterns, labelled("Units", "Of systemd, for example nginx.service web@*.", placeholder="any")
+    ] = []
+    cgroups: Annotated[_Patterns, labelled("Cgroups", "Paths, for example /kubepods/*.", placeholder="any")] = []
+    users: Annotated[
+        _Patterns,
+        labelled("Users", "Names, or numbers without one in /etc/passwd, for example www-data.", placeholder="any"),
+    ] = []
+    clients: Annotated[
+        _Patterns, labelled("Client networks", "Of the other end, for example 10.1.0.0/16.", placeholder="any")
+    ] = []
 
     def __post_init__(self) -> None:
         """Raises ValueError for a client that is no network."""

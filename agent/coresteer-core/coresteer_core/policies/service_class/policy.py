@@ -14,10 +14,11 @@ from msgspec import Meta, Struct
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.policies.base import Decision, Proposal, Scope, Skipped
+from coresteer_core.policies.base import Decision, PolicyKind, PolicySpec, Proposal, Scope, Skipped
 from coresteer_core.policies.service_class.attainment import Promise
 from coresteer_core.policies.service_class.matching import Address, Match
 from coresteer_core.policies.service_class.weights import STEP, USUAL, value_of
+from coresteer_core.schema import labelled
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
 LEAST_WEIGHT, MOST_WEIGHT = USUAL / 16, USUAL * 16
@@ -35,18 +36,36 @@ _OCTET = r"(\.(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9]))"
 _HISTOGRAM = rf"^http://(localhost|127{_OCTET}{{3}}|\[::1\])(:[0-9]{{1,5}})?/[^#\s]*#[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
+_EXAMPLE = [
+    {"name": "gold", "target_percent": 90},
+    {"name": "silver", "target_percent": 70},
+    {"name": "bronze", "target_percent": 50},
+]
+
+
 class ServiceClass(Struct, frozen=True):
-    """One class. target_percent: P. deadline_ms: a request counts as served only within it; None: when it completes.
+    """A class of work and its target: the percentage of its requests that are to be served in time."""
 
-    histogram: URL of a Prometheus histogram's metrics page and, after #, its name, on this node only; with a deadline,
-    as it tells of requests that ended and not of those that wait, and without one all of these are served.
-    """
-
-    name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
-    target_percent: Annotated[float, Meta(gt=0, le=100)]
-    deadline_ms: Annotated[float, Meta(gt=0, le=600_000)] | None = None
-    match: Match = Match()
-    histogram: Annotated[str, Meta(max_length=512, pattern=_HISTOGRAM)] | None = None
+    name: Annotated[
+        str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$"), labelled("Class", "Lower-case letters, digits, - and _.")
+    ]
+    target_percent: Annotated[
+        float, Meta(gt=0, le=100), labelled("Target", "Percentage of requests to serve in time.", unit="%")
+    ]
+    deadline_ms: Annotated[
+        Annotated[float, Meta(gt=0, le=600_000)] | None,
+        labelled("Deadline", "Requests that take longer do not count as served.", unit="ms", placeholder="none"),
+    ] = None
+    match: Annotated[Match, labelled("Work", "Which processes and connections belong to the class.")] = Match()
+    histogram: Annotated[
+        Annotated[str, Meta(max_length=512, pattern=_HISTOGRAM)] | None,
+        labelled(
+            "Response-time histogram",
+            "Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. "
+            "Needs a deadline, as it counts completed requests only.",
+            placeholder="http://127.0.0.1:9100/metrics#http_request_duration_seconds",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a histogram without a deadline."""
@@ -60,29 +79,48 @@ class ServiceClass(Struct, frozen=True):
         return Promise(self.name, self.target_percent, deadline_us)
 
 
-class ServiceClasses(Struct, frozen=True, tag="service-class"):
-    """What the operator wants.
+class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
+    """Fields of the policy that serves classes of work by how far each is from its target."""
 
-    classes: in order of precedence. window_s: what is older is forgotten. slots: how many requests are inside the gate
-    at once; 0 is the number of CPUs that the workers may use. weights: what is steered for work that does not ask at
-    the gate, besides.
-    """
+    label = "Service classes"
+    summary = "Gives gate admission, CPU time and I/O first to the class that is furthest from its target."
 
-    classes: Annotated[list[ServiceClass], Meta(min_length=1, max_length=16)]
-    window_s: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
-    slots: Annotated[int, Meta(ge=0, le=4096)] = 0
-    weights: list[Literal["nice", "cpu", "io"]] = []
+    classes: Annotated[
+        list[ServiceClass],
+        Meta(min_length=1, max_length=16, examples=[_EXAMPLE]),
+        labelled(
+            "Classes",
+            "In order of precedence. The class with the lowest S ÷ (N × P) is served first: S of its N requests were "
+            "served in time, P is its target.",
+            format="service-classes",
+        ),
+    ]
+    window_s: Annotated[
+        float, Meta(ge=0.1, le=3600), labelled("Time window", "Only requests within it count.", unit="s")
+    ] = 10.0
+    slots: Annotated[
+        int,
+        Meta(ge=0, le=4096),
+        labelled(
+            "Concurrency limit",
+            "Requests inside the gate at once; 0 is the number of CPUs that the workers may use.",
+            unit="requests",
+        ),
+    ] = 0
+    weights: Annotated[
+        list[Literal["nice", "cpu", "io"]],
+        labelled(
+            "Adjusted weights",
+            "For work that does not use the gate.",
+            options={"nice": "nice value of processes", "cpu": "CPU weight of cgroups", "io": "I/O weight of cgroups"},
+        ),
+    ] = []
 
     def __post_init__(self) -> None:
         """Raises ValueError for two classes of one name."""
         names = [graded.name for graded in self.classes]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"Two classes are named {twice}; give each a name of its own.")
-
-    @property
-    def allow_isolated(self) -> bool:
-        """It moves nothing onto any CPU."""
-        return False
 
 
 class ServiceClassesMemory(Struct, frozen=True, tag="service-class"):
@@ -264,3 +302,6 @@ def _group(view: View, task: NetTask, which: Literal["cpu", "io"]) -> str | None
 def _list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+KIND = PolicyKind(ServiceClasses, ServiceClassesMemory, decide)

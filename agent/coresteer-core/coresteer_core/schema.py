@@ -1,0 +1,79 @@
+"""Labels, units and help texts of struct fields, and the JSON Schema that carries them to forms.
+
+A field is declared once, in its struct: type, bounds and default by msgspec, texts by ``labelled``. Validation
+(``msgspec.convert``), the API's documentation and the forms of the front end all derive from that declaration.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args  # Any: JSON Schema is JSON of any shape
+
+import msgspec
+from msgspec import Meta
+
+Group = Literal["basic", "advanced"]
+Format = Literal["cpu-list", "service-classes"]
+"""cpu-list: text such as ``0-3,8``. service-classes: a list of classes, edited by a form of its own."""
+
+
+def labelled(
+    label: str,
+    help_text: str = "",
+    *,
+    unit: str = "",
+    group: Group = "basic",
+    scale: float | None = None,
+    format: Format | None = None,
+    placeholder: str = "",
+    options: Mapping[str, str] | None = None,
+) -> Meta:
+    """Return what forms show of a field, as msgspec metadata beside its bounds.
+
+    unit: of the value as shown. group: advanced fields are folded away. scale: what a value is multiplied by where it
+    is shown (100 shows a share in percent). placeholder: shown while the field is empty. options: a label for each
+    value of an enumeration.
+    """
+    extra: dict[str, Any] = {"unit": unit, "placeholder": placeholder, "group": "" if group == "basic" else group}
+    extra |= {"scale": scale, "format": format, "enum_labels": None if options is None else dict(options)}
+    return Meta(
+        title=label,
+        description=help_text or None,
+        extra_json_schema={key: value for key, value in extra.items() if value not in (None, "")},
+    )
+
+
+def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
+    """Return the JSON Schema of a struct or a union of tagged structs, with references resolved in place.
+
+    Members of a union that have a ``label`` and a ``summary`` carry them as title and description. is_answer: every
+    field is always present; otherwise other fields are refused. Struct types must not refer to themselves.
+    """
+    document = msgspec.json.schema(kind)
+    definitions = document.get("$defs", {})
+    for member in get_args(kind) or (kind,):
+        if isinstance(label := getattr(member, "label", None), str):
+            definitions[member.__name__] |= {"title": label, "description": member.summary}
+    resolved: dict[str, Any] = _inline(document, definitions, is_answer=is_answer)
+    return resolved
+
+
+def _inline(node: Any, definitions: dict[str, Any], *, is_answer: bool) -> Any:  # noqa: ANN401 - JSON of any shape
+    if isinstance(node, list):
+        return [_inline(item, definitions, is_answer=is_answer) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found = {
+        key: _inline(value, definitions, is_answer=is_answer)
+        for key, value in node.items()
+        if key not in ("$defs", "$ref", "discriminator")
+    }
+    if "$ref" in node:  # what stands beside a reference is more specific than what it refers to
+        found = _inline(definitions[node["$ref"].rsplit("/", 1)[1]], definitions, is_answer=is_answer) | found
+    if "enum" in found:
+        found.setdefault("type", "string")  # all enumerations here are of texts
+    if found.get("type") == "object" and "properties" in found:
+        found.pop("default", None)  # its fields have theirs
+        if is_answer:
+            found["required"] = list(found["properties"])
+        else:
+            found["additionalProperties"] = False
+    return found
