@@ -22,12 +22,12 @@ from coresteer.bus import Bus
 from coresteer.changes import service as plans
 from coresteer.changes.endpoints import router as plans_router
 from coresteer.classes.endpoints import router as classes_router
-from coresteer.classes.store import ClassesKeeper
+from coresteer.classes.store import ClassReportStore
 from coresteer.coalescing.endpoints import router as coalescing_router
 from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.experiments import repository as experiments
-from coresteer.experiments.context import Shared as ExperimentsShared
+from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import Runner
@@ -43,11 +43,11 @@ from coresteer.live.socket import Live
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
 from coresteer.policies import evaluations
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.endpoints import router as policies_router
-from coresteer.policies.publisher import Teller
-from coresteer.policies.rollout_monitor import Watch
-from coresteer.policies.snapshot_store import Keeper
+from coresteer.policies.publisher import PolicyPublisher
+from coresteer.policies.rollout_monitor import RolloutMonitor
+from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import Registry
 from coresteer.reports.endpoints import router as reports_router
@@ -99,12 +99,12 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         return registry.get(node_id).clock_skew_ms
 
     ingest = Ingest(database, connections, config, skew_ms)
-    app.state.policies = Shared(database, bus, registry, ingest)
-    app.state.watch = Watch(app.state.policies)
+    app.state.policies = PolicyContext(database, bus, registry, ingest)
+    app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
-    teller = Teller(database, bus, connections, registry, experiments.nodes_in_use)
-    app.state.experiments = ExperimentsShared(database, bus, connections, registry, teller)
+    publisher = PolicyPublisher(database, bus, connections, registry, experiments.nodes_in_use)
+    app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher)
     app.state.runner = Runner(app.state.experiments)
     app.state.agents = Services(
         known=Batched(partial(nodes.known, database)),
@@ -114,11 +114,11 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         recorder=Recorder(database, bus),
         ingest=ingest,
         live=app.state.live,
-        keeper=Keeper(database, config, skew_ms),
-        classes=ClassesKeeper(database),
-        teller=teller,
+        snapshots=SnapshotStore(database, config, skew_ms),
+        class_reports=ClassReportStore(database),
+        publisher=publisher,
         runner=app.state.runner,
-        on_decision=partial(evaluations.on_decision, app.state.policies),
+        on_decision=partial(evaluations.record_decision, app.state.policies),
         on_change=partial(plans.on_change_message, database, connections, bus),
         to_ask=Batched(partial(plans.to_ask, database)),
     )
@@ -131,10 +131,10 @@ async def _start_features(app: FastAPI) -> None:
     # nothing below fails, so that a later try starts nothing twice
     app.state.ingest.start()
     app.state.agents.recorder.start()
-    app.state.agents.keeper.start()
-    app.state.agents.classes.start()
-    app.state.agents.teller.start()
-    app.state.watch.start()
+    app.state.agents.snapshots.start()
+    app.state.agents.class_reports.start()
+    app.state.agents.publisher.start()
+    app.state.rollout_monitor.start()
     app.state.runner.start()
     app.state.live.start()
     app.state.is_ready = True
@@ -144,10 +144,10 @@ async def _stop_features(app: FastAPI) -> None:
     app.state.is_ready = False
     await app.state.live.stop()
     await app.state.runner.stop()
-    await app.state.watch.stop()
-    await app.state.agents.teller.stop()
-    await app.state.agents.classes.stop()
-    await app.state.agents.keeper.stop()
+    await app.state.rollout_monitor.stop()
+    await app.state.agents.publisher.stop()
+    await app.state.agents.class_reports.stop()
+    await app.state.agents.snapshots.stop()
     await app.state.agents.recorder.stop()
     await app.state.ingest.stop()
 

@@ -29,8 +29,18 @@ COLUMNS = [("decision", "conclusion", "evaluation")]
 
 REASSERT = {"take_over": "reassert"}
 
-TEXTS = [("drift", "response", REASSERT)]
+TEXTS = [("drift", "response", REASSERT), ("rollout", "state", {"undone": "rolled_back"})]
 """Table, column, old value → new value."""
+
+CHECKS = [
+    (
+        "rollout",
+        "rollout_state_check",
+        "state IN ('canary', 'batches', 'done', 'stopped', 'undone')",
+        "state IN ('canary', 'batches', 'done', 'stopped', 'rolled_back')",
+    )
+]
+"""Table, check constraint, old and new condition: dropped before values are renamed, added afterwards."""
 
 JSON = [
     (
@@ -107,8 +117,12 @@ def rename_text(table: str, column: str, swaps: Mapping[str, str]) -> None:
 def upgrade() -> None:
     for table, old, new in COLUMNS:
         op.alter_column(table, old, new_column_name=new)
+    for table, name, _, _ in CHECKS:
+        op.drop_constraint(name, table)
     for table, column, swaps in TEXTS:
         rename_text(table, column, swaps)
+    for table, name, _, condition in CHECKS:
+        op.create_check_constraint(op.f(name), table, condition)
     for table, primary_key, column, renames in JSON:
         rename_json(table, primary_key, column, renames)
 
@@ -116,7 +130,11 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table, primary_key, column, renames in JSON:
         rename_json(table, primary_key, column, inverse(renames))
+    for table, name, _, _ in CHECKS:
+        op.drop_constraint(name, table)
     for table, column, swaps in TEXTS:
         rename_text(table, column, {new: old for old, new in swaps.items()})
+    for table, name, condition, _ in CHECKS:
+        op.create_check_constraint(op.f(name), table, condition)
     for table, old, new in COLUMNS:
         op.alter_column(table, new, new_column_name=old)

@@ -108,21 +108,21 @@ async def test_a_minute_of_a_policy_is_a_row_and_is_read_with_what_is_not_stored
     start = (now_ms() - 300_000) // 1000 * 1000
     await tell(node, *(message(policy["id"], start + 1000 * second, f=second / 100) for second in range(150)))
     before = await history_of(node, start, start + 150_000)
-    keeper = node.backend.app.state.agents.classes
-    await keeper.write()
+    store = node.backend.app.state.agents.class_reports
+    await store.write()
     rows = "SELECT count(*), max(length(data)) FROM telemetry_classes WHERE node_id = %s"
     async with node.backend.database.pool.connection() as connection:
         stored, largest = await (await connection.execute(rows, (node.agent.node_id,))).fetchone() or (0, 0)
         assert (stored, largest < 4000) == (2, True), "the third minute is still open"
         assert await history_of(node, start, start + 150_000) == before
-        await keeper.write(everything=True)
+        await store.write(everything=True)
         assert (await (await connection.execute(rows, (node.agent.node_id,))).fetchone() or (0,))[0] == 3
     assert await history_of(node, start, start + 150_000) == before
     assert before["policies"][0]["classes"][0]["values"]["f"] == [second / 100 for second in range(150)]
 
 
 async def test_what_cannot_be_stored_now_is_stored_later(node: PolicyNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = node.backend.app.state.agents.classes
+    store = node.backend.app.state.agents.class_reports
     start = now_ms() - 200_000
     await tell(node, *(message(7, start + 1000 * second) for second in range(3)))
 
@@ -132,8 +132,8 @@ async def test_what_cannot_be_stored_now_is_stored_later(node: PolicyNode, monke
     with monkeypatch.context() as patched:
         patched.setattr("coresteer.classes.repository.insert", broken)
         with pytest.raises(psycopg.OperationalError):
-            await keeper.write(everything=True)
-    await keeper.write()
+            await store.write(everything=True)
+    await store.write()
     async with node.backend.database.pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT count(*) FROM telemetry_classes WHERE node_id = %s", (node.agent.node_id,)

@@ -16,7 +16,7 @@ from tests.backend.fake_agent import rates
 
 from coresteer.audit.tables import AuditRow
 from coresteer.experiments import service
-from coresteer.experiments.context import Shared
+from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.experiments.model import RunState
@@ -290,7 +290,7 @@ async def test_the_next_experiment_of_a_node_hears_its_agent_also_when_it_begins
     def second_begins() -> bool:
         return any(isinstance(word, BeginExperiment) and word.experiment_id == second["id"] for word in node.got)
 
-    async def late(shared: Shared, experiment_id: int) -> None:
+    async def late(shared: ExperimentContext, experiment_id: int) -> None:
         await tell(shared, experiment_id)
         if asyncio.current_task() is drive and (await node.get(first["id"]))["ended_at"] is not None:
             shared.wake.set()

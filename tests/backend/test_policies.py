@@ -11,14 +11,14 @@ from tests.backend.conftest import Backend
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.policies.in_force import Enabled, Partly, in_force
+from coresteer.policies.in_force import Enabled, PartialRollout, in_force
 from coresteer.policies.schemas import PolicyBody, Selector
-from coresteer.policies.selector import Facts, fits
+from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.policies.base import Damping, Mode, Scope
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.protocol import Welcome
 
-FACTS = Facts(7, "web-1", "web-1.example", {"rack": "r01", "role": "web"}, {"eth0": "ixgbe", "lo": None})
+ATTRIBUTES = NodeAttributes(7, "web-1", "web-1.example", {"rack": "r01", "role": "web"}, {"eth0": "ixgbe", "lo": None})
 
 
 @pytest_asyncio.fixture
@@ -45,18 +45,18 @@ async def node(backend: Backend) -> AsyncIterator[PolicyNode]:
     ],
 )
 def test_a_selector_fits_by_all_that_is_given(selector: dict[str, Any], expected: bool) -> None:
-    assert fits(Selector.model_validate(selector), FACTS) is expected
+    assert matches(Selector.model_validate(selector), ATTRIBUTES) is expected
 
 
 def test_policies_come_in_order_of_rank_and_a_rollout_says_who_has_which_version() -> None:
     first = {n: PolicyBody.model_validate({"name": f"a{n}", "rank": 9, "spec": {"type": "irq-spread"}}) for n in (1, 2)}
     second = {1: PolicyBody.model_validate({"name": "b", "rank": 3, "spec": {"type": "irq-spread"}})}
     policies = [
-        Enabled(1, 1, Partly(1, 2, frozenset({7})), first),
+        Enabled(1, 1, PartialRollout(1, 2, frozenset({7})), first),
         Enabled(2, 1, None, second),
-        Enabled(3, 1, Partly(None, 1, frozenset({8})), second),
+        Enabled(3, 1, PartialRollout(None, 1, frozenset({8})), second),
     ]
-    assert [(p.policy_id, p.version) for p in in_force(policies, FACTS)] == [("2", 1), ("1", 2)]
+    assert [(p.policy_id, p.version) for p in in_force(policies, ATTRIBUTES)] == [("2", 1), ("1", 2)]
 
 
 async def test_a_policy_that_observes_is_in_force_at_once_and_one_that_enforces_waits(node: PolicyNode) -> None:
@@ -202,7 +202,7 @@ async def test_whatever_is_done_to_a_policy_is_on_record(node: PolicyNode) -> No
         query = select(AuditRow).where(AuditRow.target == f"policy {body['name']}").order_by(AuditRow.id)
         entries = (await session.scalars(query)).all()
     assert [(entry.actor, entry.action) for entry in entries] == [
-        ("operator", f"policy.{verb}") for verb in ("create", "version", "enable", "disable", "delete")
+        ("operator", f"policy.{verb}") for verb in ("create", "create_version", "enable", "disable", "delete")
     ]
     assert entries[1].detail["changed"] == ["rank"]
 

@@ -15,7 +15,7 @@ from tests.backend.fake_agent import now_ms
 from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 
 from coresteer.audit.tables import AuditRow
-from coresteer.policies.rollout_monitor import Watch
+from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollouts import stages
 from coresteer_core.protocol import ChangeAck, ChangeMessage, ChangeState, EndedBy, decode_to_agent
 
@@ -29,7 +29,7 @@ class Fleet:
     nodes: list[PolicyNode]
     policy: dict[str, Any]  # Any: JSON
     operator: Client
-    watch: Watch
+    rollout_monitor: RolloutMonitor
     waited: timedelta = timedelta()
 
     @property
@@ -50,10 +50,10 @@ class Fleet:
     async def wait(self) -> None:
         """A stage's time goes by."""
         self.waited += timedelta(seconds=WAIT_S + 1)
-        await self.watch.look(datetime.now(UTC) + self.waited)
+        await self.rollout_monitor.check(datetime.now(UTC) + self.waited)
 
-    async def look(self) -> None:
-        await self.watch.look(datetime.now(UTC) + self.waited)
+    async def check(self) -> None:
+        await self.rollout_monitor.check(datetime.now(UTC) + self.waited)
 
     async def versions(self) -> list[int | None]:
         """What each agent gets told when it connects now."""
@@ -77,7 +77,7 @@ async def fleet(backend: Backend) -> AsyncIterator[Fleet]:
         body = nodes[0].body(selector={"labels": {"pool": pool}})
         policy = await created(nodes[0], body)
         operator = nodes[0].operator
-        fleet = Fleet(nodes, policy, operator, Watch(backend.app.state.policies))
+        fleet = Fleet(nodes, policy, operator, RolloutMonitor(backend.app.state.policies))
         await asked(operator, f"{fleet.path}/enable")
         await asked(operator, f"{fleet.path}/versions", {"body": body | {"rank": 50}}, 201)
         yield fleet
@@ -102,7 +102,7 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
     assert (begun["state"], begun["stages"], begun["from_version"]) == ("canary", [ids[:1], ids[1:]], 1)
     assert "1 of 3 nodes" in begun["sentence"]
     assert await fleet.versions() == [2, 1, 1]
-    await fleet.look()
+    await fleet.check()
     assert (await fleet.rollout(begun["id"]))["state"] == "canary"
     await fleet.wait()
     batches = await fleet.rollout(begun["id"])
@@ -121,7 +121,7 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
     assert entries[-3:] == [
         ("operator", "rollout.start"),
         ("coresteer", "rollout.advance"),
-        ("coresteer", "rollout.done"),
+        ("coresteer", "rollout.finish"),
     ]
 
 
@@ -129,32 +129,32 @@ async def test_agents_are_told_as_the_rollout_goes_on(fleet: Fleet) -> None:
     begun = await fleet.start(canary=2)
     while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 2:
         pass
-    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"undo": True})
+    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"roll_back": True})
     while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 1:
         pass
     assert told[0].rank == 100
 
 
-async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_takes_the_version_back(fleet: Fleet) -> None:
+async def test_a_figure_over_its_guardrail_on_a_node_of_the_stage_rolls_the_version_back(fleet: Fleet) -> None:
     begun = await fleet.start(guardrails=[{"metric": "dropped_per_s", "max": 10}])
     canary, other, _ = fleet.nodes
     start = now_ms() - 4000
     await other.show([other.hot(1, start, dropped=50), other.hot(2, start + 1000, dropped=50)])
-    await fleet.look()
+    await fleet.check()
     await canary.show([canary.hot(1, start, dropped=50)])
-    await fleet.look()
-    await fleet.look()  # the same interval counts once
+    await fleet.check()
+    await fleet.check()  # the same interval counts once
     assert (await fleet.rollout(begun["id"]))["state"] == "canary"
     await canary.show([canary.hot(2, start + 1000, dropped=70)])
-    await fleet.look()
-    undone = await fleet.rollout(begun["id"])
-    assert undone["state"] == "undone"
-    assert f"On {canary.name} the dropped packets per second was 70" in undone["sentence"]
-    assert "Every node has version 1 again." in undone["sentence"]
+    await fleet.check()
+    rolled_back = await fleet.rollout(begun["id"])
+    assert rolled_back["state"] == "rolled_back"
+    assert f"On {canary.name} the dropped packets per second was 70" in rolled_back["sentence"]
+    assert "Every node has version 1 again." in rolled_back["sentence"]
     assert await fleet.versions() == [1, 1, 1]
 
 
-async def test_a_change_that_a_guardrail_undid_on_the_node_takes_the_version_back(fleet: Fleet) -> None:
+async def test_a_change_that_a_guardrail_rolled_back_on_the_node_rolls_the_version_back(fleet: Fleet) -> None:
     begun = await fleet.start()
     canary = fleet.nodes[0]
     change_id = str(uuid4())
@@ -164,67 +164,69 @@ async def test_a_change_that_a_guardrail_undid_on_the_node_takes_the_version_bac
     )
     while not isinstance(decode_to_agent(await canary.agent.receive()), ChangeAck):
         pass
-    await fleet.look()
-    undone = await fleet.rollout(begun["id"])
-    assert undone["state"] == "undone"
-    assert change_id in undone["sentence"]
+    await fleet.check()
+    rolled_back = await fleet.rollout(begun["id"])
+    assert rolled_back["state"] == "rolled_back"
+    assert change_id in rolled_back["sentence"]
 
 
-async def test_a_node_that_stays_away_takes_the_version_back(fleet: Fleet) -> None:
+async def test_a_node_that_stays_away_rolls_the_version_back(fleet: Fleet) -> None:
     begun = await fleet.start()
     await fleet.nodes[2].agent.websocket.close()
-    await fleet.look()
-    strict = Watch(fleet.nodes[0].backend.app.state.policies, away_s=0)
-    await strict.look(datetime.now(UTC))
+    await fleet.check()
+    strict = RolloutMonitor(fleet.nodes[0].backend.app.state.policies, away_s=0)
+    await strict.check(datetime.now(UTC))
     assert (await fleet.rollout(begun["id"]))["state"] == "canary", "only nodes that have the version count"
     await fleet.nodes[0].agent.websocket.close()
     while fleet.nodes[0].backend.app.state.connections.is_connected(fleet.nodes[0].agent.node_id):
-        await strict.look(datetime.now(UTC))
-    await fleet.look()
-    assert (await fleet.rollout(begun["id"]))["state"] in ("canary", "undone")
-    await strict.look(datetime.now(UTC))
-    undone = await fleet.rollout(begun["id"])
-    assert undone["state"] == "undone"
-    assert "has been away" in undone["sentence"]
+        await strict.check(datetime.now(UTC))
+    await fleet.check()
+    assert (await fleet.rollout(begun["id"]))["state"] in ("canary", "rolled_back")
+    await strict.check(datetime.now(UTC))
+    rolled_back = await fleet.rollout(begun["id"])
+    assert rolled_back["state"] == "rolled_back"
+    assert "has been disconnected" in rolled_back["sentence"]
 
 
-async def test_the_first_rollout_of_a_disabled_policy_leaves_nothing_when_it_is_undone(fleet: Fleet) -> None:
+async def test_the_first_rollout_of_a_disabled_policy_leaves_nothing_when_it_is_rolled_back(fleet: Fleet) -> None:
     await asked(fleet.operator, f"{fleet.path}/disable")
     begun = await fleet.start()
     assert begun["from_version"] is None
     assert await fleet.versions() == [2, None, None]
-    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"undo": True})
+    await asked(fleet.operator, f"/api/rollouts/{begun['id']}/stop", {"roll_back": True})
     assert await fleet.versions() == [None, None, None]
     assert not (await fleet.operator.get(fleet.path)).json()["enabled"]
 
 
-async def test_a_stopped_rollout_stays_where_it_is_until_it_is_undone(fleet: Fleet) -> None:
+async def test_a_stopped_rollout_stays_where_it_is_until_it_is_rolled_back(fleet: Fleet) -> None:
     begun = await fleet.start()
     stop = f"/api/rollouts/{begun['id']}/stop"
-    stopped = await asked(fleet.operator, stop, {"undo": False})
+    stopped = await asked(fleet.operator, stop, {"roll_back": False})
     assert (stopped["state"], stopped["sentence"]) == (
         "stopped",
         "operator stopped it with 1 of 3 nodes at version 2.",
     )
     await fleet.wait()
     assert await fleet.versions() == [2, 1, 1]
-    assert "undo it first" in (await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 2}, 409))["detail"]
-    assert "not over" in (await asked(fleet.operator, f"{fleet.path}/enable", status=409))["detail"]
-    assert (await asked(fleet.operator, stop, {"undo": True}))["state"] == "undone"
+    assert (
+        "roll it back first" in (await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 2}, 409))["detail"]
+    )
+    assert "unfinished" in (await asked(fleet.operator, f"{fleet.path}/enable", status=409))["detail"]
+    assert (await asked(fleet.operator, stop, {"roll_back": True}))["state"] == "rolled_back"
     assert await fleet.versions() == [1, 1, 1]
-    assert "over" in (await asked(fleet.operator, stop, {"undo": True}, 409))["detail"]
+    assert "has ended" in (await asked(fleet.operator, stop, {"roll_back": True}, 409))["detail"]
 
 
 async def test_disabling_ends_a_rollout(fleet: Fleet) -> None:
     begun = await fleet.start()
     await asked(fleet.operator, f"{fleet.path}/disable")
-    assert (await fleet.rollout(begun["id"]))["state"] == "undone"
+    assert (await fleet.rollout(begun["id"]))["state"] == "rolled_back"
     assert await fleet.versions() == [None, None, None]
 
 
 async def test_a_rollout_that_can_do_nothing_is_refused(fleet: Fleet) -> None:
     refused = await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 1}, 409)
-    assert "in force already" in refused["detail"]
+    assert "already in force" in refused["detail"]
     assert (await fleet.operator.post(f"{fleet.path}/rollouts", {"version": 9})).status_code == 404
     body = fleet.nodes[0].body(selector={"hostnames": ["nobody"]})
     policy = await created(fleet.nodes[0], body)

@@ -39,7 +39,7 @@ async def get_node_classes_history(
 ) -> ClassesHistory:
     """The same over a range of at most a week, a value a second up to 15 minutes, else 900 steps."""
     span = Range.asked(from_time, to_time, _LONGEST)
-    return await service.history(session, request.app.state.agents.classes, node_id, span, sorted(figure))
+    return await service.history(session, request.app.state.agents.class_reports, node_id, span, sorted(figure))
 
 
 @router.post("/match")

@@ -19,7 +19,7 @@ from coresteer.classes.schemas import (
     PolicyClasses,
     PolicyHistory,
 )
-from coresteer.classes.store import ClassesKeeper
+from coresteer.classes.store import ClassReportStore
 from coresteer.nodes import service as nodes
 from coresteer.policies import preview
 from coresteer.policies import repository as policies
@@ -37,7 +37,7 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
     """What the agent told last of each policy in force. Raises NotFound."""
     await nodes.find(session, node_id)
     enabled = await policies.enabled(session)
-    (facts,) = await policies.facts(session, [node_id])
+    (facts,) = await policies.node_attributes(session, [node_id])
     found = []
     for policy in in_force(enabled, facts):
         if not isinstance(policy.spec, ServiceClasses):
@@ -58,11 +58,11 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
 
 
 async def history(
-    session: AsyncSession, keeper: ClassesKeeper, node_id: int, span: Range, figures: Sequence[ClassFigure]
+    session: AsyncSession, store: ClassReportStore, node_id: int, span: Range, figures: Sequence[ClassFigure]
 ) -> ClassesHistory:
     """What its classes got in a range, from what is stored and what is not stored yet. Raises NotFound."""
     await nodes.find(session, node_id)
-    told = await keeper.read(node_id, span.start, span.end)
+    told = await store.read(node_id, span.start, span.end)
     # hundreds of milliseconds for a week, which others need not wait for
     found = await asyncio.to_thread(_history, told, span, figures)
     names = await repository.names(session, [policy.policy_id for policy in found.policies])

@@ -41,7 +41,7 @@ class _Open:
         return is_near and names == [one.name for one in first.classes]
 
 
-class ClassesKeeper:
+class ClassReportStore:
     """What waits is bounded: what the database cannot take for long is lost, oldest first."""
 
     def __init__(self, database: Database) -> None:
@@ -65,7 +65,7 @@ class ClassesKeeper:
         except Exception as error:
             log.warning("Figures of service classes that were not stored before the end are lost: %r", error)
 
-    def take(self, node_id: int, message: ClassesMessage) -> None:
+    def add(self, node_id: int, message: ClassesMessage) -> None:
         """Checked word of a node; more often than twice a second, and without any class, it is not kept."""
         if not message.classes:
             return

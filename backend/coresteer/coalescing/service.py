@@ -69,7 +69,7 @@ async def coalescing(
 
 async def _bounds(session: AsyncSession, node_id: int, netdev: Netdev) -> list[PolicyBound]:
     enabled = await policies.enabled(session)
-    (facts,) = await policies.facts(session, [node_id])
+    (facts,) = await policies.node_attributes(session, [node_id])
     return [
         PolicyBound(policy_id=int(policy.policy_id), name=policy.name, max_added_us=policy.spec.max_added_us)
         for policy in in_force(enabled, facts)

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 
 from coresteer.bus import Bus
 from coresteer.db import Database
-from coresteer.policies.publisher import Teller
+from coresteer.policies.publisher import PolicyPublisher
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import Registry
 
 
 @dataclass(frozen=True)
-class Shared:
-    """Shared parts. wake: set when what is queued, running or to be ended may have changed."""
+class ExperimentContext:
+    """ExperimentContext parts. wake: set when what is queued, running or to be ended may have changed."""
 
     database: Database
     bus: Bus
     connections: Connections
     registry: Registry
-    teller: Teller
+    publisher: PolicyPublisher
     wake: asyncio.Event = field(default_factory=asyncio.Event)

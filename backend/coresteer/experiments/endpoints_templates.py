@@ -52,7 +52,7 @@ async def list_experiment_templates(
 
 async def _network_process(session: AsyncSession) -> tuple[str, PolicyLevel] | None:
     """A policy of that kind: of several the first for all that is on a node, else the first."""
-    kept = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.every(session)]
+    kept = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.list_policies(session)]
     found = [(row, body) for row, body in kept if isinstance(body.spec, NetworkProcess)]
     if not found:
         return None

@@ -21,7 +21,7 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.changes.validation import view_of
 from coresteer.errors import Problem, is_database_away
 from coresteer.experiments import arms, next_step, repository, schedule, service
-from coresteer.experiments.context import Shared
+from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.machine import machine_of
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.session_state import AtHand, Heard
@@ -88,7 +88,9 @@ class Asked:
 class Drive:
     """One running experiment. heard: what its agents tell; patience may be shortened by tests."""
 
-    def __init__(self, shared: Shared, row: ExperimentRow, names: dict[int, str], patience: Patience) -> None:
+    def __init__(
+        self, shared: ExperimentContext, row: ExperimentRow, names: dict[int, str], patience: Patience
+    ) -> None:
         spec = msgspec.convert(row.spec, Spec)
         self.heard = Heard(row.id, names, spec.guardrails)
         self._asked = Asked(row.id, spec, row.seed, row.created_by, schedule.plan_runs(spec, row.seed))
@@ -193,8 +195,8 @@ class Drive:
             case Lose(planned, attempt, why):
                 await self._lose(planned, attempt, why)
             case EndLease():
-                self._shared.teller.lease(self.heard.node_id, [])
-                await self._shared.teller.tell_now(self.heard.node_id)
+                self._shared.publisher.lease(self.heard.node_id, [])
+                await self._shared.publisher.publish_now(self.heard.node_id)
                 self.heard.leased, self.heard.settings = False, None
             case RollBack(change_id):
                 await self._roll_back(change_id)
@@ -228,7 +230,7 @@ class Drive:
 
     async def _pause(self) -> None:
         for node_id in self.heard.sides:
-            await self._shared.teller.tell_now(node_id)
+            await self._shared.publisher.publish_now(node_id)
         async with self._shared.database.session() as session:
             self.heard.pauses = any((await service.enforced_on(session, list(self.heard.sides))).values())
         self.heard.paused_at_s = time.monotonic()
@@ -318,9 +320,9 @@ class Drive:
             run.change_id = UUID(change.id)
         self.heard.enter(run)
         if leased:
-            self._shared.teller.lease(self.heard.node_id, leased)
+            self._shared.publisher.lease(self.heard.node_id, leased)
             self.heard.leased = True
-            await self._shared.teller.tell_now(self.heard.node_id)
+            await self._shared.publisher.publish_now(self.heard.node_id)
 
     @property
     def _identity(self) -> Identity:
@@ -400,7 +402,7 @@ class Drive:
         await service.tell(self._shared, self._asked.experiment_id)
 
     async def _finish(self, after: Mapping[str, str] | None, note: str) -> None:
-        self._shared.teller.lease(self.heard.node_id, [])
+        self._shared.publisher.lease(self.heard.node_id, [])
         async with self._shared.database.session() as session:
             row = await repository.find(session, self._asked.experiment_id, lock=True)
             if row is None or row.ending is None:

@@ -11,7 +11,7 @@ from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
-from coresteer.experiments.context import Shared
+from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.next_step import promotable
 from coresteer.experiments.run_loop import SYSTEM, Drive
 from coresteer.experiments.schemas import ExperimentState
@@ -30,7 +30,7 @@ _RETRY_S = 1.0
 class Runner:
     """Passes on what agents tell to the drive of their node's experiment, and begins those whose turn it is."""
 
-    def __init__(self, shared: Shared, patience: Patience | None = None) -> None:
+    def __init__(self, shared: ExperimentContext, patience: Patience | None = None) -> None:
         self.patience = patience or Patience()
         self._shared = shared
         self._by_node: dict[int, Drive] = {}
@@ -130,7 +130,7 @@ class Runner:
             for node_id in drive.heard.sides:
                 if self._by_node.get(node_id) is drive:  # else the next one on the node has begun already
                     del self._by_node[node_id]
-                    self._shared.teller.lease(node_id, [])
+                    self._shared.publisher.lease(node_id, [])
         self._shared.wake.set()
 
 

@@ -15,7 +15,7 @@ from coresteer.changes.validation import view_of
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
 from coresteer.experiments.arms import every_level, is_as_it_is
-from coresteer.experiments.context import Shared
+from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.repository import Done
 from coresteer.experiments.schemas import (
@@ -111,7 +111,7 @@ def _places(not_over: Sequence[repository.Taken]) -> dict[int, int]:
     return places
 
 
-async def preview(session: AsyncSession, shared: Shared, spec: Spec, *, role: Role) -> ExperimentPreview:
+async def preview(session: AsyncSession, shared: ExperimentContext, spec: Spec, *, role: Role) -> ExperimentPreview:
     """What an experiment would do. Raises Invalid with the field, NotFound, and Conflict for a node never seen."""
     node, peer, seen, names = await _checked(session, shared, spec)
     warnings = await _warnings(session, spec, node, peer)
@@ -127,7 +127,7 @@ async def preview(session: AsyncSession, shared: Shared, spec: Spec, *, role: Ro
     )
 
 
-async def start(shared: Shared, spec: Spec, *, identity: Identity) -> Experiment:
+async def start(shared: ExperimentContext, spec: Spec, *, identity: Identity) -> Experiment:
     """Queue an experiment; it begins when its nodes are free. Raises Invalid, NotFound and Conflict."""
     async with shared.database.session() as session:
         node, peer, _, _ = await _checked(session, shared, spec)
@@ -157,7 +157,7 @@ async def start(shared: Shared, spec: Spec, *, identity: Identity) -> Experiment
     return experiment
 
 
-async def cancel(shared: Shared, experiment_id: int, *, actor: str) -> Experiment:
+async def cancel(shared: ExperimentContext, experiment_id: int, *, actor: str) -> Experiment:
     """End it: at once while it is queued, else as soon as the node is as before. Raises NotFound and Conflict."""
     async with shared.database.session() as session:
         row = await find(session, experiment_id, lock=True)
@@ -192,7 +192,7 @@ def audit(session: AsyncSession, actor: str, action: str, row: ExperimentRow) ->
     record(session, actor=actor, action=action, target=target, node_id=row.node_id, result=result, detail=detail)
 
 
-async def tell(shared: Shared, experiment_id: int) -> None:
+async def tell(shared: ExperimentContext, experiment_id: int) -> None:
     """Show everybody where it stands."""
     async with shared.database.session() as session:
         found = await summary(session, experiment_id)
@@ -201,7 +201,7 @@ async def tell(shared: Shared, experiment_id: int) -> None:
 
 
 async def _checked(
-    session: AsyncSession, shared: Shared, spec: Spec
+    session: AsyncSession, shared: ExperimentContext, spec: Spec
 ) -> tuple[NodeRow, NodeRow | None, View, dict[int, str]]:
     """The node, its peer, the node's view, and the names of the policies by id."""
     node = await _node(session, spec.node_id, "spec.node_id")
@@ -239,7 +239,7 @@ async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[st
     enabled = await policies.enabled(session)
     return {
         facts.name: [policy.name for policy in in_force(enabled, facts) if policy.mode is Mode.ENFORCE]
-        for facts in await policies.facts(session, node_ids)
+        for facts in await policies.node_attributes(session, node_ids)
     }
 
 
@@ -262,7 +262,9 @@ async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: Node
     return warnings
 
 
-def _blocked_because(shared: Shared, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role) -> str | None:
+def _blocked_because(
+    shared: ExperimentContext, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role
+) -> str | None:
     if role is Role.VIEWER:
         return "Starting an experiment needs the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:

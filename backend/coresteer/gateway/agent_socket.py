@@ -12,7 +12,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
-from coresteer.classes.store import ClassesKeeper
+from coresteer.classes.store import ClassReportStore
 from coresteer.errors import is_database_away
 from coresteer.experiments.runner import Runner
 from coresteer.gateway import validation
@@ -23,8 +23,8 @@ from coresteer.gateway.recorder import Recorder
 from coresteer.live.socket import Live
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
-from coresteer.policies.publisher import Teller
-from coresteer.policies.snapshot_store import Keeper
+from coresteer.policies.publisher import PolicyPublisher
+from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import NodeState, Registry
 from coresteer.telemetry.feed import Feed
@@ -89,9 +89,9 @@ class Services:
     recorder: Recorder
     ingest: Ingest
     live: Live
-    keeper: Keeper
-    classes: ClassesKeeper
-    teller: Teller
+    snapshots: SnapshotStore
+    class_reports: ClassReportStore
+    publisher: PolicyPublisher
     runner: Runner
     on_change: Callable[[int, ChangeMessage], Awaitable[None]]
     on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
@@ -194,7 +194,7 @@ class _AgentConnection:
             self.post(Ping(now_ms()))
             for question in questions:
                 self.post(question)
-            s.teller.tell(known.node_id)
+            s.publisher.schedule(known.node_id)
             s.runner.connection(known.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.room()
@@ -267,11 +267,11 @@ class _AgentConnection:
                 state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # it answered half a round trip ago
             case TopologyMessage(topology):
                 self._services.recorder.tell(node_id, topology)
-                self._services.keeper.snapshot(node_id, topology)
+                self._services.snapshots.add(node_id, topology)
             case InventoryMessage(inventory):
                 state.learn(inventory)
                 self._services.recorder.tell(node_id, inventory)
-                self._services.keeper.snapshot(node_id, inventory)
+                self._services.snapshots.add(node_id, inventory)
             case LearnedMessage(learned):
                 self._services.recorder.tell(node_id, learned)
             case TasksMessage(_, tasks):
@@ -279,11 +279,11 @@ class _AgentConnection:
                 self._services.bus.publish(InventoryEvent(node_id))
             case FlowsMessage():
                 state.flows = message
-                self._services.keeper.flows(node_id, message)
+                self._services.snapshots.add_flows(node_id, message)
                 self._services.bus.publish(PoliciesEvent(node_id))
             case ClassesMessage():
                 state.take_classes(message)
-                self._services.classes.take(node_id, message)
+                self._services.class_reports.add(node_id, message)
                 self._services.live.show_classes(node_id, message)
             case ChangeMessage():
                 await self._services.on_change(node_id, message)

@@ -1,4 +1,4 @@
-"""What the policies' functions need of the application; on app.state.policies."""
+"""The parts of the application that policies use; on app.state.policies."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from coresteer.telemetry.service import Ingest
 
 
 @dataclass(frozen=True)
-class Shared:
-    """Shared parts. one_replay: held by the replay that goes on, for each has an hour of samples in memory."""
+class PolicyContext:
+    """Parts of the application. backtest_lock: held while a backtest has up to an hour of samples in memory."""
 
     database: Database
     bus: Bus
     registry: Registry
     ingest: Ingest
-    one_replay: asyncio.Lock = field(default_factory=asyncio.Lock)
+    backtest_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -1,4 +1,4 @@
-"""Policies over HTTP, and what nodes evaluated from them."""
+"""Policies, rollouts, decisions and drifts over HTTP."""
 
 from typing import Annotated
 
@@ -34,38 +34,38 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 
 @router.get("/api/policies")
 async def list_policies(session: Session, _: Viewer) -> list[Policy]:
-    """Every policy, by rank and name."""
-    return await service.every(session)
+    """List all policies, ordered by rank and name."""
+    return await service.list_policies(session)
 
 
 @router.post("/api/policies", status_code=201)
 async def create_policy(request: Request, identity: Operator, body: PolicyBody) -> Policy:
-    """A new policy. One that observes is in force at once; others wait to be enabled or rolled out."""
+    """Create a policy. One in mode observe is enabled at once; any other must be enabled or rolled out."""
     return await service.create(request.app.state.policies, body, actor=identity.username)
 
 
-# before the paths with a policy's number, which would take "preview" for one
+# declared before the paths with {policy_id}, which would match "preview"
 @router.post("/api/policies/preview")
 async def preview_policy(request: Request, _: Viewer, body: PolicyPreviewRequest) -> list[NodeEvaluation]:
-    """What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing."""
+    """Evaluate a policy on nodes now as if it were enforced beside the policies in force. Changes nothing."""
     return await preview.preview(request.app.state.policies, body)
 
 
 @router.get("/api/policies/{policy_id}")
 async def get_policy(session: Session, _: Viewer, policy_id: RowId) -> Policy:
-    """One policy."""
+    """Return one policy."""
     return await service.get(session, policy_id)
 
 
 @router.delete("/api/policies/{policy_id}", status_code=204)
 async def delete_policy(request: Request, identity: Operator, policy_id: RowId) -> None:
-    """Take a policy out of force for good; nodes put back what it set."""
+    """Delete a policy; nodes restore the original values of the settings that it changed."""
     await service.delete(request.app.state.policies, policy_id, actor=identity.username)
 
 
 @router.get("/api/policies/{policy_id}/versions")
 async def list_policy_versions(session: Session, _: Viewer, policy_id: RowId) -> list[PolicyVersion]:
-    """Every version, newest first."""
+    """List the versions of a policy, newest first."""
     return await service.versions(session, policy_id)
 
 
@@ -73,7 +73,7 @@ async def list_policy_versions(session: Session, _: Viewer, policy_id: RowId) ->
 async def create_policy_version(
     request: Request, identity: Operator, policy_id: RowId, body: PolicyVersionCreate
 ) -> PolicyVersion:
-    """The next version. Of a disabled policy it takes the place of the last; an enabled one needs a rollout."""
+    """Create the next version. For a disabled policy it becomes the current one; an enabled one needs a rollout."""
     return await service.create_version(request.app.state.policies, policy_id, body, actor=identity.username)
 
 
@@ -81,44 +81,46 @@ async def create_policy_version(
 async def diff_policy_versions(
     session: Session, _: Viewer, policy_id: RowId, *, from_version: RowId, to_version: RowId
 ) -> list[Difference]:
-    """What differs between two versions."""
+    """List the fields that differ between two versions."""
     return await service.diff(session, policy_id, from_version, to_version)
 
 
 @router.post("/api/policies/{policy_id}/enable")
 async def enable_policy(request: Request, identity: Operator, policy_id: RowId) -> Policy:
-    """Put the policy in force on all of its nodes at once."""
+    """Enable the policy on all nodes that its selector matches, at once."""
     return await service.set_enabled(request.app.state.policies, policy_id, True, actor=identity.username)
 
 
 @router.post("/api/policies/{policy_id}/disable")
 async def disable_policy(request: Request, identity: Operator, policy_id: RowId) -> Policy:
-    """Take the policy out of force; nodes put back what it set. Its rollout ends."""
+    """Disable the policy and roll back its rollout; nodes restore the original values that it changed."""
     return await service.set_enabled(request.app.state.policies, policy_id, False, actor=identity.username)
 
 
 @router.post("/api/policies/{policy_id}/backtest")
 async def backtest_policy(request: Request, _: Viewer, policy_id: RowId, body: BacktestRequest) -> BacktestResult:
-    """What the policy would have done on a node in a time of which its samples are stored."""
-    return await backtest.replay(request.app.state.policies, policy_id, body)
+    """Evaluate the policy on a node's stored samples: the decisions it would have made. Changes nothing."""
+    return await backtest.backtest(request.app.state.policies, policy_id, body)
 
 
 @router.post("/api/policies/{policy_id}/rollouts", status_code=201)
 async def start_rollout(request: Request, identity: Operator, policy_id: RowId, body: RolloutCreate) -> Rollout:
-    """Give a version to the connected nodes in stages; undone by itself when one of them fares badly."""
+    """Roll a version out to the connected nodes in stages; it is rolled back when a guardrail is violated."""
     return await rollouts.start(request.app.state.policies, policy_id, body, actor=identity.username)
 
 
 @router.get("/api/rollouts/{rollout_id}")
 async def get_rollout(session: Session, _: Viewer, rollout_id: RowId) -> Rollout:
-    """One rollout."""
+    """Return one rollout."""
     return await rollouts.get(session, rollout_id)
 
 
 @router.post("/api/rollouts/{rollout_id}/stop")
 async def stop_rollout(request: Request, identity: Operator, rollout_id: RowId, body: RolloutStop) -> Rollout:
-    """Go no further; with undo, also take the version back from the nodes that have it."""
-    return await rollouts.stop(request.app.state.policies, rollout_id, undo=body.undo, actor=identity.username)
+    """Stop a rollout; with roll_back, nodes also return to the version that they had before."""
+    return await rollouts.stop(
+        request.app.state.policies, rollout_id, roll_back=body.roll_back, actor=identity.username
+    )
 
 
 @router.get("/api/nodes/{node_id}/decisions")
@@ -131,13 +133,13 @@ async def list_decisions(
     to_time: AwareDatetime | None = None,
     limit: Limit = 100,
 ) -> list[Decision]:
-    """What policies evaluated on the node, newest first."""
+    """List the decisions of the policies on the node, newest first."""
     return await evaluations.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/recommendations")
 async def list_recommendations(session: Session, _: Viewer, node_id: RowId) -> list[Decision]:
-    """The last word of each policy in force that recommends and has something to propose."""
+    """List the latest decision of each policy in mode recommend that proposes changes on the node."""
     return await evaluations.recommendations(session, node_id)
 
 
@@ -151,11 +153,11 @@ async def list_drifts(
     to_time: AwareDatetime | None = None,
     limit: Limit = 100,
 ) -> list[DriftEntry]:
-    """What somebody else changed of what policies had set, newest first."""
+    """List changes that other programs made to settings that policies had set, newest first."""
     return await evaluations.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
 
 
 @router.get("/api/nodes/{node_id}/flows")
 async def get_node_flows(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeFlows:
-    """The processes that talk over the network, and where their packets arrive."""
+    """Return the processes that use the network, and the queues, interrupts and CPUs that receive their packets."""
     return await preview.flows(session, request.app.state.registry, node_id)

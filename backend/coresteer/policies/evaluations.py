@@ -1,4 +1,4 @@
-"""What nodes' policies evaluated: kept with the changes they led to, and told."""
+"""Decisions of policies on nodes: recorded with the changes that they led to, and listed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,35 +13,35 @@ from coresteer.changes import service as plans
 from coresteer.errors import NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies import repository
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import in_force
 from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody
-from coresteer.policies.selector import Facts
+from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
 from coresteer_core.protocol import ChangeState, DecisionMessage
 
 
-async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) -> None:
-    """Keep a checked message: the decision, what is new of its drifts, and the change that carries it out.
+async def record_decision(context: PolicyContext, node_id: int, message: DecisionMessage) -> None:
+    """Store a validated message: the decision, its new drifts, and the change that carries it out.
 
-    The agent may tell a decision again after it was away; then nothing is kept twice.
+    An agent may send a decision again after it was disconnected; a repeated one is not stored twice.
     """
     evaluation = message.evaluation
     policy_id = int(evaluation.policy_id)
-    state = shared.registry.get(node_id)
+    state = context.registry.get(node_id)
     at = min(datetime.now(UTC), _at(message.time_ms, state.clock_skew_ms))
     adopted = None
-    async with shared.database.session() as session:
+    async with context.database.session() as session:
         await changes.one_at_a_time(session, node_id)
         node = await changes.node(session, node_id)
         if node is None:
             return
         before = await repository.last_decision(session, node_id, policy_id)
-        told = msgspec.to_builtins(evaluation)
+        encoded = msgspec.to_builtins(evaluation)
         change_id = UUID(message.change_id) if message.change_id is not None else None
-        if before is not None and (before.evaluation, before.change_id) == (told, change_id):
+        if before is not None and (before.evaluation, before.change_id) == (encoded, change_id):
             return
         name = await repository.name_of(session, policy_id)
         policy_name = name or evaluation.policy_id
@@ -67,17 +67,17 @@ async def on_decision(shared: Shared, node_id: int, message: DecisionMessage) ->
                 policy_name=policy_name,
                 version=evaluation.version,
                 mode=evaluation.mode,
-                evaluation=told,
+                evaluation=encoded,
                 change_id=None if adopted is None else change_id,
             )
         )
-        _keep_drifts(session, node, at, evaluation, before)
+        _store_drifts(session, node, at, evaluation, before)
     if adopted is not None:
-        plans.publish(shared.bus, adopted)
-    shared.bus.publish(PoliciesEvent(node_id))
+        plans.publish(context.bus, adopted)
+    context.bus.publish(PoliciesEvent(node_id))
 
 
-def _keep_drifts(
+def _store_drifts(
     session: AsyncSession, node: NodeRow, at: datetime, evaluation: Evaluation, before: DecisionRow | None
 ) -> None:
     known = [] if before is None else msgspec.convert(before.evaluation, Evaluation).drifts
@@ -100,16 +100,16 @@ def _keep_drifts(
 async def decisions(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> list[Decision]:
-    """Newest first. Raises NotFound."""
-    await _known(session, node_id)
+    """Return decisions, newest first. Raises NotFound."""
+    await _node_attributes(session, node_id)
     rows = await repository.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
     return [_schema(row, state) for row, state in rows]
 
 
 async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]:
-    """The last decision of each policy that is in force there, recommends, and has actions. Raises NotFound."""
-    (facts,) = await _known(session, node_id)
-    policies = in_force(await repository.enabled(session), facts)
+    """Return the latest decision with actions of each policy in force in mode recommend. Raises NotFound."""
+    (node,) = await _node_attributes(session, node_id)
+    policies = in_force(await repository.enabled(session), node)
     found = []
     for policy in policies:
         if policy.mode is Mode.RECOMMEND:
@@ -122,8 +122,8 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
 async def drifts(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> list[DriftEntry]:
-    """Newest first. Raises NotFound."""
-    await _known(session, node_id)
+    """Return drifts, newest first. Raises NotFound."""
+    await _node_attributes(session, node_id)
     rows = await repository.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
     return [
         DriftEntry(
@@ -140,11 +140,11 @@ async def drifts(
     ]
 
 
-async def _known(session: AsyncSession, node_id: int) -> Sequence[Facts]:
-    facts = await repository.facts(session, [node_id])
-    if not facts:
+async def _node_attributes(session: AsyncSession, node_id: int) -> Sequence[NodeAttributes]:
+    attributes = await repository.node_attributes(session, [node_id])
+    if not attributes:
         raise NotFound(f"There is no node {node_id}; it may have been deleted.")
-    return facts
+    return attributes
 
 
 def _schema(row: DecisionRow, state: str | None) -> Decision:
@@ -163,5 +163,5 @@ def _schema(row: DecisionRow, state: str | None) -> Decision:
 
 
 def _at(time_ms: int, skew_ms: float | None) -> datetime:
-    """A time of the node's clock on the backend's."""
+    """Convert a time of the node's clock to the backend's clock."""
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms - (skew_ms or 0.0))

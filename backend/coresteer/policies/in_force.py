@@ -1,4 +1,4 @@
-"""Which version of which policy a node has now. Pure."""
+"""Which version of which policy is in force on a node. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from coresteer.policies.schemas import PolicyBody, RolloutState
-from coresteer.policies.selector import Facts, fits
+from coresteer.policies.selector import NodeAttributes, matches
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -16,8 +16,8 @@ UNFINISHED = (RolloutState.CANARY, RolloutState.BATCHES, RolloutState.STOPPED)
 
 
 @dataclass(frozen=True)
-class Partly:
-    """A rollout that is not over: the nodes that have to_version; the others have from_version, None for nothing."""
+class PartialRollout:
+    """An unfinished rollout: its nodes have to_version, all others from_version (None: no version)."""
 
     from_version: int | None
     to_version: int
@@ -30,30 +30,30 @@ class Enabled:
 
     policy_id: int
     version: int
-    partly: Partly | None
+    partial: PartialRollout | None
     bodies: Mapping[int, PolicyBody]
 
     def version_on(self, node_id: int) -> int | None:
-        """What the node has if the selector fits, None for nothing."""
-        if self.partly is None:
+        """Return the version of a node that the selector matches, None for none."""
+        if self.partial is None:
             return self.version
-        return self.partly.to_version if node_id in self.partly.nodes else self.partly.from_version
+        return self.partial.to_version if node_id in self.partial.nodes else self.partial.from_version
 
 
-def in_force(policies: Iterable[Enabled], facts: Facts) -> list[PolicyInForce]:
-    """What a node's agent is told, in order of rank."""
+def in_force(policies: Iterable[Enabled], attributes: NodeAttributes) -> list[PolicyInForce]:
+    """Return the policies in force on a node, ordered by rank."""
     found = []
     for policy in policies:
-        version = policy.version_on(facts.node_id)
-        if version is not None and fits(policy.bodies[version].selector, facts):
+        version = policy.version_on(attributes.node_id)
+        if version is not None and matches(policy.bodies[version].selector, attributes):
             found.append(for_agent(policy.policy_id, version, policy.bodies[version]))
     return sorted(found, key=lambda policy: policy.precedence)
 
 
 def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[PolicyInForce]) -> list[PolicyInForce]:
-    """What a node's agent is told while an experiment runs there: only the experiment's own policies act.
+    """Return the policies in force on a node while an experiment runs there: only leased ones enforce.
 
-    Those that pause are leased too: without the backend they go on.
+    Others in mode enforce are leased in mode recommend, so that they resume when the agent loses the backend.
     """
     delegated = {policy.policy_id: policy for policy in leased}
     others = [policy for policy in policies if policy.policy_id not in delegated]
@@ -65,7 +65,7 @@ def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[Policy
 
 
 def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:
-    """A version as the core takes it."""
+    """Convert a version of a policy to the core's type."""
     return PolicyInForce(
         policy_id=str(policy_id),
         version=version,

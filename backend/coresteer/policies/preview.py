@@ -1,4 +1,4 @@
-"""What policies see of a node now, and what one would evaluate from it."""
+"""Preview of a policy: its evaluation on the current view of nodes."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import for_agent, in_force
 from coresteer.policies.schemas import NodeEvaluation, NodeFlows, PolicyBody, PolicyPreviewRequest
 from coresteer.presence.registry import NodeState, Registry
@@ -23,34 +23,36 @@ from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
 
 log = logging.getLogger("coresteer.policies")
 
-_TRIED = "9" * 10
-"""The id of a policy that is tried and not kept: it comes after all of its rank, as it will when it is kept."""
+_PREVIEW_ID = "9" * 10
+"""The id of a policy that is not stored: it sorts after all others of its rank, as it will once it is stored."""
 
 
-async def preview(shared: Shared, request: PolicyPreviewRequest) -> list[NodeEvaluation]:
-    """One evaluation a node, in the order asked for; a node that is not there is left out."""
-    async with shared.database.session() as session:
+async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list[NodeEvaluation]:
+    """Return one evaluation per node, in the order requested; unknown nodes are left out."""
+    async with context.database.session() as session:
         policies = await repository.enabled(session)
-        facts = {one.node_id: one for one in await repository.facts(session, request.node_ids)}
-        views = {node_id: await view_of(session, shared.registry, node_id) for node_id in facts}
+        attributes = {one.node_id: one for one in await repository.node_attributes(session, request.node_ids)}
+        views = {node_id: await view_of(session, context.registry, node_id) for node_id in attributes}
     found: list[NodeEvaluation] = []
     for node_id in dict.fromkeys(request.node_ids):
-        if node_id not in facts:
+        if node_id not in attributes:
             continue
         view = views[node_id]
-        state = shared.registry.get(node_id)
-        evaluation, error = None, _why_not(view, state, facts[node_id].name)
+        state = context.registry.get(node_id)
+        evaluation, error = None, _unavailable(view, state, attributes[node_id].name)
         if view is not None:
             try:
-                # tens of milliseconds on a large machine, which others need not wait for
-                evaluation = await asyncio.to_thread(_evaluate, view, in_force(policies, facts[node_id]), request.body)
-            except Exception:  # what one node tells of itself must not keep the others from being seen
-                log.exception("A policy could not be tried on node %d.", node_id)
-                error = "The policy could not be worked out on what this node tells; the backend's log has the details."
+                # takes tens of milliseconds on a large machine; a thread keeps the event loop responsive
+                evaluation = await asyncio.to_thread(
+                    _evaluate, view, in_force(policies, attributes[node_id]), request.body
+                )
+            except Exception:  # one node's data must not hide the evaluations of the others
+                log.exception("Preview of a policy failed on node %d.", node_id)
+                error = "The evaluation failed on this node's data; the backend's log has the details."
         found.append(
             NodeEvaluation(
                 node_id=node_id,
-                node_name=facts[node_id].name,
+                node_name=attributes[node_id].name,
                 evaluation=evaluation,
                 view_age_s=None if state.rates_at is None else time.monotonic() - state.rates_at,
                 error=error,
@@ -59,26 +61,26 @@ async def preview(shared: Shared, request: PolicyPreviewRequest) -> list[NodeEva
     return found
 
 
-def _why_not(view: View | None, state: NodeState, name: str) -> str | None:
+def _unavailable(view: View | None, state: NodeState, name: str) -> str | None:
     if view is None:
-        return f"{name} has not told its topology and interrupts yet."
+        return f"{name} has not reported its topology and interrupts yet."
     if state.rates_at is None:
-        return f"Nothing is known of the load of {name}: its agent has not sent samples since the backend started."
+        return f"The load of {name} is unknown: its agent has sent no samples since the backend started."
     return None
 
 
 def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> Evaluation:
-    tried = replace(for_agent(_TRIED, 1, body), mode=Mode.ENFORCE)
+    previewed = replace(for_agent(_PREVIEW_ID, 1, body), mode=Mode.ENFORCE)
     for other in others:
         if other.name == body.name:
-            tried = replace(tried, policy_id=other.policy_id)
-    beside = [other for other in others if other.policy_id != tried.policy_id]
-    evaluations, _ = step(view, [*beside, tried], EngineMemory())
-    return next(evaluation for evaluation in evaluations if evaluation.policy_id == tried.policy_id)
+            previewed = replace(previewed, policy_id=other.policy_id)
+    beside = [other for other in others if other.policy_id != previewed.policy_id]
+    evaluations, _ = step(view, [*beside, previewed], EngineMemory())
+    return next(evaluation for evaluation in evaluations if evaluation.policy_id == previewed.policy_id)
 
 
 async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
-    """What policies see of a node now; None while it has not told what it is. Raises NotFound."""
+    """Return the node's current view, None until it has reported topology and inventory. Raises NotFound."""
     topology, inventory, learned = nodes.told(await nodes.find(session, node_id))
     if topology is None or inventory is None:
         return None
@@ -90,13 +92,13 @@ async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> Vi
         state.net_tasks,
         time.monotonic(),
         learned,
-        classes={str(policy_id): told.classes for policy_id, told in state.classes.items()},
+        classes={str(policy_id): report.classes for policy_id, report in state.classes.items()},
         cgroups={} if state.flows is None else state.flows.cgroups,
     )
 
 
 async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:
-    """What the node told last. Raises NotFound."""
+    """Return the network tasks that the node reported last. Raises NotFound."""
     await nodes.find(session, node_id)
     message = registry.get(node_id).flows
     if message is None:

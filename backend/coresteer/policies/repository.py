@@ -1,4 +1,4 @@
-"""Reads and keeps policies, rollouts, decisions and drifts."""
+"""SQL of policies, rollouts, decisions and drifts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,15 +9,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.changes.tables import ChangeRow
 from coresteer.nodes.tables import NodeRow
-from coresteer.policies.in_force import UNFINISHED, Enabled, Partly
+from coresteer.policies.in_force import UNFINISHED, Enabled, PartialRollout
 from coresteer.policies.schemas import PolicyBody
-from coresteer.policies.selector import Facts
+from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.protocol import ChangeState, EndedBy
 
 
-async def every(session: AsyncSession, policy_id: int | None = None) -> Sequence[tuple[PolicyRow, PolicyVersionRow]]:
-    """All policies, or one, each with its version in force."""
+async def list_policies(
+    session: AsyncSession, policy_id: int | None = None
+) -> Sequence[tuple[PolicyRow, PolicyVersionRow]]:
+    """Return all policies, or one, each with its current version."""
     query = (
         select(PolicyRow, PolicyVersionRow)
         .join(
@@ -33,79 +35,79 @@ async def every(session: AsyncSession, policy_id: int | None = None) -> Sequence
 
 
 async def find(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow | None:
-    """A policy that is not deleted; locked, it is not changed by others until the session's end."""
+    """Return a policy that is not deleted, None if there is none. lock: until the transaction ends."""
     query = select(PolicyRow).where(PolicyRow.id == policy_id, PolicyRow.deleted_at.is_(None))
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
 
 async def name_of(session: AsyncSession, policy_id: int) -> str | None:
-    """A policy's name, deleted or not."""
+    """Return a policy's name, also of a deleted one; None if unknown."""
     return await session.scalar(select(PolicyRow.name).where(PolicyRow.id == policy_id))
 
 
 async def count_versions(session: AsyncSession) -> dict[int, int]:
-    """How many versions each policy has."""
+    """Return the number of versions by policy id."""
     query = select(PolicyVersionRow.policy_id, func.count()).group_by(PolicyVersionRow.policy_id)
     return dict((await session.execute(query)).all())
 
 
 async def versions(session: AsyncSession, policy_id: int) -> Sequence[PolicyVersionRow]:
-    """All versions of a policy, newest first."""
+    """Return all versions of a policy, newest first."""
     query = select(PolicyVersionRow).where(PolicyVersionRow.policy_id == policy_id)
     return (await session.scalars(query.order_by(PolicyVersionRow.version.desc()))).all()
 
 
 async def version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow | None:
-    """One version of a policy."""
+    """Return one version of a policy, None if there is none."""
     return await session.get(PolicyVersionRow, (policy_id, number))
 
 
 async def unfinished(session: AsyncSession, policy_id: int, *, lock: bool = False) -> RolloutRow | None:
-    """The policy's rollout that is under way or stopped."""
+    """Return the policy's rollout that is in progress or stopped, None if there is none."""
     query = select(RolloutRow).where(RolloutRow.policy_id == policy_id, RolloutRow.state.in_(UNFINISHED))
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
 
 async def all_unfinished(session: AsyncSession) -> dict[int, RolloutRow]:
-    """Every rollout that is under way or stopped, by policy."""
+    """Return every rollout that is in progress or stopped, by policy id."""
     query = select(RolloutRow).where(RolloutRow.state.in_(UNFINISHED))
     return {row.policy_id: row for row in await session.scalars(query)}
 
 
 async def enabled(session: AsyncSession) -> list[Enabled]:
-    """What may be in force on some node now."""
+    """Return every enabled policy with the versions that nodes may have now."""
     policies = (await session.scalars(select(PolicyRow).where(PolicyRow.enabled, PolicyRow.deleted_at.is_(None)))).all()
-    under_way = await all_unfinished(session)
-    wanted: dict[int, set[int]] = {}
-    partly: dict[int, Partly] = {}
+    ongoing = await all_unfinished(session)
+    needed: dict[int, set[int]] = {}
+    partial: dict[int, PartialRollout] = {}
     for policy in policies:
-        if (row := under_way.get(policy.id)) is not None:
+        if (row := ongoing.get(policy.id)) is not None:
             nodes = frozenset(node_id for stage in row.stages[: row.stage + 1] for node_id in stage)
-            partly[policy.id] = Partly(row.from_version, row.to_version, nodes)
-            wanted[policy.id] = {row.to_version} | ({row.from_version} if row.from_version is not None else set())
+            partial[policy.id] = PartialRollout(row.from_version, row.to_version, nodes)
+            needed[policy.id] = {row.to_version} | ({row.from_version} if row.from_version is not None else set())
         else:
-            wanted[policy.id] = {policy.version}
-    query = select(PolicyVersionRow).where(PolicyVersionRow.policy_id.in_(wanted))
-    bodies: dict[int, dict[int, PolicyBody]] = {policy_id: {} for policy_id in wanted}
-    for kept in await session.scalars(query):
-        if kept.version in wanted[kept.policy_id]:
-            bodies[kept.policy_id][kept.version] = PolicyBody.model_validate(kept.body)
-    return [Enabled(p.id, p.version, partly.get(p.id), bodies[p.id]) for p in policies]
+            needed[policy.id] = {policy.version}
+    query = select(PolicyVersionRow).where(PolicyVersionRow.policy_id.in_(needed))
+    bodies: dict[int, dict[int, PolicyBody]] = {policy_id: {} for policy_id in needed}
+    for found in await session.scalars(query):
+        if found.version in needed[found.policy_id]:
+            bodies[found.policy_id][found.version] = PolicyBody.model_validate(found.body)
+    return [Enabled(p.id, p.version, partial.get(p.id), bodies[p.id]) for p in policies]
 
 
-async def facts(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[Facts]:
-    """What selectors look at, of all nodes or of these."""
+async def node_attributes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[NodeAttributes]:
+    """Return the attributes that selectors match, of all nodes or of these."""
     query = select(NodeRow.id, NodeRow.name, NodeRow.hello, NodeRow.labels, NodeRow.netdevs).order_by(NodeRow.id)
     if node_ids is not None:
         query = query.where(NodeRow.id.in_(node_ids))
     return [
-        Facts(node_id, name, (hello or {}).get("hostname"), (hello or {}).get("labels", {}) | labels, netdevs)
+        NodeAttributes(node_id, name, (hello or {}).get("hostname"), (hello or {}).get("labels", {}) | labels, netdevs)
         for node_id, name, hello, labels, netdevs in (await session.execute(query)).all()
     ]
 
 
 async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> DecisionRow | None:
-    """What the node told of the policy last."""
+    """Return the node's latest decision of the policy, None if there is none."""
     query = select(DecisionRow).where(DecisionRow.node_id == node_id, DecisionRow.policy_id == policy_id)
     return (await session.scalars(query.order_by(DecisionRow.id.desc()).limit(1))).one_or_none()
 
@@ -113,7 +115,7 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
 async def decisions(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> Sequence[tuple[DecisionRow, str | None]]:
-    """Decisions, newest first, each with the state of its change."""
+    """Return decisions, newest first, each with the state of its change (None without a change)."""
     query = (
         select(DecisionRow, ChangeRow.state)
         .outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
@@ -130,7 +132,7 @@ async def decisions(
 async def drifts(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> Sequence[DriftRow]:
-    """Drifts, newest first."""
+    """Return drifts, newest first."""
     query = select(DriftRow).where(DriftRow.node_id == node_id)
     if from_time is not None:
         query = query.where(DriftRow.at >= from_time)
@@ -139,8 +141,8 @@ async def drifts(
     return (await session.scalars(query.order_by(DriftRow.at.desc(), DriftRow.id.desc()).limit(limit))).all()
 
 
-async def guardrail_tripped(session: AsyncSession, rollout: RolloutRow) -> tuple[int, UUID, str] | None:
-    """A node, change and sentence of the rollout's version that a guardrail on the node undid since it started."""
+async def guardrail_violation(session: AsyncSession, rollout: RolloutRow) -> tuple[int, UUID, str] | None:
+    """Return node, change and sentence of a change of the rollout's version that a guardrail rolled back."""
     query = (
         select(ChangeRow.node_id, ChangeRow.id, cast(ChangeRow.sentence, Text))
         .join(DecisionRow, DecisionRow.change_id == ChangeRow.id)

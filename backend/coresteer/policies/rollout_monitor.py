@@ -1,4 +1,4 @@
-"""Looks after the rollouts under way: on to the next stage in time, back when a node of one fares badly."""
+"""Advances rollouts from stage to stage, and rolls them back when a node violates a guardrail or disconnects."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import is_database_away
 from coresteer.policies import repository, rollouts
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.schemas import RolloutState
 from coresteer.policies.tables import PolicyRow, RolloutRow
 from coresteer_core.changes.guardrail import METRICS, measure
@@ -21,8 +21,8 @@ log = logging.getLogger("coresteer.policies")
 
 _TICK_S = 1.0
 AWAY_S = 30.0
-"""A node of a rollout may be away so long: an agent that restarts, or all of them after the backend did."""
-_GOES_ON = (RolloutState.CANARY, RolloutState.BATCHES)
+"""Seconds a node of a rollout may be disconnected: agents reconnect after their or the backend's restart."""
+_ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
 
 
 class _Strikes(NamedTuple):
@@ -31,22 +31,22 @@ class _Strikes(NamedTuple):
     seconds: float
 
 
-class Watch:
-    """Everything that must survive a restart is in the database; what a guardrail has counted begins anew."""
+class RolloutMonitor:
+    """All state that must survive a restart is in the database; guardrail strikes restart from 0."""
 
-    def __init__(self, shared: Shared, *, away_s: float = AWAY_S) -> None:
-        self._shared = shared
+    def __init__(self, context: PolicyContext, *, away_s: float = AWAY_S) -> None:
+        self._context = context
         self._away_s = away_s
         self._away_since: dict[tuple[int, int], float] = {}
         self._strikes: dict[tuple[int, int, str], _Strikes] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking once a second."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End; the next start goes on from the database."""
+        """Stop; the next start continues from the database."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -54,38 +54,36 @@ class Watch:
     async def _run(self) -> None:
         while True:
             try:
-                await self.look(datetime.now(UTC))
+                await self.check(datetime.now(UTC))
             except Exception as error:
                 if not is_database_away(error):
-                    log.exception("The rollouts could not be looked after; trying again.")
+                    log.exception("The check of rollouts failed; retrying.")
             await asyncio.sleep(_TICK_S)
 
-    async def look(self, now: datetime) -> None:
-        """One round."""
-        async with self._shared.database.session() as session:
-            under_way = [
-                r.policy_id for r in (await repository.all_unfinished(session)).values() if r.state in _GOES_ON
-            ]
-        for policy_id in under_way:
-            async with self._shared.database.session() as session:
+    async def check(self, now: datetime) -> None:
+        """Check every rollout in progress once."""
+        async with self._context.database.session() as session:
+            ongoing = [r.policy_id for r in (await repository.all_unfinished(session)).values() if r.state in _ACTIVE]
+        for policy_id in ongoing:
+            async with self._context.database.session() as session:
                 policy = await repository.find(session, policy_id, lock=True)
                 row = await repository.unfinished(session, policy_id, lock=True)
                 moved = policy is not None and row is not None and await self._advance(session, policy, row, now)
             if moved:
-                self._shared.bus.publish(PoliciesEvent(None))
-        if not under_way:
+                self._context.bus.publish(PoliciesEvent(None))
+        if not ongoing:
             self._away_since.clear()
             self._strikes.clear()
 
     async def _advance(self, session: AsyncSession, policy: PolicyRow, row: RolloutRow, now: datetime) -> bool:
-        if row.state not in _GOES_ON:
+        if row.state not in _ACTIVE:
             return False
         have = [node_id for stage in row.stages[: row.stage + 1] for node_id in stage]
-        names = {facts.node_id: facts.name for facts in await repository.facts(session, have)}
-        trouble = await self._undone_by_guardrail(session, row, names) or self._trouble(row, names)
-        if trouble is not None:
-            rollouts.take_back(policy, row, trouble)
-            rollouts.audit(session, "coresteer", "rollout.undo", policy, row)
+        names = {attributes.node_id: attributes.name for attributes in await repository.node_attributes(session, have)}
+        failure = await self._rolled_back_by_guardrail(session, row, names) or self._failure(row, names)
+        if failure is not None:
+            rollouts.apply_rollback(policy, row, failure)
+            rollouts.audit(session, "coresteer", "rollout.roll_back", policy, row)
         elif (now - row.stage_at).total_seconds() < row.wait_s:
             return False
         elif row.stage + 1 < len(row.stages):
@@ -93,36 +91,36 @@ class Watch:
             rollouts.audit(session, "coresteer", "rollout.advance", policy, row)
         else:
             rollouts.finish(policy, row)
-            rollouts.audit(session, "coresteer", "rollout.done", policy, row)
+            rollouts.audit(session, "coresteer", "rollout.finish", policy, row)
         return True
 
     @staticmethod
-    async def _undone_by_guardrail(session: AsyncSession, row: RolloutRow, names: dict[int, str]) -> str | None:
-        tripped = await repository.guardrail_tripped(session, row)
+    async def _rolled_back_by_guardrail(session: AsyncSession, row: RolloutRow, names: dict[int, str]) -> str | None:
+        tripped = await repository.guardrail_violation(session, row)
         if tripped is None:
             return None
         node_id, change_id, sentence = tripped
-        return f"On {names.get(node_id, node_id)} a guardrail undid change {change_id}: {sentence}"
+        return f"On {names.get(node_id, node_id)} a guardrail rolled change {change_id} back: {sentence}"
 
-    def _trouble(self, row: RolloutRow, names: dict[int, str]) -> str | None:
-        """Why the version is to be taken back; a node that is deleted is none."""
+    def _failure(self, row: RolloutRow, names: dict[int, str]) -> str | None:
+        """Return why the rollout must be rolled back, None if it need not be; deleted nodes do not count."""
         for node_id, name in names.items():
             if self._is_away(row.id, node_id):
-                return f"{name} has been away for {self._away_s:g} s."
+                return f"{name} has been disconnected for {self._away_s:g} s."
             if tripped := self._tripped(row, node_id):
                 return f"On {name} {tripped}"
         return None
 
     def _is_away(self, rollout_id: int, node_id: int) -> bool:
-        if self._shared.registry.get(node_id).connected:
+        if self._context.registry.get(node_id).connected:
             self._away_since.pop((rollout_id, node_id), None)
             return False
         since = self._away_since.setdefault((rollout_id, node_id), time.monotonic())
         return time.monotonic() - since >= self._away_s
 
     def _tripped(self, row: RolloutRow, node_id: int) -> str | None:
-        """As the agent counts for a change: so many intervals in a row, and so long, over the limit."""
-        rates = self._shared.registry.get(node_id).rates
+        """Return the sentence of a guardrail violated for STRIKES intervals and STRIKES_S seconds, None if none is."""
+        rates = self._context.registry.get(node_id).rates
         if rates is None or not row.guardrails:
             return None
         figures = measure(rates)
@@ -139,7 +137,7 @@ class Watch:
                 self._strikes[at] = before
             if before.times >= STRIKES and round(before.seconds, 1) >= STRIKES_S:
                 return (
-                    f"the {METRICS[metric]} was {figures[metric]:.6g} and so for {before.times} intervals in a row "
-                    f"over the guardrail of {limit:.6g}."
+                    f"the {METRICS[metric]} was {figures[metric]:.6g}, for {before.times} intervals in a row "
+                    f"above the guardrail of {limit:.6g}."
                 )
         return None

@@ -1,4 +1,4 @@
-"""Rollouts: a version goes to a canary, then in batches to the rest, and is taken back when a node fares badly."""
+"""Rollouts: a version is given to a canary, then in batches to the other nodes, and rolled back on a violation."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,16 +10,16 @@ from coresteer.bus import PoliciesEvent
 from coresteer.changes.schemas import GuardrailIn
 from coresteer.errors import Conflict, NotFound
 from coresteer.policies import repository
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.in_force import UNFINISHED
 from coresteer.policies.schemas import PolicyBody, Rollout, RolloutCreate, RolloutState
-from coresteer.policies.selector import fits
+from coresteer.policies.selector import matches
 from coresteer.policies.tables import PolicyRow, RolloutRow
 
 
-async def start(shared: Shared, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
-    """Give the version to the canary. Raises NotFound, and Conflict when one is under way or no node is there."""
-    async with shared.database.session() as session:
+async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
+    """Give the version to the canary nodes. Raises NotFound, Conflict when one is in progress or no node matches."""
+    async with context.database.session() as session:
         policy = await repository.find(session, policy_id, lock=True)
         version = await repository.version(session, policy_id, request.version)
         if policy is None:
@@ -28,18 +28,22 @@ async def start(shared: Shared, policy_id: int, request: RolloutCreate, *, actor
             raise NotFound(f"Policy {policy_id} has no version {request.version}.")
         if (before := await repository.unfinished(session, policy_id)) is not None:
             stopped = before.state == RolloutState.STOPPED
-            how = "stopped halfway; undo it first" if stopped else "under way; stop it first"
+            how = "stopped; roll it back first" if stopped else "in progress; stop it first"
             raise Conflict(f"The rollout of version {before.to_version} is {how}.")
         if policy.enabled and policy.version == request.version:
-            raise Conflict(f"Version {request.version} is in force already.")
+            raise Conflict(f"Version {request.version} is already in force.")
         body = PolicyBody.model_validate(version.body)
-        nodes = [facts.node_id for facts in await repository.facts(session) if fits(body.selector, facts)]
-        there = [node_id for node_id in nodes if shared.registry.get(node_id).connected]
-        if not there:
+        nodes = [
+            attributes.node_id
+            for attributes in await repository.node_attributes(session)
+            if matches(body.selector, attributes)
+        ]
+        connected = [node_id for node_id in nodes if context.registry.get(node_id).connected]
+        if not connected:
             raise Conflict(
-                f"None of the {len(nodes)} nodes that the selector fits is connected; a rollout needs one to watch."
+                f"None of the {len(nodes)} nodes that the selector matches is connected; a rollout needs at least one."
                 if nodes
-                else "The selector fits no node."
+                else "The selector matches no node."
             )
         now = datetime.now(UTC)
         guardrails = body.guardrails if request.guardrails is None else request.guardrails
@@ -48,7 +52,7 @@ async def start(shared: Shared, policy_id: int, request: RolloutCreate, *, actor
             from_version=policy.version if policy.enabled else None,
             to_version=request.version,
             stage=0,
-            stages=stages(there, request.canary, request.batch),
+            stages=stages(connected, request.canary, request.batch),
             wait_s=request.wait_s,
             guardrails=[guardrail.model_dump() for guardrail in guardrails],
             started_at=now,
@@ -60,77 +64,79 @@ async def start(shared: Shared, policy_id: int, request: RolloutCreate, *, actor
         await session.flush()
         audit(session, actor, "rollout.start", policy, row)
         rollout = to_schema(row)
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
     return rollout
 
 
 async def get(session: AsyncSession, rollout_id: int) -> Rollout:
-    """One rollout. Raises NotFound."""
+    """Return one rollout. Raises NotFound."""
     return to_schema(await _found(session, rollout_id))
 
 
-async def stop(shared: Shared, rollout_id: int, *, undo: bool, actor: str) -> Rollout:
-    """Go no further, or take the version back. Raises NotFound, and Conflict when it is over."""
-    async with shared.database.session() as session:
+async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, actor: str) -> Rollout:
+    """Stop a rollout or roll it back. Raises NotFound, and Conflict when it has ended."""
+    async with context.database.session() as session:
         policy_id = (await _found(session, rollout_id)).policy_id
-        # in the order in which all others lock
+        # the lock order of every transaction: policy, then rollout
         policy = await repository.find(session, policy_id, lock=True)
         row = await _found(session, rollout_id, lock=True)
         if policy is None or row.state not in UNFINISHED:
-            raise Conflict(f"This rollout is over: {row.sentence}")
-        if row.state == RolloutState.STOPPED and not undo:
-            raise Conflict("This rollout is stopped already.")
-        if undo:
-            take_back(policy, row, f"{actor} took version {row.to_version} back.")
+            raise Conflict(f"This rollout has ended: {row.sentence}")
+        if row.state == RolloutState.STOPPED and not roll_back:
+            raise Conflict("This rollout is already stopped.")
+        if roll_back:
+            apply_rollback(policy, row, f"{actor} rolled version {row.to_version} back.")
         else:
             end(row, RolloutState.STOPPED, f"{actor} stopped it with {_reached(row)}.")
-        audit(session, actor, "rollout.undo" if undo else "rollout.stop", policy, row)
+        audit(session, actor, "rollout.roll_back" if roll_back else "rollout.stop", policy, row)
         rollout = to_schema(row)
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
     return rollout
 
 
 def stages(node_ids: Sequence[int], canary: int, batch: int) -> list[list[int]]:
-    """The canary, then batches, the last as large as what is left."""
+    """Split nodes into the canary and batches; the last batch may be smaller."""
     rest = node_ids[canary:]
     return [list(node_ids[:canary]), *(list(rest[at : at + batch]) for at in range(0, len(rest), batch))]
 
 
 def enter(row: RolloutRow, stage: int, now: datetime) -> None:
-    """The next nodes get the version."""
+    """Give the version to the nodes of a stage."""
     row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
     row.stage, row.stage_at = stage, now
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
 
 
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
-    """The version is in force wherever its selector fits."""
+    """Put the version in force on all nodes that its selector matches."""
     policy.version = row.to_version
-    sentence = f"Version {row.to_version} is in force; no guardrail tripped where its figure was measured."
+    sentence = f"Version {row.to_version} is in force; no guardrail was violated on nodes that report its metric."
     end(row, RolloutState.DONE, sentence)
 
 
-def take_back(policy: PolicyRow, row: RolloutRow, why: str) -> None:
-    """The nodes get back what they had before the rollout."""
+def apply_rollback(policy: PolicyRow, row: RolloutRow, why: str) -> None:
+    """Give all nodes the version that they had before the rollout."""
     policy.enabled = row.from_version is not None
     before = "no version" if row.from_version is None else f"version {row.from_version}"
-    end(row, RolloutState.UNDONE, f"{why} Every node has {before} again.")
+    end(row, RolloutState.ROLLED_BACK, f"{why} Every node has {before} again.")
 
 
 def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
-    """Go no further."""
+    """End the rollout in a state, with the reason as a sentence."""
     row.state, row.sentence, row.ended_at = state, sentence, datetime.now(UTC)
 
 
 def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
-    """Put on record where it stands."""
+    """Record the rollout's progress in the audit log."""
     detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
     record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
 
 
 def to_schema(row: RolloutRow) -> Rollout:
-    """As the API tells it."""
-    over = row.stages if row.state == RolloutState.DONE else row.stages[: row.stage]
+    """Convert a row to the API's schema."""
+    completed = row.stages if row.state == RolloutState.DONE else row.stages[: row.stage]
+    if row.state == RolloutState.ROLLED_BACK:
+        completed = []
     return Rollout(
         id=row.id,
         policy_id=row.policy_id,
@@ -139,7 +145,7 @@ def to_schema(row: RolloutRow) -> Rollout:
         state=RolloutState(row.state),
         stage=row.stage,
         stages=row.stages,
-        done_nodes=[] if row.state == RolloutState.UNDONE else [node_id for stage in over for node_id in stage],
+        done_nodes=[node_id for stage in completed for node_id in stage],
         sentence=row.sentence,
         wait_s=row.wait_s,
         guardrails=[GuardrailIn.model_validate(guardrail) for guardrail in row.guardrails],
@@ -151,8 +157,8 @@ def to_schema(row: RolloutRow) -> Rollout:
 
 
 def _reached(row: RolloutRow) -> str:
-    have = sum(map(len, row.stages[: row.stage + 1]))
-    return f"{have} of {sum(map(len, row.stages))} nodes at version {row.to_version}"
+    reached = sum(map(len, row.stages[: row.stage + 1]))
+    return f"{reached} of {sum(map(len, row.stages))} nodes at version {row.to_version}"
 
 
 async def _found(session: AsyncSession, rollout_id: int, *, lock: bool = False) -> RolloutRow:

@@ -1,4 +1,4 @@
-"""What the API says about policies, their rollouts, and what nodes evaluate from them."""
+"""Request and response bodies of policies, rollouts, decisions and drifts."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,10 +21,10 @@ Guardrails = Annotated[list[GuardrailIn], Field(max_length=3)]
 
 
 class Selector(Body):
-    """The nodes a policy is for, by shell patterns. Of what is given all must fit; a list fits by any of its patterns.
+    """The nodes that a policy applies to, as shell patterns. Every given field must match, a list by any pattern.
 
-    labels: patterns by a label's name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
-    netdevs. Nothing given is every node.
+    labels: patterns by label name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
+    network devices. An empty selector matches every node.
     """
 
     labels: dict[Annotated[str, Field(min_length=1, max_length=63), KEPT], Glob] = Field(default={}, max_length=32)
@@ -34,12 +34,15 @@ class Selector(Body):
 
 
 class PolicyBody(Body):
-    """All that a version of a policy holds. rank: of two that want the same setting the lower one has it."""
+    """Content of one version of a policy. rank: of two policies that set the same setting, the lower rank wins."""
 
     name: Annotated[
         str,
         Field(min_length=1, max_length=80),
-        Spelt(r"[^\x00-\x1f\x7f\ud800-\udfff]*[^\x00-\x20\x7f\ud800-\udfff]", "A name has no control characters."),
+        Spelt(
+            r"[^\x00-\x1f\x7f\ud800-\udfff]*[^\x00-\x20\x7f\ud800-\udfff]",
+            "A name has no control characters.",
+        ),
     ]
     rank: int = Field(default=100, ge=0, le=999)
     mode: Mode = Mode.OBSERVE
@@ -53,26 +56,27 @@ class PolicyBody(Body):
 
 
 class PolicyVersionCreate(Body):
-    """The next version of a policy. note: what it is for."""
+    """The next version of a policy. note: its purpose."""
 
     body: PolicyBody
     note: Reason = ""
 
 
 class RolloutState(StrEnum):
-    """canary: on its first nodes; batches: on the others in turn; stopped: stays where it is; undone: taken back."""
+    """canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have."""
 
     CANARY = "canary"
     BATCHES = "batches"
     DONE = "done"
     STOPPED = "stopped"
-    UNDONE = "undone"
+    ROLLED_BACK = "rolled_back"
 
 
 class Rollout(BaseModel):
-    """A version on its way to the nodes. from_version: what they had before, None for nothing.
+    """A version on its way to the nodes. from_version: the one they had before, None for none.
 
-    stages: node ids, the canary first; stage: the one that has the version last. done_nodes: whose wait is over.
+    stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
+    completed stages.
     """
 
     id: int
@@ -93,9 +97,9 @@ class Rollout(BaseModel):
 
 
 class RolloutCreate(Body):
-    """canary: nodes that get the version first; batch: how many get it at a time afterwards; wait_s: between these.
+    """canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
 
-    guardrails: when one trips on a node of the rollout it is undone; the version's own ones if none are given.
+    guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
     """
 
     version: RowId
@@ -106,15 +110,15 @@ class RolloutCreate(Body):
 
 
 class RolloutStop(Body):
-    """undo: the nodes that have the version already get back what they had."""
+    """roll_back: nodes that already have the version return to the one that they had before."""
 
-    undo: bool
+    roll_back: bool
 
 
 class Policy(BaseModel):
-    """A policy as it is in force. versions: how many there are; nodes: how many its selector fits.
+    """A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
 
-    rollout: the one under way or stopped, None without.
+    rollout: the one in progress or stopped, None if there is none.
     """
 
     id: int
@@ -140,7 +144,7 @@ class PolicyVersion(BaseModel):
 
 
 class Difference(BaseModel):
-    """One field that two versions differ in, as JSON text unless it is text; None where a version lacks it."""
+    """One field that differs between two versions, as JSON unless it is text; None where a version lacks it."""
 
     path: str
     was: str | None
@@ -148,14 +152,14 @@ class Difference(BaseModel):
 
 
 class PolicyPreviewRequest(Body):
-    """A policy, kept or not, and the nodes to try it on. In the place of one of the same name, if there is one."""
+    """A policy, stored or not, and the nodes to evaluate it on. It replaces a stored policy of the same name."""
 
     body: PolicyBody
     node_ids: list[RowId] = Field(min_length=1, max_length=50)
 
 
 class NodeEvaluation(BaseModel):
-    """What the policy would evaluate on a node now. view_age_s: of the load it looked at; error: why it cannot."""
+    """Evaluation of a policy on a node. view_age_s: age of the newest sample; error: why there is no evaluation."""
 
     node_id: int
     node_name: str
@@ -165,7 +169,7 @@ class NodeEvaluation(BaseModel):
 
 
 class BacktestRequest(Body):
-    """A kept version, or a body in its place; the version in force if neither is given. At most an hour."""
+    """A stored version, or a body instead; by default the current version. The range is at most one hour."""
 
     version: RowId | None = None
     body: PolicyBody | None = None
@@ -175,14 +179,14 @@ class BacktestRequest(Body):
 
 
 class BacktestStep(BaseModel):
-    """A round that came to something else than the one before it."""
+    """A round whose evaluation differs from the round before."""
 
     at: datetime
     evaluation: Annotated[Evaluation, AsStruct()]
 
 
 class BacktestResult(BaseModel):
-    """What the policy would have done. moves: settings it would have written; the range is what there is data for."""
+    """Result of a backtest. moves: number of settings written; from_time, to_time: range of the samples found."""
 
     steps: list[BacktestStep]
     moves: int
@@ -192,7 +196,7 @@ class BacktestResult(BaseModel):
 
 
 class Decision(BaseModel):
-    """What a policy's round came to on a node. outcome: the state of the change that carries it out."""
+    """Result of a policy's evaluation on a node. outcome: state of the change that carries it out, None without one."""
 
     id: int
     node_id: int
@@ -207,7 +211,7 @@ class Decision(BaseModel):
 
 
 class DriftEntry(BaseModel):
-    """Somebody else changed a setting that a policy had set. cause: who, if known; response: what the policy did."""
+    """Another program changed a setting that a policy had set. cause: its name, if known; response: of the policy."""
 
     at: datetime
     node_id: int
@@ -220,9 +224,9 @@ class DriftEntry(BaseModel):
 
 
 class NodeFlows(BaseModel):
-    """The processes that talk over the network now. at: None while the agent has not told any.
+    """The processes that use the network now. at: None until the agent has reported them.
 
-    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+    exact: byte counts come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is unknown.
     """
 
     at: datetime | None

@@ -1,4 +1,4 @@
-"""Which nodes a policy is for. Pure."""
+"""Selectors: match nodes by labels, names, network devices and drivers. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from coresteer.policies.schemas import Selector
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a selector looks at. netdevs: their drivers by name, None where there is none."""
+class NodeAttributes:
+    """The attributes of a node that a selector matches. netdevs: driver by device name, None without a driver."""
 
     node_id: int
     name: str
@@ -18,16 +18,14 @@ class Facts:
     netdevs: Mapping[str, str | None]
 
 
-def fits(selector: Selector, facts: Facts) -> bool:
-    """Whether the node is one of those selected."""
-    labels = all(
-        name in facts.labels and fnmatchcase(facts.labels[name], glob) for name, glob in selector.labels.items()
-    )
+def matches(selector: Selector, node: NodeAttributes) -> bool:
+    """Return whether the selector matches the node."""
+    labels = all(name in node.labels and fnmatchcase(node.labels[name], glob) for name, glob in selector.labels.items())
     return (
         labels
-        and _any(selector.hostnames, (facts.name, facts.hostname))
-        and _any(selector.netdevs, facts.netdevs)
-        and _any(selector.drivers, facts.netdevs.values())
+        and _any(selector.hostnames, (node.name, node.hostname))
+        and _any(selector.netdevs, node.netdevs)
+        and _any(selector.drivers, node.netdevs.values())
     )
 
 

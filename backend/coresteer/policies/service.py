@@ -1,4 +1,4 @@
-"""Policies and their versions: made, put in force, taken out of force."""
+"""Policies and their versions: create, compare, enable, disable, delete."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from coresteer.audit.service import record
 from coresteer.bus import PoliciesEvent
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.policies import repository
-from coresteer.policies.context import Shared
+from coresteer.policies.context import PolicyContext
 from coresteer.policies.rollouts import end, to_schema
 from coresteer.policies.schemas import (
     Difference,
@@ -21,37 +21,37 @@ from coresteer.policies.schemas import (
     PolicyVersionCreate,
     RolloutState,
 )
-from coresteer.policies.selector import Facts, fits
+from coresteer.policies.selector import NodeAttributes, matches
 from coresteer.policies.tables import PolicyRow, PolicyVersionRow, RolloutRow
 from coresteer_core.policies.base import Mode
 
 
-async def every(session: AsyncSession) -> list[Policy]:
-    """All policies, by rank and name."""
-    facts = await repository.facts(session)
+async def list_policies(session: AsyncSession) -> list[Policy]:
+    """Return all policies, ordered by rank and name."""
+    attributes = await repository.node_attributes(session)
     counts = await repository.count_versions(session)
-    under_way = await repository.all_unfinished(session)
+    ongoing = await repository.all_unfinished(session)
     found = [
-        _schema(row, version, counts[row.id], facts, under_way.get(row.id))
-        for row, version in await repository.every(session)
+        _schema(row, version, counts[row.id], attributes, ongoing.get(row.id))
+        for row, version in await repository.list_policies(session)
     ]
     return sorted(found, key=lambda policy: (policy.body.rank, policy.name))
 
 
 async def get(session: AsyncSession, policy_id: int) -> Policy:
-    """One policy. Raises NotFound."""
-    rows = await repository.every(session, policy_id)
+    """Return one policy. Raises NotFound."""
+    rows = await repository.list_policies(session, policy_id)
     if not rows:
         raise _not_found(policy_id)
     counts = await repository.count_versions(session)
     rollout = await repository.unfinished(session, policy_id)
-    return _schema(*rows[0], counts[policy_id], await repository.facts(session), rollout)
+    return _schema(*rows[0], counts[policy_id], await repository.node_attributes(session), rollout)
 
 
-async def create(shared: Shared, body: PolicyBody, *, actor: str) -> Policy:
-    """A policy with its first version. Raises Conflict when its name is taken."""
+async def create(context: PolicyContext, body: PolicyBody, *, actor: str) -> Policy:
+    """Create a policy with its first version. Raises Conflict when the name is taken."""
     now = datetime.now(UTC)
-    async with shared.database.session() as session:
+    async with context.database.session() as session:
         row = PolicyRow(name=body.name, enabled=body.mode is Mode.OBSERVE, version=1, created_at=now, created_by=actor)
         session.add(row)
         await _flush(session, body.name)
@@ -60,22 +60,24 @@ async def create(shared: Shared, body: PolicyBody, *, actor: str) -> Policy:
         record(session, actor=actor, action="policy.create", target=_target(row), detail=detail)
         await session.flush()
         policy = await get(session, row.id)
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
     return policy
 
 
-async def create_version(shared: Shared, policy_id: int, request: PolicyVersionCreate, *, actor: str) -> PolicyVersion:
-    """The next version; of a disabled policy it is the one that enabling puts in force.
+async def create_version(
+    context: PolicyContext, policy_id: int, request: PolicyVersionCreate, *, actor: str
+) -> PolicyVersion:
+    """Create the next version; for a disabled policy it becomes the current one.
 
-    Of the same kind: what one kind has set on nodes, another would neither know nor give back. Raises NotFound,
-    Conflict, Invalid.
+    Its kind cannot change: another kind could not restore the settings of the old one. Raises NotFound, Conflict,
+    Invalid.
     """
-    async with shared.database.session() as session:
-        row = await found(session, policy_id, lock=True)
+    async with context.database.session() as session:
+        row = await find_policy(session, policy_id, lock=True)
         before = await repository.versions(session, policy_id)
         kind = before[0].body["spec"]["type"]
         if request.body.model_dump(mode="json")["spec"]["type"] != kind:
-            raise Invalid(f"This policy is of the kind {kind}; make another for another kind.", field="body.spec")
+            raise Invalid(f"This policy is of the kind {kind}; another kind needs another policy.", field="body.spec")
         row.name = request.body.name
         await _flush(session, row.name)
         version = _version(policy_id, before[0].version + 1, request.body, actor, request.note)
@@ -84,66 +86,66 @@ async def create_version(shared: Shared, policy_id: int, request: PolicyVersionC
             row.version = version.version
         changed = _differences(before[0].body, version.body)
         detail = {"version": version.version, "note": request.note, "changed": [line.path for line in changed]}
-        record(session, actor=actor, action="policy.version", target=_target(row), detail=detail)
+        record(session, actor=actor, action="policy.create_version", target=_target(row), detail=detail)
         answer = _version_schema(version)
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
     return answer
 
 
 async def versions(session: AsyncSession, policy_id: int) -> list[PolicyVersion]:
-    """All versions, newest first. Raises NotFound."""
-    await found(session, policy_id)
+    """Return all versions, newest first. Raises NotFound."""
+    await find_policy(session, policy_id)
     return [_version_schema(row) for row in await repository.versions(session, policy_id)]
 
 
 async def diff(session: AsyncSession, policy_id: int, from_version: int, to_version: int) -> list[Difference]:
-    """What differs between two versions, in the order of the fields. Raises NotFound."""
-    await found(session, policy_id)
-    was = await version_of(session, policy_id, from_version)
-    becomes = await version_of(session, policy_id, to_version)
+    """Return the fields that differ between two versions, in their order. Raises NotFound."""
+    await find_policy(session, policy_id)
+    was = await find_version(session, policy_id, from_version)
+    becomes = await find_version(session, policy_id, to_version)
     return _differences(was.body, becomes.body)
 
 
-async def set_enabled(shared: Shared, policy_id: int, enabled: bool, *, actor: str) -> Policy:
-    """Put in force everywhere, which must wait for a rollout, or take out of force. Raises NotFound and Conflict."""
-    async with shared.database.session() as session:
-        row = await found(session, policy_id, lock=True)
+async def set_enabled(context: PolicyContext, policy_id: int, enabled: bool, *, actor: str) -> Policy:
+    """Enable or disable a policy on all nodes. Raises NotFound, and Conflict while a rollout is unfinished."""
+    async with context.database.session() as session:
+        row = await find_policy(session, policy_id, lock=True)
         rollout = await repository.unfinished(session, policy_id, lock=True)
         if rollout is not None and enabled:
-            raise Conflict("A rollout of this policy is not over; stop and undo it first, or let it end.")
+            raise Conflict("A rollout of this policy is unfinished; roll it back first, or wait until it ends.")
         if rollout is not None:
-            end(rollout, RolloutState.UNDONE, f"{actor} disabled the policy.")
+            end(rollout, RolloutState.ROLLED_BACK, f"{actor} disabled the policy.")
         if row.enabled != enabled:
             row.enabled = enabled
             action = "policy.enable" if enabled else "policy.disable"
             record(session, actor=actor, action=action, target=_target(row), detail={"version": row.version})
         await session.flush()
         policy = await get(session, policy_id)
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
     return policy
 
 
-async def delete(shared: Shared, policy_id: int, *, actor: str) -> None:
-    """Out of force and out of sight; decisions still name it. Raises NotFound."""
-    async with shared.database.session() as session:
-        row = await found(session, policy_id, lock=True)
+async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
+    """Disable and hide the policy; decisions still name it. Raises NotFound."""
+    async with context.database.session() as session:
+        row = await find_policy(session, policy_id, lock=True)
         if (rollout := await repository.unfinished(session, policy_id, lock=True)) is not None:
-            end(rollout, RolloutState.UNDONE, f"{actor} deleted the policy.")
+            end(rollout, RolloutState.ROLLED_BACK, f"{actor} deleted the policy.")
         row.enabled, row.deleted_at = False, datetime.now(UTC)
         record(session, actor=actor, action="policy.delete", target=_target(row))
-    shared.bus.publish(PoliciesEvent(None))
+    context.bus.publish(PoliciesEvent(None))
 
 
-async def found(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow:
-    """The policy. Raises NotFound."""
+async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow:
+    """Return the policy's row. Raises NotFound."""
     row = await repository.find(session, policy_id, lock=lock)
     if row is None:
         raise _not_found(policy_id)
     return row
 
 
-async def version_of(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow:
-    """One version. Raises NotFound."""
+async def find_version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow:
+    """Return one version's row. Raises NotFound."""
     row = await repository.version(session, policy_id, number)
     if row is None:
         raise NotFound(f"Policy {policy_id} has no version {number}.")
@@ -158,7 +160,7 @@ async def _flush(session: AsyncSession, name: str) -> None:
     try:
         await session.flush()
     except IntegrityError:
-        raise Conflict(f"There is a policy “{name}” already; choose another name.") from None
+        raise Conflict(f"A policy named “{name}” already exists; choose another name.") from None
 
 
 def _version(policy_id: int, number: int, body: PolicyBody, actor: str, note: str) -> PolicyVersionRow:
@@ -183,7 +185,11 @@ def _version_schema(row: PolicyVersionRow) -> PolicyVersion:
 
 
 def _schema(
-    row: PolicyRow, version: PolicyVersionRow, versions: int, facts: list[Facts], rollout: RolloutRow | None
+    row: PolicyRow,
+    version: PolicyVersionRow,
+    versions: int,
+    nodes: list[NodeAttributes],
+    rollout: RolloutRow | None,
 ) -> Policy:
     body = PolicyBody.model_validate(version.body)
     return Policy(
@@ -193,7 +199,7 @@ def _schema(
         versions=versions,
         body=body,
         enabled=row.enabled,
-        nodes=sum(fits(body.selector, one) for one in facts),
+        nodes=sum(matches(body.selector, one) for one in nodes),
         created_at=row.created_at,
         created_by=row.created_by,
         rollout=None if rollout is None else to_schema(rollout),
@@ -214,7 +220,7 @@ def _differences(was: Mapping[str, object], becomes: Mapping[str, object]) -> li
 
 
 def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
-    """Every field with its path, ``spec.act_percent``; a list is one field."""
+    """Yield every field with its path, ``spec.act_percent``; a list is one field."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from _fields(item, f"{path}.{name}" if path else name)

@@ -1,4 +1,4 @@
-"""Keeps what replays need besides samples: flows as they come, topology and inventory whenever they changed."""
+"""Stores what backtests need besides samples: flows as they arrive, topology and inventory when they change."""
 
 import asyncio
 import hashlib
@@ -26,10 +26,10 @@ log = logging.getLogger("coresteer.policies")
 
 _WRITE_EVERY_S = 1.0
 _ROWS_A_TRANSACTION = 500
-_MOST_WAITING = 20_000
-_LEAST_APART_MS = STEP_S * 1000 / 2
-_UPKEEP_S = 600.0
-_KEEP_EARLY_REPORTS = timedelta(days=1)
+_MAX_QUEUED = 20_000
+_MIN_INTERVAL_MS = STEP_S * 1000 / 2
+_DELETE_EXPIRED_EVERY_S = 600.0
+_EARLY_REPORTS_LAST = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -40,42 +40,42 @@ class _Snapshot:
     data: bytes
 
 
-class Keeper:
-    """What waits is bounded: flows that the database cannot take for long are lost, oldest first."""
+class SnapshotStore:
+    """Queues are bounded: while the database is unavailable, the oldest flows are dropped."""
 
     def __init__(self, database: Database, config: Config, skew_ms: Callable[[int], float | None]) -> None:
         self._database = database
         self._config = config
         self._skew_ms = skew_ms
-        self._flows: deque[tuple[int, int, bytes]] = deque(maxlen=_MOST_WAITING)
+        self._flows: deque[tuple[int, int, bytes]] = deque(maxlen=_MAX_QUEUED)
         self._last_ms: dict[int, int] = {}
         self._snapshots: dict[tuple[int, str], _Snapshot] = {}
         self._partitions: set[partitions.Partition] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to keep."""
-        self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._keep_up_forever())]
+        """Start storing."""
+        self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._delete_expired_forever())]
 
     async def stop(self) -> None:
-        """End, with what waits written if that is possible."""
+        """Stop after one attempt to write what is queued."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self.write()
         except Exception as error:
-            log.warning("Flows that were not stored before the end are lost: %r", error)
+            log.warning("Queued flows were lost at the end: %r", error)
 
-    def flows(self, node_id: int, message: FlowsMessage) -> None:
-        """Checked flows of a node; more often than policies decide they are not kept."""
-        if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _LEAST_APART_MS:
+    def add_flows(self, node_id: int, message: FlowsMessage) -> None:
+        """Queue validated flows of a node; those that arrive more often than policies are evaluated are dropped."""
+        if abs(message.time_ms - self._last_ms.get(node_id, 0)) < _MIN_INTERVAL_MS:
             return
         self._last_ms[node_id] = message.time_ms
         self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
 
-    def snapshot(self, node_id: int, what: Topology | Inventory) -> None:
-        """A checked topology or inventory, as of now on the node's clock."""
+    def add(self, node_id: int, what: Topology | Inventory) -> None:
+        """Queue a validated topology or inventory, timed by the node's clock."""
         kind = "topology" if isinstance(what, Topology) else "inventory"
         at = datetime.now(UTC) + timedelta(milliseconds=self._skew_ms(node_id) or 0)
         self._snapshots[node_id, kind] = _Snapshot(node_id, kind, at, msgspec.msgpack.encode(what))
@@ -87,10 +87,10 @@ class Keeper:
                 await self.write()
             except Exception as error:
                 if not is_database_away(error):
-                    log.exception("Flows could not be stored; trying again.")
+                    log.exception("Storing flows failed; retrying.")
 
     async def write(self) -> None:
-        """Everything that waits. What fails stays and is tried again."""
+        """Write everything queued; what fails stays queued."""
         while self._flows or self._snapshots:
             flows = [self._flows[at] for at in range(min(len(self._flows), _ROWS_A_TRANSACTION))]
             snapshots = dict(list(self._snapshots.items())[:_ROWS_A_TRANSACTION])
@@ -98,11 +98,11 @@ class Keeper:
                 async with self._database.pool.connection() as connection:
                     await self._make_partitions(connection, flows)
                     await _insert(connection, flows, list(snapshots.values()))
-            except psycopg.IntegrityError:  # a partition that was dropped meanwhile is made again
+            except psycopg.IntegrityError:  # a partition that was dropped meanwhile is created again
                 self._partitions.clear()
                 raise
             for row in flows:
-                if self._flows and self._flows[0] is row:  # else it was lost already
+                if self._flows and self._flows[0] is row:  # else the bounded queue has dropped it
                     self._flows.popleft()
             for key, snapshot in snapshots.items():
                 if self._snapshots.get(key) is snapshot:
@@ -115,17 +115,17 @@ class Keeper:
             await connection.commit()
             self._partitions |= missing
 
-    async def _keep_up_forever(self) -> None:
+    async def _delete_expired_forever(self) -> None:
         while True:
             try:
-                await self.keep_up(datetime.now(UTC))
+                await self.delete_expired(datetime.now(UTC))
             except Exception as error:
                 if not is_database_away(error):
-                    log.exception("What policies left could not be thinned; trying again in ten minutes.")
-            await asyncio.sleep(_UPKEEP_S)
+                    log.exception("Deleting expired decisions, drifts and snapshots failed; retrying in 10 minutes.")
+            await asyncio.sleep(_DELETE_EXPIRED_EVERY_S)
 
-    async def keep_up(self, now: datetime) -> None:
-        """Drop what is too old, as of now. The newest snapshot before the samples begin is still needed by them."""
+    async def delete_expired(self, now: datetime) -> None:
+        """Delete expired rows. The newest snapshot before the oldest sample is still needed and stays."""
         self._partitions.clear()
         samples_begin = now - timedelta(days=self._config.retention_days)
         rollups_begin = now - timedelta(days=self._config.rollup_retention_days)
@@ -139,8 +139,8 @@ class Keeper:
                 """,
                 (samples_begin, samples_begin),
             )
-            # what led to no change is told whenever a figure makes it another one, on a large machine with a sentence
-            # for each interrupt; it is worth what the samples are that it can be replayed over
+            # decisions without a change are frequent and large (a sentence for each interrupt); without the samples
+            # that they can be compared with in a backtest they have no use
             await connection.execute(
                 """
                 DELETE FROM decision old WHERE at < %s AND change_id IS NULL AND EXISTS (
@@ -152,7 +152,7 @@ class Keeper:
             )
             await connection.execute("DELETE FROM decision WHERE at < %s", (rollups_begin,))
             await connection.execute("DELETE FROM drift WHERE at < %s", (rollups_begin,))
-            await connection.execute("DELETE FROM early_report WHERE at < %s", (now - _KEEP_EARLY_REPORTS,))
+            await connection.execute("DELETE FROM early_report WHERE at < %s", (now - _EARLY_REPORTS_LAST,))
 
 
 async def _insert(
@@ -163,7 +163,7 @@ async def _insert(
             "INSERT INTO telemetry_flows (node_id, t0, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
             [(node_id, at_ms(time_ms), data) for node_id, time_ms, data in flows],
         )
-        # a node that was deleted meanwhile has no row
+        # skips nodes that were deleted meanwhile
         await cursor.executemany(
             """
             INSERT INTO node_snapshot (node_id, kind, at, digest, data)
@@ -188,7 +188,7 @@ async def _insert(
 
 
 async def read_flows(connection: Connection, node_id: int, start: datetime, end: datetime) -> list[bytes]:
-    """A node's flows of a range, in order, for decode_flows."""
+    """Return a node's encoded flows of a range, in order, for decode_flows."""
     cursor = await connection.execute(
         "SELECT data FROM telemetry_flows WHERE node_id = %s AND t0 >= %s AND t0 <= %s ORDER BY t0",
         (node_id, start, end),
@@ -211,7 +211,7 @@ def decode_flows(data: bytes) -> FlowsMessage:
 async def read_topologies(
     connection: Connection, node_id: int, start: datetime, end: datetime
 ) -> list[tuple[float, Topology]]:
-    """What its topology was in a range, each with the Unix milliseconds since when; the first may begin before."""
+    """Return topologies valid in a range with the Unix milliseconds of each; the first may begin before the range."""
     rows = await _read_snapshots(connection, node_id, "topology", start, end)
     return [(since_ms, msgspec.msgpack.decode(data, type=Topology)) for since_ms, data in rows]
 
@@ -219,7 +219,7 @@ async def read_topologies(
 async def read_inventories(
     connection: Connection, node_id: int, start: datetime, end: datetime
 ) -> list[tuple[float, Inventory]]:
-    """What its inventory was in a range, each with the Unix milliseconds since when; the first may begin before."""
+    """Return inventories valid in a range with the Unix milliseconds of each; the first may begin before the range."""
     rows = await _read_snapshots(connection, node_id, "inventory", start, end)
     return [(since_ms, msgspec.msgpack.decode(data, type=Inventory)) for since_ms, data in rows]
 

@@ -1,4 +1,4 @@
-"""The tables of policies, their versions and rollouts, and of what nodes evaluated."""
+"""Tables of policies, their versions and rollouts, and of decisions and drifts."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from coresteer.db import Base
 
 
 class PolicyRow(Base):
-    """A policy. version: the one in force, apart from rollouts. One that is deleted stays for what refers to it."""
+    """A policy. version: the current one, apart from rollouts. Deleted ones stay because other rows refer to them."""
 
     __tablename__ = "policy"
 
@@ -28,7 +28,7 @@ class PolicyRow(Base):
 
 
 class PolicyVersionRow(Base):
-    """One version; rows are only ever added. body: a PolicyBody."""
+    """One version; rows are never changed. body: a PolicyBody."""
 
     __tablename__ = "policy_version"
 
@@ -62,7 +62,7 @@ class RolloutRow(Base):
 
 
 class DecisionRow(Base):
-    """What a policy's round came to. policy_id is what the agent said: the policy may be of another database."""
+    """A decision. policy_id is the agent's: the policy may belong to another database."""
 
     __tablename__ = "decision"
 
@@ -78,7 +78,7 @@ class DecisionRow(Base):
 
 
 class DriftRow(Base):
-    """Somebody else changed what a policy had set."""
+    """Another program changed a setting that a policy had set."""
 
     __tablename__ = "drift"
 

@@ -537,13 +537,13 @@ export interface paths {
         };
         /**
          * List Policies
-         * @description Every policy, by rank and name.
+         * @description List all policies, ordered by rank and name.
          */
         get: operations["list_policies"];
         put?: never;
         /**
          * Create Policy
-         * @description A new policy. One that observes is in force at once; others wait to be enabled or rolled out.
+         * @description Create a policy. One in mode observe is enabled at once; any other must be enabled or rolled out.
          */
         post: operations["create_policy"];
         delete?: never;
@@ -563,7 +563,7 @@ export interface paths {
         put?: never;
         /**
          * Preview Policy
-         * @description What a policy would do on these nodes now if it were enforced, beside those in force. Changes nothing.
+         * @description Evaluate a policy on nodes now as if it were enforced beside the policies in force. Changes nothing.
          */
         post: operations["preview_policy"];
         delete?: never;
@@ -581,14 +581,14 @@ export interface paths {
         };
         /**
          * Get Policy
-         * @description One policy.
+         * @description Return one policy.
          */
         get: operations["get_policy"];
         put?: never;
         post?: never;
         /**
          * Delete Policy
-         * @description Take a policy out of force for good; nodes put back what it set.
+         * @description Delete a policy; nodes restore the original values of the settings that it changed.
          */
         delete: operations["delete_policy"];
         options?: never;
@@ -605,13 +605,13 @@ export interface paths {
         };
         /**
          * List Policy Versions
-         * @description Every version, newest first.
+         * @description List the versions of a policy, newest first.
          */
         get: operations["list_policy_versions"];
         put?: never;
         /**
          * Create Policy Version
-         * @description The next version. Of a disabled policy it takes the place of the last; an enabled one needs a rollout.
+         * @description Create the next version. For a disabled policy it becomes the current one; an enabled one needs a rollout.
          */
         post: operations["create_policy_version"];
         delete?: never;
@@ -629,7 +629,7 @@ export interface paths {
         };
         /**
          * Diff Policy Versions
-         * @description What differs between two versions.
+         * @description List the fields that differ between two versions.
          */
         get: operations["diff_policy_versions"];
         put?: never;
@@ -651,7 +651,7 @@ export interface paths {
         put?: never;
         /**
          * Enable Policy
-         * @description Put the policy in force on all of its nodes at once.
+         * @description Enable the policy on all nodes that its selector matches, at once.
          */
         post: operations["enable_policy"];
         delete?: never;
@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Disable Policy
-         * @description Take the policy out of force; nodes put back what it set. Its rollout ends.
+         * @description Disable the policy and roll back its rollout; nodes restore the original values that it changed.
          */
         post: operations["disable_policy"];
         delete?: never;
@@ -691,7 +691,7 @@ export interface paths {
         put?: never;
         /**
          * Backtest Policy
-         * @description What the policy would have done on a node in a time of which its samples are stored.
+         * @description Evaluate the policy on a node's stored samples: the decisions it would have made. Changes nothing.
          */
         post: operations["backtest_policy"];
         delete?: never;
@@ -711,7 +711,7 @@ export interface paths {
         put?: never;
         /**
          * Start Rollout
-         * @description Give a version to the connected nodes in stages; undone by itself when one of them fares badly.
+         * @description Roll a version out to the connected nodes in stages; it is rolled back when a guardrail is violated.
          */
         post: operations["start_rollout"];
         delete?: never;
@@ -729,7 +729,7 @@ export interface paths {
         };
         /**
          * Get Rollout
-         * @description One rollout.
+         * @description Return one rollout.
          */
         get: operations["get_rollout"];
         put?: never;
@@ -751,7 +751,7 @@ export interface paths {
         put?: never;
         /**
          * Stop Rollout
-         * @description Go no further; with undo, also take the version back from the nodes that have it.
+         * @description Stop a rollout; with roll_back, nodes also return to the version that they had before.
          */
         post: operations["stop_rollout"];
         delete?: never;
@@ -769,7 +769,7 @@ export interface paths {
         };
         /**
          * List Decisions
-         * @description What policies evaluated on the node, newest first.
+         * @description List the decisions of the policies on the node, newest first.
          */
         get: operations["list_decisions"];
         put?: never;
@@ -789,7 +789,7 @@ export interface paths {
         };
         /**
          * List Recommendations
-         * @description The last word of each policy in force that recommends and has something to propose.
+         * @description List the latest decision of each policy in mode recommend that proposes changes on the node.
          */
         get: operations["list_recommendations"];
         put?: never;
@@ -809,7 +809,7 @@ export interface paths {
         };
         /**
          * List Drifts
-         * @description What somebody else changed of what policies had set, newest first.
+         * @description List changes that other programs made to settings that policies had set, newest first.
          */
         get: operations["list_drifts"];
         put?: never;
@@ -829,7 +829,7 @@ export interface paths {
         };
         /**
          * Get Node Flows
-         * @description The processes that talk over the network, and where their packets arrive.
+         * @description Return the processes that use the network, and the queues, interrupts and CPUs that receive their packets.
          */
         get: operations["get_node_flows"];
         put?: never;
@@ -1270,7 +1270,7 @@ export interface components {
         };
         /**
          * BacktestRequest
-         * @description A kept version, or a body in its place; the version in force if neither is given. At most an hour.
+         * @description A stored version, or a body instead; by default the current version. The range is at most one hour.
          */
         BacktestRequest: {
             /** Version */
@@ -1291,7 +1291,7 @@ export interface components {
         };
         /**
          * BacktestResult
-         * @description What the policy would have done. moves: settings it would have written; the range is what there is data for.
+         * @description Result of a backtest. moves: number of settings written; from_time, to_time: range of the samples found.
          */
         BacktestResult: {
             /** Steps */
@@ -1313,7 +1313,7 @@ export interface components {
         };
         /**
          * BacktestStep
-         * @description A round that came to something else than the one before it.
+         * @description A round whose evaluation differs from the round before.
          */
         BacktestStep: {
             /**
@@ -1602,7 +1602,7 @@ export interface components {
         };
         /**
          * Decision
-         * @description What a policy's round came to on a node. outcome: the state of the change that carries it out.
+         * @description Result of a policy's evaluation on a node. outcome: state of the change that carries it out, None without one.
          */
         Decision: {
             /** Id */
@@ -1694,7 +1694,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description One field that two versions differ in, as JSON text unless it is text; None where a version lacks it.
+         * @description One field that differs between two versions, as JSON unless it is text; None where a version lacks it.
          */
         Difference: {
             /** Path */
@@ -1706,7 +1706,7 @@ export interface components {
         };
         /**
          * DriftEntry
-         * @description Somebody else changed a setting that a policy had set. cause: who, if known; response: what the policy did.
+         * @description Another program changed a setting that a policy had set. cause: its name, if known; response: of the policy.
          */
         DriftEntry: {
             /**
@@ -2857,7 +2857,7 @@ export interface components {
         };
         /**
          * NodeEvaluation
-         * @description What the policy would evaluate on a node now. view_age_s: of the load it looked at; error: why it cannot.
+         * @description Evaluation of a policy on a node. view_age_s: age of the newest sample; error: why there is no evaluation.
          */
         NodeEvaluation: {
             /** Node Id */
@@ -2923,9 +2923,9 @@ export interface components {
         };
         /**
          * NodeFlows
-         * @description The processes that talk over the network now. at: None while the agent has not told any.
+         * @description The processes that use the network now. at: None until the agent has reported them.
          *
-         *     exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known.
+         *     exact: byte counts come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is unknown.
          */
         NodeFlows: {
             /** At */
@@ -3045,9 +3045,9 @@ export interface components {
         };
         /**
          * Policy
-         * @description A policy as it is in force. versions: how many there are; nodes: how many its selector fits.
+         * @description A policy with its current version. versions: their number; nodes: number of nodes that the selector matches.
          *
-         *     rollout: the one under way or stopped, None without.
+         *     rollout: the one in progress or stopped, None if there is none.
          */
         Policy: {
             /** Id */
@@ -3074,7 +3074,7 @@ export interface components {
         };
         /**
          * PolicyBody
-         * @description All that a version of a policy holds. rank: of two that want the same setting the lower one has it.
+         * @description Content of one version of a policy. rank: of two policies that set the same setting, the lower rank wins.
          */
         PolicyBody: {
             /** Name */
@@ -3566,7 +3566,7 @@ export interface components {
         };
         /**
          * PolicyPreviewRequest
-         * @description A policy, kept or not, and the nodes to try it on. In the place of one of the same name, if there is one.
+         * @description A policy, stored or not, and the nodes to evaluate it on. It replaces a stored policy of the same name.
          */
         PolicyPreviewRequest: {
             body: components["schemas"]["PolicyBody"];
@@ -3593,7 +3593,7 @@ export interface components {
         };
         /**
          * PolicyVersionCreate
-         * @description The next version of a policy. note: what it is for.
+         * @description The next version of a policy. note: its purpose.
          */
         PolicyVersionCreate: {
             body: components["schemas"]["PolicyBody"];
@@ -3692,9 +3692,10 @@ export interface components {
         Role: "viewer" | "operator" | "admin";
         /**
          * Rollout
-         * @description A version on its way to the nodes. from_version: what they had before, None for nothing.
+         * @description A version on its way to the nodes. from_version: the one they had before, None for none.
          *
-         *     stages: node ids, the canary first; stage: the one that has the version last. done_nodes: whose wait is over.
+         *     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
+         *     completed stages.
          */
         Rollout: {
             /** Id */
@@ -3735,9 +3736,9 @@ export interface components {
         };
         /**
          * RolloutCreate
-         * @description canary: nodes that get the version first; batch: how many get it at a time afterwards; wait_s: between these.
+         * @description canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
          *
-         *     guardrails: when one trips on a node of the rollout it is undone; the version's own ones if none are given.
+         *     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
          */
         RolloutCreate: {
             /** Version */
@@ -3762,24 +3763,24 @@ export interface components {
         };
         /**
          * RolloutState
-         * @description canary: on its first nodes; batches: on the others in turn; stopped: stays where it is; undone: taken back.
+         * @description canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have.
          * @enum {string}
          */
-        RolloutState: "canary" | "batches" | "done" | "stopped" | "undone";
+        RolloutState: "canary" | "batches" | "done" | "stopped" | "rolled_back";
         /**
          * RolloutStop
-         * @description undo: the nodes that have the version already get back what they had.
+         * @description roll_back: nodes that already have the version return to the one that they had before.
          */
         RolloutStop: {
-            /** Undo */
-            undo: boolean;
+            /** Roll Back */
+            roll_back: boolean;
         };
         /**
          * Selector
-         * @description The nodes a policy is for, by shell patterns. Of what is given all must fit; a list fits by any of its patterns.
+         * @description The nodes that a policy applies to, as shell patterns. Every given field must match, a list by any pattern.
          *
-         *     labels: patterns by a label's name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
-         *     netdevs. Nothing given is every node.
+         *     labels: patterns by label name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
+         *     network devices. An empty selector matches every node.
          */
         Selector: {
             /**

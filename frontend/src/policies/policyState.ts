@@ -9,7 +9,7 @@ const ROLLOUT: Record<Rollout["state"], string> = {
   batches: "rolling out",
   done: "rolled out",
   stopped: "rollout stopped",
-  undone: "rollout undone",
+  rolled_back: "rollout rolled back",
 };
 
 /** Where a policy stands, for a list: `in force`, `off`, `rolling out v4: 12 of 40 nodes passed`. */

@@ -69,9 +69,12 @@ function Progress({ rollout }: { rollout: Rollout }) {
     return () => clearInterval(timer);
   }, [rolling]);
   const stop = useMutation({
-    mutationFn: (undo: boolean) =>
+    mutationFn: (rollBack: boolean) =>
       answer(
-        api.POST("/api/rollouts/{rollout_id}/stop", { params: { path: { rollout_id: rollout.id } }, body: { undo } }),
+        api.POST("/api/rollouts/{rollout_id}/stop", {
+          params: { path: { rollout_id: rollout.id } },
+          body: { roll_back: rollBack },
+        }),
       ),
     onError: signedOut,
     onSuccess: refetch,
@@ -112,7 +115,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
         </ol>
         {rollout.guardrails.length > 0 && (
           <p className="muted">
-            Undone by itself when{" "}
+            Rolled back automatically when{" "}
             {rollout.guardrails
               .map(({ metric, max }) => `${METRICS[metric].label} exceeds ${max} ${METRICS[metric].unit}`)
               .join(" or ")}{" "}
@@ -135,15 +138,15 @@ function Progress({ rollout }: { rollout: Rollout }) {
               disabled={stop.isPending}
               onClick={() => stop.mutate(true)}
             >
-              {rolling ? "Stop and undo" : "Undo"}
+              {rolling ? "Stop and roll back" : "Roll back"}
             </Button>
             <span className="muted">
               {rolling
-                ? "Stopped, nodes keep the version they have now; undone,"
-                : "Nodes keep the version they have now, and no other rollout can begin, until it is undone; then"}{" "}
+                ? "If stopped, nodes stay at their present version. If rolled back,"
+                : "Nodes stay at their present version, and no other rollout can start, until this one is rolled back; then"}{" "}
               {rollout.from_version === null
-                ? "it leaves them and what it moved goes back."
-                : `they get version ${rollout.from_version} back.`}
+                ? "they have no version, and the settings that it changed are restored."
+                : `they return to version ${rollout.from_version}.`}
             </span>
           </div>
         )}

@@ -8,7 +8,7 @@ test.each([
   ["batches", 1, [1], ["passed", "under way", "waits"]],
   ["done", 2, [1, 2, 3, 4], ["passed", "passed", "passed"]],
   ["stopped", 1, [1], ["passed", "has it", "not reached"]],
-  ["undone", 1, [1], ["taken back", "taken back", "not reached"]],
+  ["rolled_back", 1, [1], ["rolled back", "rolled back", "not reached"]],
 ] as const)("the stages of a rollout that is %s", (state, stage, done_nodes, words) => {
   expect(stagesOf({ state, stage, stages, done_nodes: [...done_nodes] }).map((one) => one.state)).toEqual(words);
 });

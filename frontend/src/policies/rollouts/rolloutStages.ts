@@ -3,7 +3,7 @@ import type { Rollout } from "../types";
 export type Stage = {
   label: string;
   nodes: number[];
-  state: "passed" | "under way" | "has it" | "waits" | "not reached" | "taken back";
+  state: "passed" | "under way" | "has it" | "waits" | "not reached" | "rolled back";
   tone: string;
 };
 
@@ -19,9 +19,9 @@ export function stagesOf({
   return stages.map((nodes, index): Stage => {
     const label = index === 0 ? "canary" : `batch ${index}`;
     const passed = nodes.every((node) => done.has(node));
-    if (state === "undone")
+    if (state === "rolled_back")
       return index <= stage
-        ? { label, nodes, state: "taken back", tone: "warn" }
+        ? { label, nodes, state: "rolled back", tone: "warn" }
         : { label, nodes, state: "not reached", tone: "muted" };
     if (passed) return { label, nodes, state: "passed", tone: "ok" };
     if (index > stage) return { label, nodes, state: rolling ? "waits" : "not reached", tone: "muted" };

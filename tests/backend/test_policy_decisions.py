@@ -15,7 +15,7 @@ from coresteer.bus import PoliciesEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.config import Config
 from coresteer.fleet.service import delete
-from coresteer.policies.snapshot_store import Keeper
+from coresteer.policies.snapshot_store import SnapshotStore
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.protocol import (
     ChangeAck,
@@ -144,8 +144,8 @@ async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_o
     await node.evaluate(policy, node.action(), change_id=str(uuid4()), sentence="It moves.")
     for sentence in ("It stays.", "It still stays.", "It stays for good."):
         await node.evaluate(policy, sentence=sentence)
-    keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
-    await keeper.keep_up(datetime.now(UTC) + timedelta(days=2))
+    store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    await store.delete_expired(datetime.now(UTC) + timedelta(days=2))
     left = [decision["evaluation"]["sentence"] for decision in await node.get("decisions")]
     assert left == ["It stays for good.", "It moves."]
 
@@ -199,10 +199,10 @@ async def test_what_is_told_of_a_node_that_was_deleted_does_no_harm(node: Policy
 
 async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(node: PolicyNode) -> None:
     now = datetime.now(UTC)
-    keeper = Keeper(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
+    store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
     policy = await created(node, node.body())
     await node.evaluate(policy)
-    await node.backend.app.state.agents.keeper.write()
+    await node.backend.app.state.agents.snapshots.write()
     async with node.backend.database.pool.connection() as connection:
         await connection.execute("DELETE FROM node_snapshot WHERE node_id = %s", (node.agent.node_id,))
         for days in (5, 4, 3, 0.5):
@@ -218,21 +218,21 @@ async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(no
             )
             return [(now - at) / timedelta(days=1) for (at,) in await cursor.fetchall()]
 
-    await keeper.keep_up(now)
+    await store.delete_expired(now)
     assert await left() == [3, 0.5]
     assert len(await node.get("decisions")) == 1
-    await keeper.keep_up(now + timedelta(days=500))
+    await store.delete_expired(now + timedelta(days=500))
     assert await left() == [0.5]
     assert await node.get("decisions") == []
 
 
 async def test_flows_are_kept_as_often_as_policies_decide_and_inventories_when_they_change(node: PolicyNode) -> None:
-    keeper = node.backend.app.state.agents.keeper
+    store = node.backend.app.state.agents.snapshots
     start_ms = now_ms() - 60_000
     for after_ms in (0, 1000, 2000, 5000, 5100):
         await node.say_and_hear(node.flows(start_ms + after_ms), PoliciesEvent(node.agent.node_id))
     await node.describe()
-    await keeper.write()
+    await store.write()
     async with node.backend.database.pool.connection() as connection:
         cursor = await connection.execute(
             "SELECT (extract(epoch from t0) * 1000)::bigint - %s FROM telemetry_flows WHERE node_id = %s ORDER BY t0",

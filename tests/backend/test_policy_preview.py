@@ -63,7 +63,7 @@ async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick:
     silent = await enrolled(quick.database, quick.url, "silent")
     body = {"body": node.body(), "node_ids": [silent.node_id, node.agent.node_id, 2**31 - 1]}
     unknown, idle = await asked(node.operator, "/api/policies/preview", body)
-    assert "has not told its topology" in unknown["error"]
+    assert "has not reported its topology" in unknown["error"]
     assert unknown["evaluation"] is None
     assert "Nothing is known of the load" in idle["error"]
     assert (idle["view_age_s"], idle["evaluation"]["actions"]) == (None, [])
@@ -86,7 +86,7 @@ async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(
     samples = [node.hot(second + 1, start + 1000 * second) for second in range(60)]
     await node.show(samples)
     await node.agent.until_acked(60)  # so that it is all read from the database
-    await node.backend.app.state.agents.keeper.write()
+    await node.backend.app.state.agents.snapshots.write()
     policy = await created(node, node.body(damping={"moves_per_step": 1}))
     path = f"/api/policies/{policy['id']}/backtest"
     span = {"node_id": node.agent.node_id, "from_time": at(start - 1000), "to_time": at(start + 60_000)}
