@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.polling import poll
 
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
@@ -73,13 +74,6 @@ def keeper(root: Path, told: list[ChangeMessage] | None = None) -> ChangeKeeper:
     return ChangeKeeper(root, journal, None, lambda: view(root), (told if told is not None else []).append)
 
 
-def until(true: Callable[[], object]) -> None:
-    patience = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < patience
-        time.sleep(0.005)
-
-
 def moved(root: Path) -> bool:
     return (root / "moved").exists()
 
@@ -102,10 +96,10 @@ def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears
     install()
     irqbalance = Irqbalance(changes, view(root).inventory)
     assert irqbalance.delegated == {"irq/41/affinity", "irq/42/affinity"}
-    until(lambda: moved(root))
+    poll(lambda: moved(root))
     assert (root / "moved").read_text().split() == ["--foreground"]
     assert irqbalance.failed is None
-    until(lambda: irqbalance.stop() == [])
+    poll(lambda: irqbalance.stop() == [])
     assert [affinity(root, irq) for irq in (41, 42)] == ["0-3", "0-3"]
     assert told == []
     journal = Journal(root.parent / "state/journal.jsonl", root)
@@ -119,7 +113,7 @@ def test_irqbalance_leaves_what_an_open_change_has_set(
     install()
     changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
     irqbalance = Irqbalance(changes, view(root).inventory)
-    until(lambda: moved(root))
+    poll(lambda: moved(root))
     assert (root / "moved").read_text().split() == ["--foreground", "--banirq=41"]
     changes.asked(Apply("d", Plan([Action("irq/42/affinity", "3", "1", "test")]), 60))
     assert told[-1].state is ChangeState.FAILED
@@ -137,7 +131,7 @@ def test_a_kept_change_stands_again_after_irqbalance(
     changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
     changes.asked(Confirm("c"))
     irqbalance = Irqbalance(changes, view(root).inventory)
-    until(lambda: moved(root))
+    poll(lambda: moved(root))
     assert affinity(root, 41) == "3"
     irqbalance.end()
     assert affinity(root, 41) == "1"
@@ -150,7 +144,7 @@ def test_it_can_be_lent_again_and_again(root: Path, changes: ChangeKeeper, insta
     for _ in range(3):
         (root / "moved").unlink(missing_ok=True)
         irqbalance = Irqbalance(changes, view(root).inventory)
-        until(lambda: moved(root))
+        poll(lambda: moved(root))
         irqbalance.end()
         assert affinity(root, 41) == "0-3"
 
@@ -160,7 +154,7 @@ def test_irqbalance_that_ends_by_itself_says_so(
 ) -> None:
     install("print('no NUMA here', flush=True); sys.exit(3)")
     irqbalance = Irqbalance(changes, view(root).inventory)
-    until(lambda: irqbalance.failed)
+    poll(lambda: irqbalance.failed)
     assert (irqbalance.failed or "").startswith("irqbalance ended by itself with 3.")
     irqbalance.end()
     assert affinity(root, 41) == "0-3"
@@ -213,7 +207,7 @@ def test_an_agent_that_is_killed_leaves_no_irqbalance_and_no_moved_interrupt(
     agent = subprocess.Popen([sys.executable, "-c", AGENT, str(root)], stdout=subprocess.PIPE, text=True)
     assert agent.stdout is not None
     supervisor = psutil.Process(int(agent.stdout.readline()))
-    until(lambda: moved(root))
+    poll(lambda: moved(root))
     started = [supervisor, *supervisor.children(recursive=True)]
     assert len(started) == 2
     agent.send_signal(signal.SIGKILL)

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.workloads.classes import NAMES, THREADS, Method, Result, Setup, WorkloadError, run
@@ -26,14 +26,15 @@ def cgroups_of(pid: int) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
-    folders = {*Path(tempfile.gettempdir()).glob("coresteer-workload-*")}
     children = {*psutil.Process().children(recursive=True)}
     yield
     assert {*psutil.Process().children(recursive=True)} - children == set()
     assert cgroups_of(os.getpid()) == []
-    assert {*Path(tempfile.gettempdir()).glob("coresteer-workload-*")} - folders == set()
+    assert [*tmp_path.glob("coresteer-workload-*")] == []
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)) == before
 
 
@@ -105,21 +106,18 @@ def test_nothing_goes_on_when_the_workload_is_killed(method: Method, signal_numb
             workload.send_signal(signal_number)
         _, alive = psutil.wait_procs(all_of_it, timeout=20)
     assert alive == []
-    deadline = time.monotonic() + 20
-    while cgroups_of(workload.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cgroups_of(workload.pid) == []
+    poll(lambda: not cgroups_of(workload.pid))
 
 
 def until_it_serves(workload: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """Its processes, as soon as its servers have children."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def check() -> None:
         assert workload.poll() is None, "it ended by itself"
-        if any(child.children() for child in psutil.Process(workload.pid).children()):
-            return psutil.Process(workload.pid).children(recursive=True)
-        time.sleep(0.05)
-    raise AssertionError("Its servers never got a request.")
+
+    parent = psutil.Process(workload.pid)
+    poll(lambda: any(child.children() for child in parent.children()), timeout_s=60, check=check)
+    return parent.children(recursive=True)
 
 
 def test_the_command_prints_the_result(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
 from coresteer_agent.linux.netns import free_network, parse_routes
@@ -39,12 +40,13 @@ needs_namespaces = pytest.mark.skipif(os.geteuid() != 0, reason="A network names
 WINDOW_S = 0.5
 
 
-def until(true: Callable[[], bool], asked: Prepared | Load | None = None, *, timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert asked is None or asked.failed is None, asked and asked.failed
-        assert time.monotonic() < deadline, "It took too long."
-        time.sleep(0.005)
+def works(load: Prepared | Load) -> Callable[[], None]:
+    """Return a check for poll() that fails with the load's reason."""
+
+    def check() -> None:
+        assert load.failed is None, load.failed
+
+    return check
 
 
 def indexes() -> set[int]:
@@ -69,13 +71,13 @@ def figures_of(
     load = Load(prepared, commands)
     index = None
     try:
-        until(lambda: prepared.ready, prepared)
+        poll(lambda: prepared.ready, check=works(prepared))
         index = socket.if_nametoindex(prepared.netdev) if prepared.netdev else None
         load.start(workload, role)
-        until(lambda: load.ready, load)
+        poll(lambda: load.ready, check=works(load))
         load.begin_window()
         if isinstance(workload, Classes | Command):
-            until(lambda: load.done, load)
+            poll(lambda: load.done, check=works(load))
         else:
             time.sleep(WINDOW_S)  # what is measured
         load.end_window()
@@ -84,7 +86,7 @@ def figures_of(
     finally:
         load.stop()
         prepared.close()
-        until(lambda: index not in indexes())
+        poll(lambda: index not in indexes())
 
 
 @pytest.mark.root
@@ -125,13 +127,13 @@ def test_the_servers_end_is_a_netdev_of_this_namespace_with_one_queue_that_gets_
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
     try:
-        until(lambda: prepared.ready, prepared)
+        poll(lambda: prepared.ready, check=works(prepared))
         assert prepared.address.startswith(("198.18.", "198.19."))
         folder = Path("/sys/class/net") / prepared.netdev
         assert [path.name for path in (folder / "queues").iterdir() if path.name.startswith("rx-")] == ["rx-0"]
         load.start(workload, "alone")
-        until(lambda: load.ready, load)
-        until(lambda: int((folder / "statistics/rx_packets").read_text()) > 1_000)
+        poll(lambda: load.ready, check=works(load))
+        poll(lambda: int((folder / "statistics/rx_packets").read_text()) > 1_000)
         size = int((folder / "statistics/rx_bytes").read_text()) / int((folder / "statistics/rx_packets").read_text())
         assert size <= 1_514
     finally:
@@ -146,11 +148,11 @@ def test_the_kernel_can_be_told_to_wait_for_more_packets_on_the_servers_end() ->
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
     try:
-        until(lambda: prepared.ready, prepared)
+        poll(lambda: prepared.ready, check=works(prepared))
         for name, value in (("napi_defer_hard_irqs", 1), ("gro_flush_timeout", waits_us * 1000)):
             (Path("/sys/class/net") / prepared.netdev / name).write_text(str(value))
         load.start(workload, "alone")
-        until(lambda: load.ready, load)
+        poll(lambda: load.ready, check=works(load))
         load.begin_window()
         time.sleep(WINDOW_S)  # what is measured
         load.end_window()
@@ -177,7 +179,7 @@ def test_a_server_and_a_client_of_two_nodes_find_each_other_again_in_every_run()
             server, client = Load(with_server), Load(with_client)
             server.start(workload, "server")
             client.start(workload, "client", with_server.address)
-            until(lambda both=(server, client): all(load.ready for load in both), client)  # type: ignore[misc]  # mypy knows no type for a lambda's default
+            poll(lambda both=(server, client): all(load.ready for load in both), check=works(client))  # type: ignore[misc]  # mypy knows no type for a lambda's default
             for load in (server, client):
                 load.begin_window()
             time.sleep(0.2)  # what is measured
@@ -199,7 +201,7 @@ def test_a_client_that_finds_no_server_says_so() -> None:
         port = listener.getsockname()[1]
     load = Load(Prepared(TcpStream(), "client"))
     load.start(TcpStream(), "client", f"127.0.0.1:{port}")
-    until(lambda: load.failed is not None)
+    poll(lambda: load.failed is not None)
     assert "Connection refused" in str(load.failed)
     assert load.figures() == {}
     load.stop()
@@ -211,13 +213,13 @@ def test_a_load_whose_server_dies_in_the_window_has_failed() -> None:
     workload = TcpRequest(connections=2)
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
-    until(lambda: prepared.ready, prepared)
+    poll(lambda: prepared.ready, check=works(prepared))
     load.start(workload, "alone")
-    until(lambda: load.ready, load)
+    poll(lambda: load.ready, check=works(load))
     load.begin_window()
     [server] = [child for child in psutil.Process().children() if "traffic_server" in " ".join(child.cmdline())]
     server.kill()
-    until(lambda: load.failed is not None)
+    poll(lambda: load.failed is not None)
     load.stop()
     prepared.close()
 
@@ -262,7 +264,7 @@ def test_a_commands_last_line_may_be_its_figures(script: str, expected: dict[str
 def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sentence: str) -> None:
     load = Load(Prepared(Command(name=name), "alone"), {"mine": argv})
     load.start(Command(name=name), "alone")
-    until(lambda: load.failed is not None)
+    poll(lambda: load.failed is not None)
     assert sentence in str(load.failed)
     assert load.figures() == {}
     load.stop()
@@ -282,7 +284,7 @@ def test_service_classes_that_are_stopped_take_away_what_they_made(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     load = Load(Prepared(Classes(), "alone"))
     load.start(Classes(requests=10_000), "alone")
-    until(lambda: load.ready and len(psutil.Process().children(recursive=True)) > 20)  # requests are served
+    poll(lambda: load.ready and len(psutil.Process().children(recursive=True)) > 20)  # requests are served
     assert len(list(tmp_path.iterdir())) == 1
     load.stop()
     assert list(tmp_path.iterdir()) == []
@@ -322,7 +324,7 @@ def test_a_command_that_is_stopped_leaves_none_of_its_processes(tmp_path: Path) 
     script = f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' &) ; sleep 60"
     load = Load(Prepared(Command(name="mine"), "alone"), {"mine": ["sh", "-c", script]})
     load.start(Command(name="mine"), "alone")
-    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    poll(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     load.stop()
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
@@ -348,12 +350,12 @@ def test_a_killed_agent_leaves_neither_namespace_nor_process() -> None:
     with subprocess.Popen([sys.executable, "-c", _AGENT], stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None
         index = socket.if_nametoindex(agent.stdout.readline().strip())
-        until(lambda: "sleep" in [child.name() for child in psutil.Process(agent.pid).children(recursive=True)])
+        poll(lambda: "sleep" in [child.name() for child in psutil.Process(agent.pid).children(recursive=True)])
         everything = psutil.Process(agent.pid).children(recursive=True)
         agent.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(everything, timeout=10)
     assert alive == []
-    until(lambda: index not in indexes())
+    poll(lambda: index not in indexes())
 
 
 @pytest.mark.root

@@ -1,6 +1,5 @@
 """Service classes in a guest with control groups of version 2: weights of the kernel, steered ones, and the gate."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -9,6 +8,7 @@ from tests.lab.fleet import Backend, agent_in, await_said
 from tests.lab.nics import enforced
 from tests.lab.rig import Guest
 from tests.lab.test_changes import await_change
+from tests.support.polling import poll
 
 T = TypeVar("T")
 
@@ -62,13 +62,9 @@ def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in policy["told"] or []}
 
 
-def wait_for(look: Callable[[], T], until: Callable[[T], bool], *, seconds: float = 45) -> T:
-    """What was seen when it was as wanted."""
-    end = time.monotonic() + seconds
-    while not until(seen := look()):
-        assert time.monotonic() < end, seen
-        time.sleep(0.2)  # the kernel tells nobody when a weight changes, nor the backend that it was told
-    return seen
+def wait_for(read: Callable[[], T], accept: Callable[[T], object]) -> T:
+    """Return the first accepted value; neither the kernel nor the backend sends an event for it."""
+    return poll(read, accept, timeout_s=45, interval_s=0.2)
 
 
 def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_all_go_on(
