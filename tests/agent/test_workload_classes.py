@@ -26,15 +26,16 @@ def cgroups_of(pid: int) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("workload")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
     before = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)
     children = {*psutil.Process().children(recursive=True)}
     yield
     assert {*psutil.Process().children(recursive=True)} - children == set()
     assert cgroups_of(os.getpid()) == []
-    assert [*tmp_path.glob("coresteer-workload-*")] == []
+    assert [*folder.glob("coresteer-workload-*")] == []
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)) == before
 
 
