@@ -12,11 +12,14 @@ FORMAT = 2
 KEYS = {"lent": "delegated", "keep_after_s": "confirm_after_s", "keep_at": "confirm_at"}
 """Object keys by their name in format 1."""
 
+KEYS_IN = {"damping": {"window_s": "min_revert_s"}, "spec": {"rings": "max_distance"}}
+"""Keys of the object at this key only, by their name in format 1."""
+
 VALUES = {
     "on_controller": {"take_over": "reassert"},
     "on_drift": {"take_over": "reassert"},
     "response": {"take_over": "reassert"},
-    "adaptive": {"take_over": "reassert"},
+    "adaptive": {"take_over": "disable"},
 }
 """Strings by their value in format 1, for the object keys (new names) that hold them."""
 
@@ -26,13 +29,14 @@ def upgrade(text: bytes, written_format: int) -> bytes:
     return text if written_format >= FORMAT else msgspec.json.encode(_renamed(msgspec.json.decode(text)))
 
 
-def _renamed(value: object) -> object:
+def _renamed(value: object, parent: str = "") -> object:
     if isinstance(value, list):
         return [_renamed(item) for item in value]
     if not isinstance(value, dict):
         return value
     found: dict[str, object] = {}
+    keys = KEYS | KEYS_IN.get(parent, {})
     for key, item in value.items():
-        name = KEYS.get(str(key), str(key))
-        found[name] = VALUES.get(name, {}).get(item, item) if isinstance(item, str) else _renamed(item)
+        name = keys.get(str(key), str(key))
+        found[name] = VALUES.get(name, {}).get(item, item) if isinstance(item, str) else _renamed(item, name)
     return found

@@ -17,9 +17,9 @@ RENAMED: dict[str, dict[str, str]] = {
     "outcome": {},
     "ownership": {"take_over": "reassert"},
     "path": {"replay": "backtest"},  # of the API, as in the tests
-    "policy field": {},
+    "policy field": {"rings": "max_distance"},
     "policy type": {},
-    "policy value": {"take_over": "reassert"},
+    "policy value": {"take_over": "disable"},
     "role": {},
     "rollout state": {},
     "series metric": {},
