@@ -9,10 +9,19 @@ import msgspec
 FORMAT = 2
 """Format of journal.jsonl and policies.json that this version writes."""
 
-KEYS = {"lent": "delegated", "keep_after_s": "confirm_after_s", "keep_at": "confirm_at"}
+KEYS = {
+    "lent": "delegated",
+    "keep_after_s": "confirm_after_s",
+    "keep_at": "confirm_at",
+    "stands": "current",
+}
 """Object keys by their name in format 1."""
 
-KEYS_IN = {"damping": {"window_s": "min_revert_s"}, "spec": {"rings": "max_distance"}}
+KEYS_IN = {
+    "damping": {"window_s": "min_revert_s"},
+    "spec": {"rings": "max_distance"},
+    "memory": {"left": "recent_values", "swings": "flaps"},
+}
 """Keys of the object at this key only, by their name in format 1."""
 
 VALUES = {

@@ -23,7 +23,7 @@ from coresteer_agent.runtime.policies import Kept
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_core.policies.base import Mode, Scope
-from coresteer_core.policies.distance import Reach
+from coresteer_core.policies.distance import Locality
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.network_process.policy import NetworkProcess
 
@@ -111,7 +111,7 @@ def within(namespace: str) -> tuple[str, ...]:
 @contextlib.contextmanager
 def enforcing() -> Iterator[None]:
     """The agent in the receiver's namespace with network-process in force, as it goes on while the backend is away."""
-    spec = NetworkProcess(max_distance=Reach.CPU, max_load=1.0)
+    spec = NetworkProcess(max_distance=Locality.CPU, max_load=1.0)
     policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
     with tempfile.TemporaryDirectory() as state_dir:
         PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(Kept([policy]))

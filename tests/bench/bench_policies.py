@@ -16,7 +16,7 @@ import time
 from random import Random
 
 from msgspec import Struct
-from tests.core.placement import best_cost, chosen, large_case, large_topology, most_seated, small_case
+from tests.core.placement import best_cost, chosen, large_case, large_topology, most_placed, small_case
 from tests.core.policy_machines import Machine
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
@@ -129,7 +129,7 @@ def quality() -> None:
     for seed in range(20):
         case = large_case(Random(seed))  # noqa: S311, a case, not a secret
         where = chosen(case)
-        shares.append(sum(t.rate for t in case.talkers if t.task.pid in where) / most_seated(case))
+        shares.append(sum(t.rate for t in case.candidates if t.task.pid in where) / most_placed(case))
     print("20 large cases (256 CPUs, 500 processes of equal shares) against the most traffic that can be seated:")
     print(f"  mean {statistics.mean(shares):.3f}, least {min(shares):.3f}; the bound for greedy is 0.5")
 

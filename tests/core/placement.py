@@ -1,20 +1,20 @@
-"""How good network-process places: against trying everything on small cases, against published bounds on large ones.
+"""Quality of network-process placement: against an exhaustive search on small cases, against published bounds on large.
 
-Cost of an assignment: the distance of each process from its packets (rings.DISTANCE, the mean over its packets; FAR for
-a process that gets no CPU), weighted by the processes' traffic. Constraint: what a CPU does already and the shares of
-the processes on it are at most 1. The processes made here use 0.2 to 0.6 of a CPU each, for which the policy's rule
-of room (seats.limit) says just that, in whatever order they come.
+Cost of an assignment: the distance of each process from its packets (distance.DISTANCE, the mean over its packets;
+REMOTE_DISTANCE for a process without a CPU), weighted by the processes' traffic. Constraint: the base load of a CPU and
+the shares of the processes on it are at most 1. The generated processes use 0.2 to 0.6 of a CPU each, for which the
+policy's rule (capacity.limit) is the same constraint, in any order.
 
-Bounds that truly hold for what the policy does, whatever the case:
+Bounds that hold for every case:
 
-- Within a ring, where all CPUs are equally far, each process goes to the least loaded CPU: list scheduling. The
-  busiest CPU is at most 2 - 1/m of the best possible (Graham, Bounds on multiprocessing timing anomalies, 1969).
-- Processes are seated in the order of their traffic, and one is left out only when every CPU in its reach is full. With
+- Within a group of equally distant CPUs, each process goes to the least loaded CPU: list scheduling. The busiest CPU
+  is at most 2 - 1/m of the best possible (Graham, Bounds on multiprocessing timing anomalies, 1969).
+- Processes are placed in the order of their traffic, and one is left out only when every CPU near it is full. With
   equal shares that is greedy vertex-weighted bipartite matching: at least half of the traffic that any assignment
-  could seat is seated (Aggarwal, Goel, Karande, Mehta, Online vertex-weighted bipartite matching, 2011, section 1).
+  could place is placed (Aggarwal, Goel, Karande, Mehta, Online vertex-weighted bipartite matching, 2011, section 1).
 
-There is none for the cost with unequal shares: that is the generalised assignment problem, where even to find an
-assignment that seats everybody is NP-hard.
+There is no bound for the cost with unequal shares: that is the generalised assignment problem, in which finding any
+feasible assignment is NP-hard.
 """
 
 from math import inf
@@ -26,9 +26,10 @@ from tests.core.policy_machines import make_topology
 from coresteer_core.node.load import Load
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cache, Topology
-from coresteer_core.policies.distance import FAR, Reach, Smt, rings
-from coresteer_core.policies.network_process.capacity import Flow, Seats
-from coresteer_core.policies.network_process.placement import Placing, Talker, Verdict
+from coresteer_core.policies.distance import REMOTE_DISTANCE, Locality, Smt, cpu_distances
+from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
+from coresteer_core.policies.network_process.explain import Candidate, Placement
+from coresteer_core.policies.network_process.placement import PlacementRound
 
 _NOWHERE = 1 << 20
 
@@ -38,61 +39,71 @@ class Case(Struct):
 
     topology: Topology
     base: list[float]
-    talkers: list[Talker]
+    candidates: list[Candidate]
 
-    def seats(self) -> Seats:
-        """The CPUs as they are before anybody is placed."""
+    def capacity(self) -> CpuCapacity:
+        """The CPUs before any process is placed."""
         online = self.topology.online()
-        seats = Seats(rings(self.topology, Smt.LAST), Reach.L3, online, 0.8)
-        seats.count(Load(busy=list(self.base), softirq=[0.0] * len(self.base)), {})
-        return seats
+        capacity = CpuCapacity(cpu_distances(self.topology, Smt.LAST), Locality.L3, online, 0.8)
+        capacity.set_load(Load(busy=list(self.base), softirq=[0.0] * len(self.base)), {})
+        return capacity
 
-    def placed(self) -> list[Verdict]:
+    def placed(self) -> list[Placement]:
         """What the policy does."""
-        return Placing(self.seats(), Load(busy=list(self.base)), self.talkers).verdicts()
+        return PlacementRound(self.capacity(), Load(busy=list(self.base)), self.candidates).place_all()
 
     def cost(self, where: dict[int, int]) -> float:
         """Of an assignment, CPU by pid."""
-        seats = self.seats()
-        total = sum(talker.rate for talker in self.talkers)
+        capacity = self.capacity()
+        total = sum(candidate.rate for candidate in self.candidates)
         return (
-            sum(talker.rate * _distance(seats, talker, where.get(talker.task.pid)) for talker in self.talkers) / total
+            sum(
+                candidate.rate * _distance(capacity, candidate, where.get(candidate.task.pid))
+                for candidate in self.candidates
+            )
+            / total
         )
 
 
-def _distance(seats: Seats, talker: Talker, cpu: int | None) -> float:
-    return FAR if cpu is None else talker.flow.cost(seats.rings.distances[cpu])
+def _distance(capacity: CpuCapacity, candidate: Candidate, cpu: int | None) -> float:
+    return REMOTE_DISTANCE if cpu is None else candidate.packets.cost(capacity.distances.rows[cpu])
 
 
-def reachable(seats: Seats, talker: Talker) -> list[int]:
+def reachable(capacity: CpuCapacity, candidate: Candidate) -> list[int]:
     """CPUs that the policy would consider for a process."""
     found = {
-        c for centre in seats.centres(talker.flow) for r in seats.rings.around(centre, seats.reach) for c in r.cpus
+        c
+        for centre in capacity.centres(candidate.packets)
+        for r in capacity.distances.around(centre, capacity.max_locality)
+        for c in r.cpus
     }
-    return sorted(found if talker.allowed is None else found & talker.allowed)
+    return sorted(found if candidate.allowed is None else found & candidate.allowed)
 
 
 def chosen(case: Case) -> dict[int, int]:
     """The policy's assignment."""
-    return {verdict.talker.task.pid: verdict.cpus[0] for verdict in case.placed() if verdict.cpus}
+    return {placement.candidate.task.pid: placement.cpus[0] for placement in case.placed() if placement.cpus}
 
 
 def best_cost(case: Case) -> float:
     """The least cost of any assignment, by trying all that are not already worse than the best so far."""
-    seats = case.seats()
-    total = sum(talker.rate for talker in case.talkers)
+    capacity = case.capacity()
+    total = sum(candidate.rate for candidate in case.candidates)
     options = []
-    for talker in case.talkers:
+    for candidate in case.candidates:
         priced: list[tuple[float, int | None]] = [
-            (talker.rate * _distance(seats, talker, cpu) / total, cpu) for cpu in reachable(seats, talker)
+            (candidate.rate * _distance(capacity, candidate, cpu) / total, cpu)
+            for cpu in reachable(capacity, candidate)
         ]
-        options.append(sorted([*priced, (talker.rate * FAR / total, None)], key=lambda option: option[0]))
+        options.append(
+            sorted([*priced, (candidate.rate * REMOTE_DISTANCE / total, None)], key=lambda option: option[0])
+        )
     # What the processes from each on cost at the least.
     rest = [0.0]
     for priced in reversed(options):
         rest.append(rest[-1] + priced[0][0])
     rest.reverse()
-    load = list(seats.load)
+    load = list(capacity.load)
     best = inf
 
     def try_from(index: int, cost: float) -> None:
@@ -102,7 +113,7 @@ def best_cost(case: Case) -> float:
         if index == len(options):
             best = cost
             return
-        share = case.talkers[index].task.cpu_share
+        share = case.candidates[index].task.cpu_share
         for more, cpu in options[index]:
             if cpu is None:
                 try_from(index + 1, cost + more)
@@ -115,42 +126,44 @@ def best_cost(case: Case) -> float:
     return best
 
 
-def most_seated(case: Case) -> float:
-    """The most traffic that can be seated when all shares are equal: matching with augmenting paths, heaviest first."""
-    seats = case.seats()
-    share = case.talkers[0].task.cpu_share
-    slots = {cpu: int((1 - load) / share + 1e-9) for cpu, load in enumerate(seats.load) if load != inf}
-    reach = [reachable(seats, talker) for talker in case.talkers]
-    sitting: dict[int, list[int]] = {cpu: [] for cpu in slots}
+def most_placed(case: Case) -> float:
+    """The most traffic that can be placed when all shares are equal: matching with augmenting paths, heaviest first."""
+    capacity = case.capacity()
+    share = case.candidates[0].task.cpu_share
+    slots = {cpu: int((1 - load) / share + 1e-9) for cpu, load in enumerate(capacity.load) if load != inf}
+    reach = [reachable(capacity, candidate) for candidate in case.candidates]
+    placed_on: dict[int, list[int]] = {cpu: [] for cpu in slots}
 
-    def seat(index: int, tried: set[int]) -> bool:
+    def place(index: int, tried: set[int]) -> bool:
         for cpu in reach[index]:
             if cpu in tried or not slots[cpu]:
                 continue
             tried.add(cpu)
-            if len(sitting[cpu]) < slots[cpu]:
-                sitting[cpu].append(index)
+            if len(placed_on[cpu]) < slots[cpu]:
+                placed_on[cpu].append(index)
                 return True
-            for place, other in enumerate(sitting[cpu]):
-                if seat(other, tried):
-                    sitting[cpu][place] = index
+            for position, other in enumerate(placed_on[cpu]):
+                if place(other, tried):
+                    placed_on[cpu][position] = index
                     return True
         return False
 
-    return sum(talker.rate for index, talker in enumerate(case.talkers) if seat(index, set()))
+    return sum(candidate.rate for index, candidate in enumerate(case.candidates) if place(index, set()))
 
 
-def _talkers(random: Random, count: int, cpus: list[int], interrupts: list[int], share: float | None) -> list[Talker]:
-    talkers = []
+def _candidates(
+    random: Random, count: int, cpus: list[int], interrupts: list[int], share: float | None
+) -> list[Candidate]:
+    candidates = []
     for pid in range(1, count + 1):
         at = random.sample(interrupts, min(len(interrupts), random.choice([1, 1, 2, 3])))
         weights = sorted((random.uniform(0.1, 1.0) for _ in at), reverse=True)
         own = share if share is not None else random.uniform(0.2, 0.6)
         task = NetTask(pid, 0, "made", None, 1, "", "", _NOWHERE, own, 0.0, [])
-        flow = Flow(tuple(at), tuple(weight / sum(weights) for weight in weights))
+        flow = PacketShares(tuple(at), tuple(weight / sum(weights) for weight in weights))
         allowed = None if random.random() < 0.8 else frozenset(random.sample(cpus, max(1, len(cpus) // 2)))
-        talkers.append(Talker(task, random.uniform(1e5, 1e8), flow, 0.0, allowed))
-    return sorted(talkers, key=lambda talker: (-talker.rate, talker.task.pid))
+        candidates.append(Candidate(task, random.uniform(1e5, 1e8), flow, 0.0, allowed))
+    return sorted(candidates, key=lambda candidate: (-candidate.rate, candidate.task.pid))
 
 
 def small_case(random: Random) -> Case:
@@ -161,7 +174,7 @@ def small_case(random: Random) -> Case:
     cpus = [cpu.cpu for cpu in topology.cpus]
     base = [random.choice([0.0, random.uniform(0, 0.7)]) for _ in cpus]
     interrupts = random.sample(cpus, random.randint(1, min(4, len(cpus))))
-    return Case(topology, base, _talkers(random, random.randint(2, 6), cpus, interrupts, None))
+    return Case(topology, base, _candidates(random, random.randint(2, 6), cpus, interrupts, None))
 
 
 def large_topology() -> Topology:
@@ -172,9 +185,9 @@ def large_topology() -> Topology:
 
 
 def large_case(random: Random, *, processes: int = 500, share: float = 0.25) -> Case:
-    """Equal shares on 256 CPUs; interrupts crowd on some L3s, so that not everybody finds a seat."""
+    """Equal shares on 256 CPUs; interrupts crowd on some L3s, so that some processes find no CPU."""
     topology = large_topology()
     cpus = [cpu.cpu for cpu in topology.cpus]
     base = [random.uniform(0, 0.7) for _ in cpus]
     interrupts = [cpu for cpu in cpus if cpu % 128 // 8 in range(random.randint(3, 10))]
-    return Case(topology, base, _talkers(random, processes, cpus, random.sample(interrupts, 24), share))
+    return Case(topology, base, _candidates(random, processes, cpus, random.sample(interrupts, 24), share))

@@ -16,8 +16,8 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
-from coresteer_core.policies.distance import Reach, Smt, rings
-from coresteer_core.policies.network_process.capacity import Flow, Seats
+from coresteer_core.policies.distance import Locality, Smt, cpu_distances
+from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
 from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory, Placed, decide
 
 MB = 1_000_000.0
@@ -114,22 +114,22 @@ def test_a_process_goes_to_the_cpu_that_handles_its_packets() -> None:
         ("l3", "last", {0: None}, "1"),
     ],
 )
-def test_above_the_load_limit_the_next_ring_is_tried(
+def test_above_the_load_limit_the_next_shared_unit_is_tried(
     reach: str, smt: str, busy: dict[int, float | None], value: str | None
 ) -> None:
-    decision = first(view(task(rx_placement(0)), busy=busy), NetworkProcess(max_distance=Reach(reach), smt=Smt(smt)))
+    decision = first(view(task(rx_placement(0)), busy=busy), NetworkProcess(max_distance=Locality(reach), smt=Smt(smt)))
     assert values(decision).get("task/812/affinity") == value
 
 
-def test_the_numa_node_is_the_last_ring_where_its_caches_are_not_shared() -> None:
+def test_the_numa_node_is_the_largest_unit_where_caches_are_not_shared() -> None:
     apart = replace(TOPOLOGY, caches=[cache for cache in TOPOLOGY.caches if cache.level == 2])
     busy: dict[int, float | None] = {0: 0.9, 8: 0.9}
     assert first(view(task(rx_placement(0)), busy=busy, topology=apart)).proposals == []
-    decision = first(view(task(rx_placement(0)), busy=busy, topology=apart), NetworkProcess(max_distance=Reach.NUMA))
+    decision = first(view(task(rx_placement(0)), busy=busy, topology=apart), NetworkProcess(max_distance=Locality.NUMA))
     assert values(decision) == {"task/812/affinity": "1"}
 
 
-def test_each_proposal_and_each_why_not_has_its_numbers() -> None:
+def test_each_proposal_and_each_skip_has_its_numbers() -> None:
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.91)
     assert only_reason(first(view(task(rx_placement(0)), busy={0: 0.91, 1: 0.12}, topology=TOPOLOGY))) == (
         "CPU 0 handles 100 % of this task's packets; its load 0.91 is over 0.80. "
@@ -149,7 +149,7 @@ def test_the_load_does_not_count_the_task_itself_but_its_interrupt() -> None:
     assert "its load 0.85 is over 0.80" in only_reason(heavy)
 
 
-def test_ten_tasks_do_not_pile_onto_one_core_in_one_round() -> None:
+def test_ten_tasks_are_not_placed_on_one_core_in_one_round() -> None:
     ten = [task(rx_placement(0, 20.0 - pid), pid=pid, share=0.3) for pid in range(1, 11)]
     decision = first(view(*ten, busy={0: 0.3, 15: 1.0}))
     placed = [proposal.value for proposal in decision.proposals]
@@ -172,19 +172,19 @@ def test_with_several_nics_the_least_weighted_distance_decides() -> None:
     assert values(first(view(task(*near)))) == {"task/812/affinity": "4"}
 
 
-def test_with_no_room_near_the_most_traffic_it_goes_near_the_rest() -> None:
+def test_without_room_near_the_most_traffic_a_process_is_placed_near_the_rest() -> None:
     busy: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
     assert values(first(view(task(rx_placement(0, 6), rx_placement(4, 4)), busy=busy))) == {"task/812/affinity": "4"}
     assert first(view(task(rx_placement(0, 9), rx_placement(4, 1)), busy=busy)).proposals == []
 
 
-def test_unknown_landings_are_stated_and_never_guessed() -> None:
+def test_unknown_rx_placements_are_reported_and_not_guessed() -> None:
     decision = first(view(task(rx_placement(3, 8), rx_placement(None, 2))))
     assert only_reason(decision) == (
-        "CPU 3 handles 80 % of this task's packets (where 20 % arrive is not known), load 0.00 ≤ 0.80."
+        "CPU 3 handles 80 % of this task's packets (20 % are handled on unknown CPUs), load 0.00 ≤ 0.80."
     )
     assert only_why_not(first(view(task(rx_placement(3, 4), rx_placement(None, 6))))) == (
-        "60 % of its 10 MB/s arrive at CPUs not known."
+        "60 % of its 10 MB/s are handled on unknown CPUs."
     )
     assert first(view(task(rx_placement(99)))).proposals == []
 
@@ -210,7 +210,7 @@ def test_an_interrupt_that_moved_is_followed() -> None:
         (Scope(cgroups=["/db*"]), None),
     ],
 )
-def test_only_what_is_in_scope_is_looked_at(scope: Scope, value: str | None) -> None:
+def test_only_processes_in_scope_are_examined(scope: Scope, value: str | None) -> None:
     decision = first(view(task(rx_placement(0, 9), rx_placement(5, 1, netdev="eth1"))), scope=scope)
     assert values(decision).get("task/812/affinity") == value
 
@@ -223,11 +223,11 @@ def memory_of(decision: Decision) -> NetworkProcessMemory:
     return decision.memory
 
 
-def test_an_idle_ssh_is_left_alone() -> None:
+def test_an_idle_ssh_is_skipped() -> None:
     assert only_why_not(first(view(task(rx_placement(3, 0.004), name="sshd")))) == "Its 4 kB/s are under 100 kB/s."
 
 
-def test_a_silent_process_gets_its_original_affinity_back_and_is_then_forgotten() -> None:
+def test_the_affinity_of_a_silent_process_is_restored_and_then_forgotten() -> None:
     seen = view(task(rx_placement(3), affinity="0-15"))
     decision = first(seen)
     for idle_s, expected in ((5.0, {}), (9.9, {}), (12.0, {"task/812/affinity": "0-15"})):
@@ -237,7 +237,7 @@ def test_a_silent_process_gets_its_original_affinity_back_and_is_then_forgotten(
         decision = decide(seen, SPEC, Scope(), memory_of(decision))
         assert values(decision) == expected
     assert decision.restores == {"task/812/affinity"}
-    assert decision.proposals[0].reason == "Silent for 12 s, over 10 s: back to CPUs 0-15, as before."
+    assert decision.proposals[0].reason == "Silent for 12 s, over 10 s: CPUs 0-15 as before the policy."
     last = decide(carried_out(seen, decision), SPEC, Scope(), memory_of(decision))
     assert (last.proposals, memory_of(last).placed) == ([], [])
 
@@ -251,13 +251,13 @@ def test_a_trickle_below_half_the_minimum_rate_is_silence() -> None:
         assert values(decide(slow, SPEC, Scope(), memory_of(decision))) == expected
 
 
-def test_whoever_communicated_last_is_at_the_end_of_the_list() -> None:
+def test_processes_are_ordered_by_their_last_traffic() -> None:
     idle = {1: 3.0, 2: 0.5, 3: 4.0}
     decision = first(view(*[task(rx_placement(0), pid=pid, idle_s=idle_s) for pid, idle_s in idle.items()]))
     assert [placed.pid for placed in memory_of(decision).placed] == [3, 1, 2]
 
 
-def test_a_process_whose_sockets_are_all_closed_gets_its_affinity_back_too() -> None:
+def test_the_affinity_of_a_process_without_sockets_is_restored_too() -> None:
     seen = view(task(rx_placement(3)))
     decision = first(seen)
     steps = []
@@ -268,29 +268,29 @@ def test_a_process_whose_sockets_are_all_closed_gets_its_affinity_back_too() -> 
     assert steps == [({}, 1), (back, 1), (back, 1), ({}, 0)]
 
 
-def test_a_later_process_with_the_same_number_is_another() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     seen = view(task(rx_placement(3)))
     decision = first(seen)
     other = replace(seen, tasks=[task(rx_placement(3, 0.0), started_ticks=6, affinity="3", idle_s=50.0)], time_s=1060.0)
     assert decide(other, SPEC, Scope(), memory_of(decision)).proposals == []
 
 
-def test_a_process_that_leaves_the_scope_gets_its_affinity_back() -> None:
+def test_the_affinity_of_a_process_that_leaves_the_scope_is_restored() -> None:
     seen = view(task(rx_placement(3)))
     decision = first(seen)
     again = decide(carried_out(seen, decision), SPEC, Scope(tasks=["redis"]), memory_of(decision))
     assert (values(again), again.restores) == ({"task/812/affinity": "0-15"}, frozenset({"task/812/affinity"}))
 
 
-def test_a_process_that_somebody_bound_is_left_alone_unless_it_was_us() -> None:
+def test_a_process_bound_by_another_program_is_skipped() -> None:
     bound = view(task(rx_placement(3), affinity="5"))
-    assert only_why_not(first(bound)) == "Somebody has bound it to CPU 5 of the 16 that it may have."
+    assert only_why_not(first(bound)) == "Another program bound it to CPU 5; its cpuset has 16 CPUs."
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0-15", "5", 1000.0)])
     assert values(decide(bound, SPEC, Scope(), ours)) == {"task/812/affinity": "3"}
     kernels = only_why_not(first(view(task(rx_placement(3), affinity="5", bound=True))))
-    assert kernels == "The kernel has bound it to CPU 5 of the 16 that it may have."
+    assert kernels == "The kernel bound it to CPU 5; its cpuset has 16 CPUs."
     drifted = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "3", "3", 1000.0)])
-    assert "Somebody has bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
+    assert "Another program bound it to CPU 5" in only_why_not(decide(bound, SPEC, Scope(), drifted))
 
 
 def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> None:
@@ -305,8 +305,8 @@ def test_the_kernels_default_affinity_beside_isolated_cpus_is_no_binding() -> No
 @pytest.mark.parametrize(
     ("topology", "value", "why"),
     [
-        (replace(TOPOLOGY, isolated="0"), "1", "kept free by isolcpus or nohz_full"),
-        (replace(TOPOLOGY, nohz_full="0-2,8"), "3", "kept free by isolcpus or nohz_full"),
+        (replace(TOPOLOGY, isolated="0"), "1", "isolated by isolcpus or nohz_full"),
+        (replace(TOPOLOGY, nohz_full="0-2,8"), "3", "isolated by isolcpus or nohz_full"),
     ],
 )
 def test_isolated_cpus_are_used_only_when_allowed(topology: Topology, value: str, why: str) -> None:
@@ -326,7 +326,7 @@ def test_the_cpuset_is_respected() -> None:
     )
 
 
-def test_where_the_load_is_not_known_nobody_is_sent() -> None:
+def test_no_process_is_placed_on_cpus_of_unknown_load() -> None:
     assert "the load of that CPU is not known" in only_why_not(first(replace(view(task(rx_placement(0))), load=Load())))
 
 
@@ -373,13 +373,13 @@ BOUND = task(rx_placement(0), affinity="5", cpu=5)
 MOVING = NetworkProcess(move_irq=True)
 
 
-def test_the_interrupt_moves_to_a_task_that_may_not_move_and_back_when_it_falls_silent() -> None:
+def test_the_interrupt_moves_to_a_bound_task_and_is_restored_when_that_falls_silent() -> None:
     seen = view(BOUND, irqs=[eth0_irq()], softirq={0: 0.3}, busy={0: 0.3, 5: 0.2})
     decision = first(seen, MOVING)
     assert values(decision) == {"irq/41/affinity": "5"}
     assert only_reason(decision) == (
-        "Somebody has bound it to CPU 5 of the 16 that it may have. All its packets come through IRQ 41 on CPU 0, "
-        "100 % of that interrupt's bytes; CPU 5 is near it, load 0.20 ≤ 0.80."
+        "Another program bound it to CPU 5; its cpuset has 16 CPUs. All its packets arrive by IRQ 41 on CPU "
+        "0 and are 100 % of that interrupt's bytes; CPU 5 is within l3 of the process, load 0.20 ≤ 0.80."
     )
     there = [replace(BOUND, rx_placements=[rx_placement(5)])]
     moved = replace(seen, tasks=there, inventory=replace(seen.inventory, irqs=[eth0_irq(requested="5", effective="5")]))
@@ -401,10 +401,14 @@ def test_the_interrupt_moves_to_a_task_that_may_not_move_and_back_when_it_falls_
         (
             eth0_irq(),
             [task(rx_placement(0), rx_placement(1, irq=42), affinity="5", cpu=5)],
-            "do not all come through one",
+            "do not all arrive by one",
         ),
         (eth0_irq(), [BOUND, task(rx_placement(0, 20), pid=2, affinity="0-7")], "only 33 % of the bytes of IRQ 41"),
-        (eth0_irq(), [task(replace(rx_placement(0), how="rps"), affinity="5", cpu=5)], "handled elsewhere"),
+        (
+            eth0_irq(),
+            [task(replace(rx_placement(0), how="rps"), affinity="5", cpu=5)],
+            "not handled on the CPU of IRQ 41",
+        ),
     ],
 )
 def test_the_interrupt_does_not_move_when_that_would_not_help(irq: Irq, tasks: list[NetTask], why: str) -> None:
@@ -413,13 +417,13 @@ def test_the_interrupt_does_not_move_when_that_would_not_help(irq: Irq, tasks: l
     assert why in decision.skipped[0].why
 
 
-def test_processes_that_are_left_for_the_same_reason_are_told_together() -> None:
+def test_processes_skipped_for_one_reason_are_grouped() -> None:
     slow = [task(rx_placement(3, n / 1000), pid=n, name="redis" if n > 42 else "nginx") for n in range(40, 46)]
     fixed = [task(rx_placement(3), pid=n, affinity=str(n % 4)) for n in (7, 8)]
     decision = first(view(*slow, *fixed))
     assert [(skipped.subject, skipped.why) for skipped in decision.skipped] == [
         ("nginx (40-42), redis (43-45)", "Each has 40 kB/s to 45 kB/s, under 100 kB/s."),
-        ("nginx (7-8)", "Somebody has bound each of them, in all to CPUs 0,3; each may have 16."),
+        ("nginx (7-8)", "Another program bound each of them, in all to CPUs 0,3; the cpuset of each has 16 CPUs."),
     ]
 
 
@@ -443,7 +447,7 @@ def test_a_placed_process_is_not_moved_for_a_little_gain_or_a_little_load() -> N
         ({0: 1.0} | dict.fromkeys((1, 2, 3, 8, 9, 10, 11), 0.6), "1"),
     ],
 )
-def test_for_load_alone_it_moves_only_where_there_is_clearly_less(
+def test_for_load_alone_a_process_moves_only_to_clearly_less_load(
     busy: dict[int, float | None], value: str | None
 ) -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "0", "0", 1000.0)])
@@ -453,24 +457,26 @@ def test_for_load_alone_it_moves_only_where_there_is_clearly_less(
 
 
 @pytest.mark.parametrize(("load", "value"), [(0.55, None), (0.45, "0")])
-def test_it_does_not_chase_its_interrupt_onto_a_cpu_that_it_would_make_busy(load: float, value: str | None) -> None:
+def test_a_process_does_not_follow_its_interrupt_to_a_cpu_that_it_would_overload(
+    load: float, value: str | None
+) -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "1", "1", 1000.0)])
     here = task(rx_placement(0), affinity="1", cpu=1, share=0.1)
     decision = decide(view(here, busy={0: load, 1: 0.1}), SPEC, Scope(), ours)
     assert values(decision).get("task/812/affinity") == value
 
 
-def test_it_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_make_busy() -> None:
+def test_a_process_follows_its_interrupt_to_another_l3_beside_a_cpu_that_it_would_overload() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     here = task(rx_placement(0), affinity="5", cpu=5, share=0.3)
     decision = decide(view(here, busy={0: 0.5}), SPEC, Scope(), ours)
     assert values(decision) == {"task/812/affinity": "1"}
-    assert "with it that CPU's load 0.50 would be over 0.60" in only_reason(decision)
+    assert "with this task that CPU's load 0.50 would be over 0.60" in only_reason(decision)
     crowded: dict[int, float | None] = dict.fromkeys((1, 2, 3, 8, 9, 10, 11), 0.6)
     assert values(decide(view(here, busy={0: 0.5, **crowded}), SPEC, Scope(), ours)) == {"task/812/affinity": "0"}
 
 
-def test_a_process_far_from_its_packets_without_room_there_gets_its_freedom_back() -> None:
+def test_a_process_far_from_its_packets_without_room_there_is_restored() -> None:
     ours = NetworkProcessMemory([Placed("task/812/affinity", 812, 5, "0-15", "5", "5", 1000.0)])
     full: dict[int, float | None] = dict.fromkeys((0, 1, 2, 3, 8, 9, 10, 11), 0.9)
     decision = decide(view(task(rx_placement(0), affinity="5", cpu=5), busy=full), SPEC, Scope(), ours)
@@ -490,7 +496,9 @@ def settled_after(machine: Machine, spec: NetworkProcess, moves: int) -> int:
     raise AssertionError(f"still moving after {bound} rounds: {decision.proposals}")
 
 
-SPECS = st.builds(NetworkProcess, max_distance=st.sampled_from(Reach), smt=st.sampled_from(Smt), move_irq=st.booleans())
+SPECS = st.builds(
+    NetworkProcess, max_distance=st.sampled_from(Locality), smt=st.sampled_from(Smt), move_irq=st.booleans()
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -527,31 +535,33 @@ def test_a_decision_names_only_cpus_that_may_be_and_is_the_same_each_time(
 # Placement quality (the bench prints the same on more cases)
 
 
-def brute_force(seats: Seats, flow: Flow, limit: float) -> float | None:
+def brute_force(capacity: CpuCapacity, flow: PacketShares, limit: float) -> float | None:
     """The least cost of one CPU with room within the rings of the CPUs with packets."""
     reachable = {
         cpu
-        for centre in seats.centres(flow)
-        for ring in seats.rings.around(centre, seats.reach)
-        for cpu in ring.cpus
-        if seats.load[cpu] <= limit
+        for centre in capacity.centres(flow)
+        for group in capacity.distances.around(centre, capacity.max_locality)
+        for cpu in group.cpus
+        if capacity.load[cpu] <= limit
     }
-    return min((flow.cost(seats.rings.distances[cpu]) for cpu in reachable), default=None)
+    return min((flow.cost(capacity.distances.rows[cpu]) for cpu in reachable), default=None)
 
 
 @settings(max_examples=200, deadline=None)
-@given(topologies(64), st.sampled_from(Reach), st.sampled_from(Smt), st.randoms(use_true_random=False))
+@given(topologies(64), st.sampled_from(Locality), st.sampled_from(Smt), st.randoms(use_true_random=False))
 def test_the_nearest_cpu_with_room_is_what_trying_all_finds(
-    topology: Topology, reach: Reach, smt: Smt, random: Random
+    topology: Topology, reach: Locality, smt: Smt, random: Random
 ) -> None:
     online = sorted(topology.online())
-    seats = Seats(rings(topology, smt), reach, frozenset(online), 0.8)
-    seats.load = [random.choice([0.1, 0.7, 0.9]) if cpu in topology.online() else 9.9 for cpu in range(len(seats.load))]
+    capacity = CpuCapacity(cpu_distances(topology, smt), reach, frozenset(online), 0.8)
+    capacity.load = [
+        random.choice([0.1, 0.7, 0.9]) if cpu in topology.online() else 9.9 for cpu in range(len(capacity.load))
+    ]
     cpus = random.sample(online, min(len(online), random.randint(1, 6)))
     weights = sorted((random.uniform(0.1, 1.0) for _ in cpus), reverse=True)
-    flow = Flow(tuple(cpus), tuple(weight / sum(weights) for weight in weights))
-    seat = seats.nearest(flow, 0.8, None)
-    best = brute_force(seats, flow, 0.8)
-    assert (seat is None) == (best is None)
-    if seat is not None and best is not None:
-        assert flow.cost(seats.rings.distances[seat.cpu]) == pytest.approx(best)
+    flow = PacketShares(tuple(cpus), tuple(weight / sum(weights) for weight in weights))
+    choice = capacity.nearest(flow, 0.8, None)
+    best = brute_force(capacity, flow, 0.8)
+    assert (choice is None) == (best is None)
+    if choice is not None and best is not None:
+        assert flow.cost(capacity.distances.rows[choice.cpu]) == pytest.approx(best)

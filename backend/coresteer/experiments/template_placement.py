@@ -13,20 +13,20 @@ from coresteer.experiments.template_parts import (
     stream,
 )
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.policies.distance import DISTANCE, FAR, SMT_LAST, Reach, Smt, rings
+from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
 from coresteer_core.settings.base import say_cpus
 
 AUTHORS = "The authors had 8 cores of which each two share a cache, Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s"
 _ALL_UP_TO = 8
 _A_RING = 2
-_CACHE = (DISTANCE[Reach.L2], DISTANCE[Reach.L3])
+_CACHE = (DISTANCE[Locality.L2], DISTANCE[Locality.L3])
 _WORDS = {
     0: "the same CPU",
-    DISTANCE[Reach.L2]: "shares L2",
-    DISTANCE[Reach.L3]: "shares L3",
-    SMT_LAST: "the same core",
-    DISTANCE[Reach.NUMA]: "shares no cache",
-    FAR: "on another NUMA node",
+    DISTANCE[Locality.L2]: "shares L2",
+    DISTANCE[Locality.L3]: "shares L3",
+    SMT_LAST_DISTANCE: "the same core",
+    DISTANCE[Locality.NUMA]: "shares no cache",
+    REMOTE_DISTANCE: "on another NUMA node",
 }
 FEW = {"": (1, True), "-2s": (2, True), "-2n": (2, False), "-4s": (4, True), "-4n": (4, False)}
 """How many interrupt CPUs, and whether they share a cache, by the end of the slug."""
@@ -38,7 +38,7 @@ def m_n(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]:
     The baseline shares a cache with the interrupt's CPU where one does: the authors compare with it.
     """
     home = _home(facts)
-    row = rings(facts.topology, Smt.LAST).distances[home]
+    row = cpu_distances(facts.topology, Smt.LAST).rows[home]
     clients = [] if facts.peer_id is not None else _kept_for_clients(facts)
     servers = sorted((cpu for cpu in facts.usable if cpu not in clients), key=lambda cpu: (row[cpu], cpu))
     if len(servers) < 2:
@@ -56,7 +56,7 @@ def m_n(facts: NodeFacts, slug: str, title: str) -> tuple[Spec, list[str]]:
     spec = spec_of(facts, slug, title, workload, [Factor("CPU of the process", levels)], primary="cpu_s_per_gbit")
     differs = [machine_differs(facts, AUTHORS), of_traffic(facts, workload), *_about_interrupts(facts, [home])]
     differs.append(f"It is limited to {workload.limit_mbit_per_s} Mbit/s, so that CPU use can be compared.")
-    if all(row[cpu] < DISTANCE[Reach.NUMA] for cpu in servers):
+    if all(row[cpu] < DISTANCE[Locality.NUMA] for cpu in servers):
         differs.append(f"All CPUs of {facts.name} share a cache: the far case, where the authors saw most, is missing.")
     elif len(servers) < len(facts.usable) - len(clients):
         differs.append(f"Of {len(facts.usable)} CPUs {len(servers)} are measured, {_A_RING} at each distance at most.")
@@ -107,11 +107,11 @@ def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
     """So many interrupt CPUs, on cores of their own."""
     if len(facts.usable) < 2 * count:
         raise Unavailable(f"{facts.name} has {len(facts.usable)} CPUs that may be used; {count} of them are not few.")
-    distances = rings(facts.topology, Smt.LAST).distances
+    distances = cpu_distances(facts.topology, Smt.LAST).rows
     found = [_home(facts)]
     for cpu in facts.usable:
         apart = [distances[other][cpu] for other in found]
-        if len(found) < count and all((each in _CACHE) if near else each >= DISTANCE[Reach.NUMA] for each in apart):
+        if len(found) < count and all((each in _CACHE) if near else each >= DISTANCE[Locality.NUMA] for each in apart):
             found.append(cpu)
     if len(found) < count:
         shares = "share a cache" if near else "share none"
@@ -121,7 +121,7 @@ def _few(facts: NodeFacts, count: int, *, near: bool) -> list[int]:
 
 def _distance(facts: NodeFacts, distance: int) -> str:
     """In words; where NUMA nodes are not known, none is named."""
-    return _WORDS[distance if len(facts.topology.numa_nodes) > 1 else min(distance, DISTANCE[Reach.NUMA])]
+    return _WORDS[distance if len(facts.topology.numa_nodes) > 1 else min(distance, DISTANCE[Locality.NUMA])]
 
 
 def _home(facts: NodeFacts) -> int:

@@ -1,4 +1,4 @@
-"""How near CPUs are to each other: rings of shared cache around a CPU (sysfs cache/index*/shared_cpu_map)."""
+"""Distance between CPUs by what they share: core, L2, L3 or NUMA node (sysfs cache/index*/shared_cpu_list)."""
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -10,8 +10,8 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.topology import Cache, Cpu, Topology
 
 
-class Reach(StrEnum):
-    """A ring: the CPU itself, the other threads of its core, who shares its L2, its L3, its NUMA node."""
+class Locality(StrEnum):
+    """The nearest unit that two CPUs share: the CPU itself, its core, its L2, its L3, its NUMA node."""
 
     CPU = "cpu"
     SMT = "smt"
@@ -21,29 +21,30 @@ class Reach(StrEnum):
 
 
 class Smt(StrEnum):
-    """Whether the other threads of a core come before all others or after all that share a cache with it."""
+    """Whether the other threads of a core are preferred first, or only after all CPUs that share a cache."""
 
     FIRST = "first"
     LAST = "last"
 
 
-DISTANCE = {Reach.CPU: 0, Reach.SMT: 1, Reach.L2: 2, Reach.L3: 4, Reach.NUMA: 6}
-"""What a ring counts when distances are weighted by traffic. The numbers order the rings; they are no time."""
-SMT_LAST = 5
-FAR = 10
-"""On another NUMA node."""
+DISTANCE = {Locality.CPU: 0, Locality.SMT: 1, Locality.L2: 2, Locality.L3: 4, Locality.NUMA: 6}
+"""Ordinal distance by what two CPUs share, weighted by traffic in mean distances; not a time."""
+SMT_LAST_DISTANCE = 5
+"""Of another thread of the same core with Smt.LAST: after L3, before NUMA."""
+REMOTE_DISTANCE = 10
+"""Of a CPU on another NUMA node."""
 
 
-class Ring(Struct, frozen=True):
-    """The CPUs at one distance from a CPU, in order of their numbers."""
+class CpuGroup(Struct, frozen=True):
+    """The CPUs at one distance from a CPU, in ascending order."""
 
-    reach: Reach
+    locality: Locality
     distance: int
     cpus: tuple[int, ...]
 
 
-class _Rows(dict[int, bytes]):
-    """Rows that are made when first asked for: most CPUs handle no interrupt."""
+class _LazyRows(dict[int, bytes]):
+    """Rows computed on first use: most CPUs handle no interrupt."""
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         self._make = make
@@ -53,69 +54,70 @@ class _Rows(dict[int, bytes]):
         return row
 
 
-class Rings:
-    """All distances of one machine. distances: by CPU, from it to every CPU by number."""
+class CpuDistances:
+    """All distances of one machine. rows: by CPU, one byte per CPU number."""
 
     def __init__(self, cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt) -> None:
         self.cpu_count = max((c.cpu for c in cpus), default=-1) + 1
         self._smt = smt
-        self._groups: dict[Reach, dict[int, set[int]]] = {reach: {} for reach in Reach}
+        self._groups: dict[Locality, dict[int, set[int]]] = {locality: {} for locality in Locality}
         nodes: dict[int, set[int]] = {}
         for c in cpus:
             if c.numa_node is not None:
                 nodes.setdefault(c.numa_node, set()).add(c.cpu)
-        self._share(Reach.NUMA, nodes.values())
-        self._share(Reach.L3, (parse_cpu_list(c.cpus) for c in caches if c.level > 2))
-        self._share(Reach.L2, (parse_cpu_list(c.cpus) for c in caches if c.level == 2))
-        self._share(Reach.SMT, ({c.cpu} | parse_cpu_list(c.siblings) for c in cpus))
-        self.distances = _Rows(self._row)
-        self._around: dict[tuple[int, Reach], tuple[Ring, ...]] = {}
+        self._add_shared(Locality.NUMA, nodes.values())
+        self._add_shared(Locality.L3, (parse_cpu_list(c.cpus) for c in caches if c.level > 2))
+        self._add_shared(Locality.L2, (parse_cpu_list(c.cpus) for c in caches if c.level == 2))
+        self._add_shared(Locality.SMT, ({c.cpu} | parse_cpu_list(c.siblings) for c in cpus))
+        self.rows = _LazyRows(self._row)
+        self._around: dict[tuple[int, Locality], tuple[CpuGroup, ...]] = {}
 
-    def _share(self, reach: Reach, groups: Iterable[Iterable[int]]) -> None:
-        shared = self._groups[reach]
+    def _add_shared(self, locality: Locality, groups: Iterable[Iterable[int]]) -> None:
+        shared = self._groups[locality]
         for group in groups:
             members = {cpu for cpu in group if cpu < self.cpu_count}
             for cpu in members:
                 shared[cpu] = shared.get(cpu, members) | members
 
-    def distance(self, reach: Reach) -> int:
-        """Of a ring's CPUs from its centre."""
-        return SMT_LAST if reach is Reach.SMT and self._smt is Smt.LAST else DISTANCE[reach]
+    def distance(self, locality: Locality) -> int:
+        """Return the distance of CPUs whose nearest shared unit is this one."""
+        return SMT_LAST_DISTANCE if locality is Locality.SMT and self._smt is Smt.LAST else DISTANCE[locality]
 
-    def within(self, reach: Reach) -> frozenset[int]:
-        """The distances of a ring and all before it."""
-        return frozenset(self.distance(each) for each in list(Reach)[: list(Reach).index(reach) + 1])
+    def within(self, locality: Locality) -> frozenset[int]:
+        """Return the distances of this unit and of all smaller ones."""
+        return frozenset(self.distance(each) for each in list(Locality)[: list(Locality).index(locality) + 1])
 
     def _row(self, cpu: int) -> bytes:
-        values = bytearray([FAR]) * self.cpu_count
-        for reach in (Reach.NUMA, Reach.L3, Reach.L2, Reach.SMT):
-            for other in self._groups[reach].get(cpu, ()):
-                values[other] = self.distance(reach)
+        values = bytearray([REMOTE_DISTANCE]) * self.cpu_count
+        for locality in (Locality.NUMA, Locality.L3, Locality.L2, Locality.SMT):
+            for other in self._groups[locality].get(cpu, ()):
+                values[other] = self.distance(locality)
         values[cpu] = 0
         return bytes(values)
 
-    def around(self, cpu: int, reach: Reach) -> tuple[Ring, ...]:
-        """The rings from a CPU outwards up to one, nearest first; empty rings are left out."""
-        rings = self._around.get((cpu, reach))
-        if rings is None:
-            row = self.distances[cpu]
+    def around(self, cpu: int, locality: Locality) -> tuple[CpuGroup, ...]:
+        """Return the groups of CPUs around a CPU, nearest first, up to a shared unit; empty groups are omitted."""
+        groups = self._around.get((cpu, locality))
+        if groups is None:
+            row = self.rows[cpu]
             at: dict[int, list[int]] = {}
             for other, distance in enumerate(row):
                 at.setdefault(distance, []).append(other)
-            of = {self.distance(each): each for each in Reach}
+            of = {self.distance(each): each for each in Locality}
             found = (
-                Ring(of[distance], distance, tuple(at[distance])) for distance in sorted(self.within(reach) & at.keys())
+                CpuGroup(of[distance], distance, tuple(at[distance]))
+                for distance in sorted(self.within(locality) & at.keys())
             )
-            rings = self._around[cpu, reach] = tuple(found)
-        return rings
+            groups = self._around[cpu, locality] = tuple(found)
+        return groups
 
 
 @lru_cache(maxsize=16)
-def _rings(cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt) -> Rings:
-    return Rings(cpus, caches, smt)
+def _cached_distances(cpus: tuple[Cpu, ...], caches: tuple[Cache, ...], smt: Smt) -> CpuDistances:
+    return CpuDistances(cpus, caches, smt)
 
 
-def rings(topology: Topology, smt: Smt) -> Rings:
-    """The rings of a machine; made once for each topology, which changes only with hot-plug."""
+def cpu_distances(topology: Topology, smt: Smt) -> CpuDistances:
+    """Return the distances of a machine, cached per topology, which changes only on hot-plug."""
     caches = tuple(c for c in topology.caches if c.level > 1 and c.type != "Instruction")
-    return _rings(tuple(topology.cpus), caches, smt)
+    return _cached_distances(tuple(topology.cpus), caches, smt)

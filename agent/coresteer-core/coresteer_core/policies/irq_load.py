@@ -9,17 +9,17 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Irq, Netdev
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Scope
-from coresteer_core.policies.skipped import Reason, Why
+from coresteer_core.policies.skipped import Reason, ReasonText
 
 BUSY_POINTS = 1.0
 """An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
 
 _SATURATED_PERCENT = 98.0
-_UNKNOWN = Why(
+_UNKNOWN = ReasonText(
     "The load of {0:cpus}, on which it arrives, is not known.",
     "The load of {0:cpus}, on which they arrive, is not known.",
 )
-_JUST_NOW = Why(
+_JUST_NOW = ReasonText(
     "It was moved from {0:cpus} to {1} just now; its load there is not known yet.",
     "They were moved from {0:cpus} just now; their load where they went is not known yet.",
 )

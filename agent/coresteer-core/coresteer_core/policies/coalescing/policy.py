@@ -41,7 +41,7 @@ from coresteer_core.policies.coalescing.candidates import (
 )
 from coresteer_core.policies.coalescing.memory import Ceiling, Stood, Tuning, noticed
 from coresteer_core.policies.coalescing.netdev_traffic import NO_INTERRUPTS, Traffic, interrupts, one_round
-from coresteer_core.policies.skipped import Staying
+from coresteer_core.policies.skipped import SkippedGroups
 from coresteer_core.schema import labelled
 from coresteer_core.simulate.nic import packet_gap_us
 
@@ -132,15 +132,15 @@ def decide(view: View, spec: Coalescing, scope: Scope, memory: CoalescingMemory)
             one = _Round(view, spec, netdev, was)
             one.decide(loads.get(netdev.name), per_s.get(netdev.name, []), in_scope=in_scope)
             rounds.append(one)
-    staying = Staying(lambda names: ", ".join(name for name, _ in names))
+    skipped = SkippedGroups(lambda names: ", ".join(name for name, _ in names))
     for number, one in enumerate(rounds):
         if one.why:
-            staying.add(one.netdev.name, number, one.why)
+            skipped.add(one.netdev.name, number, one.why)
     return Decision(
         _sentence(rounds, spec),
         CoalescingMemory({one.netdev.name: one.after for one in rounds}),
         [proposal for one in rounds for proposal in one.proposals],
-        staying.told(),
+        skipped.skipped(),
         frozenset(key for one in rounds for key in one.restores),
         frozenset(key for one in rounds for key in one.reverts),
     )

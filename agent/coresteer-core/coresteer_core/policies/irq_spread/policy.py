@@ -34,39 +34,41 @@ from coresteer_core.policies.base import (
     Scope,
 )
 from coresteer_core.policies.irq_load import Arriving, Moving, arriving, learn, placer
-from coresteer_core.policies.skipped import Reason, Staying, Why
+from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups
 from coresteer_core.schema import labelled
 
-_FORBIDDEN = Why(
+_FORBIDDEN = ReasonText(
     "{0:cpus}, {1:.0f} % busy, is to be kept free of interrupts, but of no CPU of {3} the load is known.",
     "They arrive on {0:cpus}, to be kept free of interrupts, but of no CPU of {3} the load is known.",
 )
-_QUIET = Why(
+_QUIET = ReasonText(
     "{0:cpus}, {1:.0f} % busy, spends {2:.1f} points on it: too little to move it.",
     "Each takes {2:.1f} points of {0:cpus}, {1:.0f} % busy: too little to move it.",
 )
-_RELIEVED = Why(
+_RELIEVED = ReasonText(
     "{0:cpus}, {1:.0f} % busy, is relieved by moving others.",
     "They arrive on {0:cpus}, {1:.0f} % busy, relieved by moving others.",
 )
-_TOO_BUSY = Why(
+_TOO_BUSY = ReasonText(
     "{0:cpus}, {1:.0f} % busy, is too busy, but no CPU of {3} is {4} points less busy and stays {5} below with "
     "{2:.0f} more for it.",
     "They arrive on {0:cpus}, {1:.0f} % busy: too busy, but no CPU of {3} is {4} points less busy and stays {5} below "
     "with {2:.0f} more for one of them.",
 )
-_AWAY = Why(
+_AWAY = ReasonText(
     "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with {2:.0f} more "
     "for it.",
     "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with "
     "{2:.0f} more for one of them.",
 )
-_SHARING = Why(
+_SHARING = ReasonText(
     "{0:cpus}, {1:.0f} % busy, serves more queues of {4}, but no CPU of {3} is free of them and stays under {5} %.",
     "They arrive on {0:cpus}, {1:.0f} % busy, with more queues of {4}, but no CPU of {3} is free of them and stays "
     "under {5} %.",
 )
-_BELOW = Why("{0:cpus}, {1:.0f} % busy, is below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %.")
+_BELOW = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, is below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %."
+)
 
 
 class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
@@ -142,11 +144,11 @@ def decide(view: View, spec: IrqSpread, scope: Scope, memory: IrqSpreadMemory) -
     for step in (spread.free_forbidden, spread.relieve, spread.bring_home, spread.part):
         step()
     moving = {number: move for number, move in memory.moving.items() if _under_way(found, number, move)}
-    staying = Staying(_name)
+    skipped = SkippedGroups(_name)
     for each in found:
         if not spread.moved(each):
-            staying.add(each.irq.name, each.irq.irq, each.stuck or spread.why_not(each))
-    told = staying.told()
+            skipped.add(each.irq.name, each.irq.irq, each.stuck or spread.why_not(each))
+    told = skipped.skipped()
     return Decision(spread.sentence(), IrqSpreadMemory(moving | spread.moving, learned), spread.proposals, told)
 
 

@@ -1,4 +1,4 @@
-"""Room on CPUs, and the nearest CPUs with room to where packets arrive."""
+"""Free capacity of CPUs, and the nearest CPUs with enough of it to those that handle a process's packets."""
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
@@ -8,66 +8,75 @@ from operator import mul
 from msgspec import Struct
 
 from coresteer_core.node.load import Load
-from coresteer_core.policies.distance import SMT_LAST, Reach, Ring, Rings
+from coresteer_core.policies.distance import SMT_LAST_DISTANCE, CpuDistances, CpuGroup, Locality
 
-CENTRES = 8
-"""Rings are drawn around so many CPUs of a process, those with the most traffic."""
+MAX_CENTRES = 8
+"""Only the surroundings of this many CPUs are searched, those that handle the most packets of a process."""
+CALM_LOAD = 0.6
+"""A process that is placed already moves to another CPU only where the load with it is at most this.
+
+Below the load at which irq-spread begins to move interrupts away: otherwise a process that follows its interrupt would
+overload the new CPU, and the two would chase each other.
+"""
 _ROUNDING = 1e-9
 
 
 def _weighted(shares: tuple[float, ...], distances: Sequence[int]) -> float:
-    """math.sumprod, which Python 3.11 does not have."""
+    """Return the dot product (math.sumprod, which Python 3.11 does not have)."""
     return sum(map(mul, shares, distances), 0.0)
 
 
-class Flow(Struct, frozen=True, gc=False):
-    """Where a process's packets arrive: CPUs, the one with the most first, and their shares, which sum to 1."""
+class PacketShares(Struct, frozen=True, gc=False):
+    """Where a process's packets are handled. cpus: the one with the most first; shares: of the packets, sum 1."""
 
     cpus: tuple[int, ...]
     shares: tuple[float, ...]
 
-    def cost(self, near: bytes) -> float:
-        """Mean distance of the packets from a CPU with these distances."""
+    def cost(self, row: bytes) -> float:
+        """Return the mean distance of the packets from a CPU, given its row of distances."""
         if len(self.cpus) == 1:
-            return self.shares[0] * near[self.cpus[0]]
-        return sum(map(mul, self.shares, map(near.__getitem__, self.cpus)), 0.0)
+            return self.shares[0] * row[self.cpus[0]]
+        return sum(map(mul, self.shares, map(row.__getitem__, self.cpus)), 0.0)
 
-    def ring_cost(self, near: bytes, centre: int, ring: Ring) -> float:
-        """Mean distance of the packets from the CPUs of a ring around one of those CPUs, with its distances.
+    def group_cost(self, row: bytes, centre: int, group: CpuGroup) -> float:
+        """Return the mean distance of the packets from the CPUs of a group around a centre, given the centre's row.
 
-        Distances are those of a tree (a CPU in a core in an L2 in an L3 in a NUMA node): what is further from the
-        centre than the ring is as far from the whole ring; anything nearer is at the ring's distance, and so is
-        another thread of the centre's core even where those are counted last.
+        Distances are those of a tree (a CPU in a core in an L2 in an L3 in a NUMA node): a CPU further from the centre
+        than the group is equally far from the whole group; a nearer one is at the group's distance, and so is another
+        thread of the centre's core even where those are preferred last.
         """
-        if ring.reach is Reach.SMT:
-            return self.cost(near) + self.shares[self.cpus.index(centre)] * ring.distance
-        at = ring.distance
-        distances = [near[cpu] for cpu in self.cpus]
-        return _weighted(self.shares, [d if d > at and d != SMT_LAST else at for d in distances])
+        if group.locality is Locality.SMT:
+            return self.cost(row) + self.shares[self.cpus.index(centre)] * group.distance
+        at = group.distance
+        distances = [row[cpu] for cpu in self.cpus]
+        return _weighted(self.shares, [d if d > at and d != SMT_LAST_DISTANCE else at for d in distances])
 
 
-class Seat(Struct, frozen=True):
-    """A CPU that was found. centre: the CPU with packets whose ring it is in."""
+class CpuChoice(Struct, frozen=True):
+    """A CPU found for a process. centre: the CPU with packets in whose surroundings (group) it is; cost: distance."""
 
     cpu: int
     centre: int
-    ring: Ring
+    group: CpuGroup
     cost: float
 
 
-class Seats:
-    """What room the CPUs have while one round is decided: every placement takes some of it.
+class CpuCapacity:
+    """Load of the CPUs during one round; every placement reserves a share of it.
 
-    load: share of each CPU that is in use, by number; infinite where nobody may go or the load is not known.
+    max_locality: the largest unit that a process may share with the CPU that handles its packets. load: used share of
+    each CPU, by number; infinite for unusable CPUs and where it is unknown.
     """
 
-    def __init__(self, rings: Rings, reach: Reach, usable: frozenset[int], max_load: float) -> None:
-        self.rings, self.reach, self.usable, self.max_load = rings, reach, usable, max_load
-        self.load = [inf] * rings.cpu_count
-        self.reached = rings.within(reach)
+    def __init__(
+        self, distances: CpuDistances, max_locality: Locality, usable: frozenset[int], max_load: float
+    ) -> None:
+        self.distances, self.max_locality, self.usable, self.max_load = distances, max_locality, usable, max_load
+        self.load = [inf] * distances.cpu_count
+        self.reachable = distances.within(max_locality)
 
-    def count(self, load: Load, own: dict[int, float]) -> None:
-        """Take the loads without what the processes to be placed use (own); interrupts' time always stays."""
+    def set_load(self, load: Load, own: dict[int, float]) -> None:
+        """Set the loads without the shares of the processes to be placed (own); softirq time is never subtracted."""
         known = min(len(load.busy), len(self.load))
         for cpu in self.usable:
             busy = load.busy[cpu] if cpu < known else None
@@ -75,85 +84,97 @@ class Seats:
                 softirq = load.softirq[cpu] if cpu < len(load.softirq) else None
                 self.load[cpu] = max(busy - own.get(cpu, 0.0), softirq or 0.0)
 
-    def take(self, cpus: tuple[int, ...], share: float) -> None:
-        """Add a process's share (negative: take it away), evenly over its CPUs."""
+    def reserve(self, cpus: tuple[int, ...], share: float) -> None:
+        """Add a process's share evenly to its CPUs; a negative share releases it."""
         part = share / len(cpus)
         for cpu in cpus:
             self.load[cpu] += part
 
     def limit(self, need: float) -> float:
-        """The highest load at which a CPU has room for one that needs that share of a CPU.
+        """Return the highest load at which a CPU has room for a process that needs this share of a CPU.
 
-        max_load or what leaves it its share; to one that needs a whole CPU, one that is idle but for 1 - max_load.
+        That is max_load, or what leaves the process its share; one that needs a whole CPU gets one that is idle but
+        for 1 - max_load.
         """
         return min(self.max_load, 1.0 - min(need, self.max_load)) + _ROUNDING
 
-    def least(self, cpus: tuple[int, ...], allowed: frozenset[int] | None) -> int | None:
-        """The least loaded of some CPUs that a process may have (None: all), the lowest number among equals."""
+    def calm_limit(self, need: float) -> float:
+        """Return the limit() for a process that is placed already (see CALM_LOAD)."""
+        return min(self.limit(need), CALM_LOAD - min(need, CALM_LOAD) + _ROUNDING)
+
+    def least_loaded(self, cpus: tuple[int, ...], allowed: frozenset[int] | None) -> int | None:
+        """Return the least loaded allowed CPU (None: all are), the lowest number among equals; None without any."""
         if allowed is not None:
             cpus = tuple(cpu for cpu in cpus if cpu in allowed)
         return min(cpus, key=self.load.__getitem__, default=None)
 
-    def centres(self, flow: Flow) -> list[int]:
-        """CPUs to draw rings around: those with at least half as much traffic in reach as the best of them."""
-        cpus = flow.cpus[:CENTRES]
+    def centres(self, packets: PacketShares) -> list[int]:
+        """Return the CPUs to search around: those with at least half as many reachable packets as the best of them."""
+        cpus = packets.cpus[:MAX_CENTRES]
         if len(cpus) == 1:
             return list(cpus)
-        reaches = []
+        reached = []
         for centre in cpus:
-            near = self.rings.distances[centre]
-            reaches.append(_weighted(flow.shares, [near[cpu] in self.reached for cpu in flow.cpus]))
-        least = max(reaches) / 2
-        return [cpu for cpu, reached in zip(cpus, reaches, strict=True) if reached >= least]
+            row = self.distances.rows[centre]
+            reached.append(_weighted(packets.shares, [row[cpu] in self.reachable for cpu in packets.cpus]))
+        least = max(reached) / 2
+        return [cpu for cpu, share in zip(cpus, reached, strict=True) if share >= least]
 
     def nearest(
-        self, flow: Flow, limit: float, allowed: frozenset[int] | None, below: float = inf, favour: int | None = None
-    ) -> Seat | None:
-        """The CPU with the least weighted distance whose load is within the limit, None without one below a cost.
+        self,
+        packets: PacketShares,
+        limit: float,
+        allowed: frozenset[int] | None,
+        below: float = inf,
+        preferred: int | None = None,
+    ) -> CpuChoice | None:
+        """Return the CPU with the least mean distance whose load is within the limit; None without one below a cost.
 
-        A ring has one cost, and the cheapest CPU is always in a ring around a CPU with packets, so meeting the rings in
-        the order of their costs finds it. Among the CPUs of a ring the favoured one, else the least loaded.
+        A group has one cost, and the cheapest CPU is always in a group around a CPU with packets, so visiting the
+        groups in the order of their costs finds it. Within a group the preferred CPU wins, else the least loaded.
         """
-        around, distances = self.rings.around, self.rings.distances
-        costs = {centre: flow.cost(distances[centre]) for centre in flow.cpus[:CENTRES]}
+        around, rows = self.distances.around, self.distances.rows
+        costs = {centre: packets.cost(rows[centre]) for centre in packets.cpus[:MAX_CENTRES]}
         if min(costs.values()) >= below:
             return None
-        heap = [(costs[centre], centre, 0) for centre in self.centres(flow)]
+        heap = [(costs[centre], centre, 0) for centre in self.centres(packets)]
         heapify(heap)
         while heap:
             cost, centre, index = heappop(heap)
             if cost >= below:
                 return None
-            rings = around(centre, self.reach)
-            ring = rings[index]
-            if favour is not None and favour in ring.cpus and self.load[favour] <= limit:
-                return Seat(favour, centre, ring, cost)
-            cpu = self.least(ring.cpus, allowed)
+            groups = around(centre, self.max_locality)
+            group = groups[index]
+            if preferred is not None and preferred in group.cpus and self.load[preferred] <= limit:
+                return CpuChoice(preferred, centre, group, cost)
+            cpu = self.least_loaded(group.cpus, allowed)
             if cpu is not None and self.load[cpu] <= limit:
-                return Seat(cpu, centre, ring, cost)
+                return CpuChoice(cpu, centre, group, cost)
             if index == 0:
-                near = distances[centre]
-                for further in range(1, len(rings)):
-                    heappush(heap, (flow.ring_cost(near, centre, rings[further]), centre, further))
+                row = rows[centre]
+                for further in range(1, len(groups)):
+                    heappush(heap, (packets.group_cost(row, centre, groups[further]), centre, further))
         return None
 
-    def lowest(self, flow: Flow) -> float:
-        """No single CPU has a lower mean distance than this (as in nearest)."""
-        if len(flow.cpus) == 1:
+    def lowest_cost(self, packets: PacketShares) -> float:
+        """Return a lower bound of the mean distance of any single CPU (searched like nearest())."""
+        if len(packets.cpus) == 1:
             return 0.0
-        return min(flow.cost(self.rings.distances[centre]) for centre in flow.cpus[:CENTRES])
+        return min(packets.cost(self.distances.rows[centre]) for centre in packets.cpus[:MAX_CENTRES])
 
-    def spread(self, flow: Flow, count: int, limit: float, allowed: frozenset[int] | None) -> tuple[int, ...]:
-        """Up to count CPUs with room, each the nearest to a CPU with packets, in turn from the most of them."""
+    def spread(
+        self, packets: PacketShares, count: int, limit: float, allowed: frozenset[int] | None
+    ) -> tuple[int, ...]:
+        """Return up to count CPUs with room, each the nearest to one of the CPUs with packets, in turn."""
         chosen: list[int] = []
-        centres = self.centres(flow)
+        centres = self.centres(packets)
         while centres and len(chosen) < count:
             for centre in list(centres):
                 if len(chosen) == count:
                     break
-                for ring in self.rings.around(centre, self.reach):
-                    free = tuple(cpu for cpu in ring.cpus if cpu not in chosen)
-                    cpu = self.least(free, allowed)
+                for group in self.distances.around(centre, self.max_locality):
+                    free = tuple(cpu for cpu in group.cpus if cpu not in chosen)
+                    cpu = self.least_loaded(free, allowed)
                     if cpu is not None and self.load[cpu] <= limit:
                         chosen.append(cpu)
                         break
@@ -161,20 +182,23 @@ class Seats:
                     centres.remove(centre)
         return tuple(sorted(chosen))
 
-    def cost(self, flow: Flow, cpus: tuple[int, ...]) -> float:
-        """Mean distance of a process's packets from the nearest of its CPUs."""
+    def cost(self, packets: PacketShares, cpus: tuple[int, ...]) -> float:
+        """Return the mean distance of a process's packets from the nearest of its CPUs."""
         if len(cpus) == 1:
-            return flow.cost(self.rings.distances[cpus[0]])
-        if set(flow.cpus) <= set(cpus):
+            return packets.cost(self.distances.rows[cpus[0]])
+        if set(packets.cpus) <= set(cpus):
             return 0.0
-        rows = [self.rings.distances[cpu] for cpu in cpus]
-        return sum(share * min(row[cpu] for row in rows) for cpu, share in zip(flow.cpus, flow.shares, strict=True))
+        rows = [self.distances.rows[cpu] for cpu in cpus]
+        return sum(
+            share * min(row[cpu] for row in rows) for cpu, share in zip(packets.cpus, packets.shares, strict=True)
+        )
 
-    def in_reach(self, flow: Flow, cpu: int) -> bool:
-        """Some of the packets arrive within the rings around a CPU."""
-        near = self.rings.distances[cpu]
-        return not self.reached.isdisjoint([near[other] for other in flow.cpus])
+    def is_near(self, packets: PacketShares, cpu: int) -> bool:
+        """Return whether some of the packets are handled within max_locality of a CPU."""
+        row = self.distances.rows[cpu]
+        return not self.reachable.isdisjoint([row[other] for other in packets.cpus])
 
-    def relation(self, centre: int, cpu: int) -> Reach | None:
-        """The ring of a CPU around another, None outside of the rings."""
-        return next((ring.reach for ring in self.rings.around(centre, self.reach) if cpu in ring.cpus), None)
+    def relation(self, centre: int, cpu: int) -> Locality | None:
+        """Return the nearest unit that two CPUs share; None where it is larger than max_locality."""
+        groups = self.distances.around(centre, self.max_locality)
+        return next((group.locality for group in groups if cpu in group.cpus), None)

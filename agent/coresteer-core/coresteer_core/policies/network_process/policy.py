@@ -1,17 +1,17 @@
-"""Processes that receive from the network run where their packets are handled (Jang, Jin, Kim, 2009).
+"""Run processes that receive from the network where their packets are handled (Jang, Jin, Kim, 2009).
 
-The algorithm of the paper: a list of the processes that communicate, whoever did so last at the end; from its head
-those that fell silent get their affinity back; the others run on the CPU that handles their packets if its load
-without them allows it, else on one that shares a cache with it. What the paper left open is decided so:
+The algorithm of the paper: a list of the communicating processes, ordered by their last traffic. From its head, silent
+processes get their original affinity again; the others run on the CPU that handles their packets if its load without
+them permits, else on one that shares a cache with it. Decisions that the paper leaves open:
 
-- Several interrupts or NICs: the CPU with the least mean distance to all of a process's packets, by bytes, whatever
-  they come through. What arrives at CPUs that are not known is stated and counts for nothing.
-- Several threads: a process that needs more than one CPU, or has threads and packets on several, gets as many CPUs,
-  each near to one of those that handle its packets.
-- A process that may not move: with move_irq, the interrupt that brings all of its packets moves to it.
+- Several interrupts or NICs: the CPU with the least mean distance to all of a process's packets, weighted by bytes.
+  Packets handled on unknown CPUs are mentioned and not counted.
+- Several threads: a process that needs more than one CPU, or has threads and packets on several, gets that many CPUs,
+  each near one of those that handle its packets.
+- A process that must not move: with move_irq, the interrupt that receives all of its packets moves to it.
 
-Stability: a placed process keeps its CPUs before others choose (placing.py has the thresholds), and one that was placed
-counts as silent only below half of the rate that it takes to be placed.
+Stability: placed processes keep their CPUs before others choose (thresholds: explain.py, capacity.py), and a placed
+process counts as silent only below half of the rate at which it is placed.
 """
 
 from collections.abc import Callable
@@ -32,28 +32,31 @@ from coresteer_core.policies.base import (
     Proposal,
     Scope,
 )
-from coresteer_core.policies.distance import Reach, Smt, rings
-from coresteer_core.policies.network_process.capacity import Flow, Seats
-from coresteer_core.policies.network_process.move_irq import IrqMoves
-from coresteer_core.policies.network_process.placement import Placing, Talker, name_cpus
-from coresteer_core.policies.skipped import Reason, Staying, Why, rate
+from coresteer_core.policies.distance import Locality, Smt, cpu_distances
+from coresteer_core.policies.network_process.capacity import CpuCapacity, PacketShares
+from coresteer_core.policies.network_process.explain import Candidate, name_cpus
+from coresteer_core.policies.network_process.move_irq import IrqMover
+from coresteer_core.policies.network_process.placement import PlacementRound
+from coresteer_core.policies.skipped import Reason, ReasonText, SkippedGroups, format_rate
 from coresteer_core.schema import labelled
 
-KNOWN_SHARE = 0.5
-"""Of its bytes: with less arriving at known CPUs a process is left alone."""
-_KEEP_RATE = 0.5
+MIN_KNOWN_SHARE = 0.5
+"""A process is skipped if less than this share of its bytes is handled on known CPUs."""
+_PLACED_RATE = 0.5
+"""A placed process may fall to this share of min_bytes_per_s before it counts as silent."""
 _FORGET_S = 60.0
-"""A process that is no longer seen at all is remembered so long after its expiry, for its affinity to be returned."""
+"""A process without sockets is remembered this long after idle_s, so that its affinity can be restored."""
 
 
-_SILENT = Why("Silent for {0:.0f} s, over {1} s.", "Silent for {0:.0f} s, over {1} s.")
-_SLOW = Why("Its {0:rate} are under {1}.", "Each has {0:rate}, under {1}.")
-_UNKNOWN = Why(
-    "{0:.0f} % of its {1:rate} arrive at CPUs not known.", "{0:.0f} % of the {1:rate} of each arrive at CPUs not known."
+_SILENT = ReasonText("Silent for {0:.0f} s, over {1} s.", "Silent for {0:.0f} s, over {1} s.")
+_SLOW = ReasonText("Its {0:rate} are under {1}.", "Each has {0:rate}, under {1}.")
+_UNKNOWN = ReasonText(
+    "{0:.0f} % of its {1:rate} are handled on unknown CPUs.",
+    "{0:.0f} % of the {1:rate} of each are handled on unknown CPUs.",
 )
-_BOUND = Why(
-    "{2} has bound it to {0:cpus} of the {1} that it may have.",
-    "{2} has bound each of them, in all to {0:cpus}; each may have {1}.",
+_BOUND = ReasonText(
+    "{2} bound it to {0:cpus}; its cpuset has {1} CPUs.",
+    "{2} bound each of them, in all to {0:cpus}; the cpuset of each has {1} CPUs.",
 )
 
 
@@ -82,7 +85,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         ),
     ] = 0.8
     max_distance: Annotated[
-        Reach,
+        Locality,
         labelled(
             "Maximum distance",
             "How far from the interrupt's CPU a process may be placed.",
@@ -94,7 +97,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
                 "numa": "the same NUMA node",
             },
         ),
-    ] = Reach.L3
+    ] = Locality.L3
     smt: Annotated[
         Smt,
         labelled(
@@ -116,84 +119,86 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
 class Placed(Struct, frozen=True, gc=False):
     """A setting that the policy wants for a process: its affinity, or that of its interrupt.
 
-    original: before the policy. stands: as last looked at, the original until the policy's value was written.
-    value: what the policy wants. last_s: view time when the process communicated last.
+    original: the value before the policy. current: as last read; the original until the policy's value was written.
+    value: the policy's desired value. last_s: view time of the process's last traffic.
     """
 
     key: str
     pid: int
     started_ticks: int
     original: str
-    stands: str
+    current: str
     value: str
     last_s: float
 
 
 class NetworkProcessMemory(Struct, frozen=True, tag="network-process"):
-    """What a round leaves for the next: what is placed, for whoever communicated last at the end."""
+    """State for the next round: placed settings, ordered by the last traffic of their processes."""
 
     placed: list[Placed] = []
 
 
 def decide(view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> Decision:
-    """Where each process that communicates should run."""
+    """Return the CPUs on which each communicating process should run."""
     return _Round(view, spec, scope, memory).decide()
 
 
 def _is_ours(placed: Placed, found: str) -> bool:
-    """The setting stands as the policy wants it, or as it did the round before."""
-    return found in (placed.value, placed.stands) and found != placed.original
+    """Return whether a setting has the policy's value, or the one that it had in the round before."""
+    return found in (placed.value, placed.current) and found != placed.original
 
 
-def _seen(was: Placed, found: str, last_s: float, *, ours: bool) -> Placed:
-    """What is placed after a look at the setting."""
-    stands = found if ours else was.original
-    return Placed(was.key, was.pid, was.started_ticks, was.original, stands, was.value, last_s)
+def _updated(was: Placed, found: str, last_s: float, *, ours: bool) -> Placed:
+    """Return a placed setting after its value was read."""
+    current = found if ours else was.original
+    return Placed(was.key, was.pid, was.started_ticks, was.original, current, was.value, last_s)
 
 
 class _Round:
-    """One round while it is decided."""
+    """One round of the policy."""
 
     def __init__(self, view: View, spec: NetworkProcess, scope: Scope, memory: NetworkProcessMemory) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.online = view.topology.online()
         self.isolated_cpus = view.topology.isolated_cpus
-        self.least = rate(spec.min_bytes_per_s)
+        self.least = format_rate(spec.min_bytes_per_s)
         self.usable = self.online if spec.allow_isolated else self.online - self.isolated_cpus
-        self.seats = Seats(rings(view.topology, spec.smt), spec.max_distance, self.usable, spec.max_load)
+        self.capacity = CpuCapacity(
+            cpu_distances(view.topology, spec.smt), spec.max_distance, self.usable, spec.max_load
+        )
         self.before = {placed.key: placed for placed in memory.placed}
-        self.kept: list[Placed] = []
+        self.placed: list[Placed] = []
         self.restores: list[Proposal] = []
-        self.staying = Staying(_name)
-        self.talkers: list[Talker] = []
+        self.skipped = SkippedGroups(_name)
+        self.candidates: list[Candidate] = []
         self.fixed: list[tuple[NetTask, Reason | str]] = []
-        """Processes that may not move, each with why."""
+        """Processes that must not move, each with the reason."""
         self.active_s: dict[tuple[int, int], float] = {}
-        """When the processes that still communicate did so last."""
+        """View time of the last traffic of communicating processes, by PID and started_ticks."""
         self.covers = _netdev_filter(view, scope)
         self._allowed: dict[str, tuple[frozenset[int] | None, frozenset[int]]] = {}
 
     def decide(self) -> Decision:
-        """The whole round."""
+        """Return the decision of the whole round."""
         for task in self.view.tasks:
-            self._look_at(task)
+            self._classify(task)
         proposals = self._place()
         moves = self._move_irqs()
-        self._give_back_absent()
-        self.kept.sort(key=lambda placed: placed.last_s)
+        self._restore_absent()
+        self.placed.sort(key=lambda placed: placed.last_s)
         proposals = [*self.restores, *proposals, *moves]
         sentence = (
-            f"{len(self.talkers) + len(self.fixed)} of {len(self.view.tasks)} processes with sockets communicate at "
-            f"{self.least} or more; {len(proposals) - len(self.restores)} to move, "
-            f"{len(self.restores)} to return."
+            f"{len(self.candidates) + len(self.fixed)} of {len(self.view.tasks)} processes with sockets communicate at "
+            f"{self.least} or more: {len(proposals) - len(self.restores)} to move, "
+            f"{len(self.restores)} to restore."
         )
-        memory = NetworkProcessMemory(self.kept)
-        return Decision(sentence, memory, proposals, self.staying.told(), frozenset(p.key for p in self.restores))
+        memory = NetworkProcessMemory(self.placed)
+        return Decision(sentence, memory, proposals, self.skipped.skipped(), frozenset(p.key for p in self.restores))
 
-    # Who communicates
+    # Which processes communicate
 
-    def _look_at(self, task: NetTask) -> None:
-        """Sort a process: to be placed, to get its affinity back, or to be left alone with a reason."""
+    def _classify(self, task: NetTask) -> None:
+        """Sort a process: to be placed, to be restored, or to be skipped with a reason."""
         key, now, spec = f"task/{task.pid}/affinity", self.view.time_s, self.spec
         was = self.before.pop(key, None)
         if was is not None and was.started_ticks != task.started_ticks:
@@ -201,48 +206,48 @@ class _Round:
         ours = was is not None and _is_ours(was, task.affinity)
         tasks, cgroups = self.scope.tasks, self.scope.cgroups
         in_scope = not (tasks or cgroups) or (_matches(task.name, tasks) and _matches(task.cgroup or "", cgroups))
-        per_s, arriving = self._traffic(task) if in_scope else (0.0, {})
-        least = spec.min_bytes_per_s * (_KEEP_RATE if ours else 1.0)
+        per_s, by_cpu = self._bytes_per_s(task) if in_scope else (0.0, {})
+        least = spec.min_bytes_per_s * (_PLACED_RATE if ours else 1.0)
         if in_scope and per_s >= least:
             last_s = now - task.idle_s
         else:
             last_s = now - spec.idle_s - 1.0 if was is None else was.last_s
-        placed = None if was is None else _seen(was, task.affinity, last_s, ours=ours)
+        placed = None if was is None else _updated(was, task.affinity, last_s, ours=ours)
         silent_s = now - last_s
         if silent_s > spec.idle_s or not in_scope:
             if ours and placed is not None:
                 why = f"Silent for {silent_s:.0f} s, over {spec.idle_s:.0f} s" if in_scope else "No longer in scope"
-                self._give_back(placed, _subject(task), why, parse_cpu_list(task.allowed))
+                self._restore(placed, _subject(task), why, parse_cpu_list(task.allowed))
             elif in_scope:
-                self._leave(task, self._quiet(task, per_s))
+                self._skip(task, self._below_rate(task, per_s))
             return
         self.active_s[task.pid, task.started_ticks] = last_s
-        known = sum(arriving.values())
-        if per_s < least or known < per_s * KNOWN_SHARE or not known:
-            self._keep(placed)
+        known = sum(by_cpu.values())
+        if per_s < least or known < per_s * MIN_KNOWN_SHARE or not known:
+            self._remember(placed)
             unknown = Reason(_UNKNOWN, ((per_s - known) / (per_s or 1) * 100, per_s))
-            self._leave(task, unknown if per_s >= max(least, 1.0) else self._quiet(task, per_s))
+            self._skip(task, unknown if per_s >= max(least, 1.0) else self._below_rate(task, per_s))
             return
-        allowed, free = self._freedom(task.allowed)
+        allowed, free = self._allowed_cpus(task.allowed)
         affinity = parse_cpu_list(task.affinity)
         if not ours and (task.bound or not affinity >= free):
-            self._keep(placed)
-            who = "The kernel" if task.bound else "Somebody"
-            self.fixed.append((task, Reason(_BOUND, (affinity, len(free)), (who,))))
+            self._remember(placed)
+            source = "The kernel" if task.bound else "Another program"
+            self.fixed.append((task, Reason(_BOUND, (affinity, len(free)), (source,))))
             return
-        self._keep(placed)
-        cpus = sorted(arriving, key=lambda cpu: (-arriving[cpu], cpu)) if len(arriving) > 1 else list(arriving)
-        flow = Flow(tuple(cpus), tuple([arriving[cpu] / known for cpu in cpus]))
-        talker = Talker(task, per_s, flow, 1.0 - known / per_s, allowed)
+        self._remember(placed)
+        cpus = sorted(by_cpu, key=lambda cpu: (-by_cpu[cpu], cpu)) if len(by_cpu) > 1 else list(by_cpu)
+        flow = PacketShares(tuple(cpus), tuple([by_cpu[cpu] / known for cpu in cpus]))
+        candidate = Candidate(task, per_s, flow, 1.0 - known / per_s, allowed)
         if ours:
-            talker.cpus = tuple(sorted(affinity))
+            candidate.cpus = tuple(sorted(affinity))
         elif placed is not None:
-            talker.favoured = tuple(sorted(parse_cpu_list(placed.value)))
-        self.talkers.append(talker)
+            candidate.preferred = tuple(sorted(parse_cpu_list(placed.value)))
+        self.candidates.append(candidate)
 
-    def _traffic(self, task: NetTask) -> tuple[float, dict[int, float]]:
-        """Bytes per second of a process in scope: all, and by the CPU that handles them where that is known."""
-        per_s, arriving = 0.0, dict[int, float]()
+    def _bytes_per_s(self, task: NetTask) -> tuple[float, dict[int, float]]:
+        """Return a process's bytes/s on netdevs in scope: the total, and by the known CPUs that handle them."""
+        per_s, by_cpu = 0.0, dict[int, float]()
         covers, online = self.covers, self.online
         for rx_placement in task.rx_placements:
             bytes_per_s = rx_placement.rx_bytes_per_s + rx_placement.tx_bytes_per_s
@@ -250,11 +255,11 @@ class _Round:
                 per_s += bytes_per_s
                 cpu = rx_placement.cpu
                 if cpu is not None and cpu in online:
-                    arriving[cpu] = arriving.get(cpu, 0.0) + bytes_per_s
-        return per_s, arriving
+                    by_cpu[cpu] = by_cpu.get(cpu, 0.0) + bytes_per_s
+        return per_s, by_cpu
 
-    def _freedom(self, allowed_text: str) -> tuple[frozenset[int] | None, frozenset[int]]:
-        """Of a cpuset: its CPUs, None when it has every usable one; and what an unbound process in it has."""
+    def _allowed_cpus(self, allowed_text: str) -> tuple[frozenset[int] | None, frozenset[int]]:
+        """Return a cpuset's CPUs (None if it has every usable one), and the CPUs of an unbound process in it."""
         known = self._allowed.get(allowed_text)
         if known is None:
             allowed = parse_cpu_list(allowed_text)
@@ -262,57 +267,57 @@ class _Round:
             known = self._allowed[allowed_text] = (None if self.usable <= allowed else allowed, free)
         return known
 
-    def _quiet(self, task: NetTask, per_s: float) -> Reason:
+    def _below_rate(self, task: NetTask, per_s: float) -> Reason:
         if per_s >= self.spec.min_bytes_per_s:
             return Reason(_SILENT, (task.idle_s,), (f"{self.spec.idle_s:.0f}",))
         return Reason(_SLOW, (per_s,), (self.least,))
 
-    # What becomes of it
+    # Proposals
 
     def _place(self) -> list[Proposal]:
-        """Proposals for the processes to be placed; memory of them is kept already where they were placed before."""
-        kept = {placed.key: index for index, placed in enumerate(self.kept)}
+        """Return proposals for the processes to be placed, and remember what is placed."""
+        indexes = {placed.key: index for index, placed in enumerate(self.placed)}
         proposals = []
-        for verdict in Placing(self.seats, self.view.load, self.talkers).verdicts():
-            talker, task = verdict.talker, verdict.talker.task
+        for placement in PlacementRound(self.capacity, self.view.load, self.candidates).place_all():
+            candidate, task = placement.candidate, placement.candidate.task
             key = f"task/{task.pid}/affinity"
-            index = kept.get(key)
-            if not verdict.cpus and talker.cpus and index is not None:
-                self._give_back(
-                    self.kept[index], _subject(task), str(verdict.why).rstrip("."), parse_cpu_list(task.allowed)
+            index = indexes.get(key)
+            if not placement.cpus and candidate.cpus and index is not None:
+                self._restore(
+                    self.placed[index], _subject(task), str(placement.why).rstrip("."), parse_cpu_list(task.allowed)
                 )
                 continue
-            if not verdict.cpus or verdict.cpus == talker.cpus:
-                if verdict.stuck:
-                    self.fixed.append((task, verdict.why))
+            if not placement.cpus or placement.cpus == candidate.cpus:
+                if placement.excluded:
+                    self.fixed.append((task, placement.why))
                 else:
-                    self._leave(task, verdict.why)
+                    self._skip(task, placement.why)
                 continue
-            value = format_cpu_list(verdict.cpus)
+            value = format_cpu_list(placement.cpus)
             if value == task.affinity:
-                self._leave(task, f"May run on {name_cpus(verdict.cpus)} only. {verdict.why}")
+                self._skip(task, f"May run on {name_cpus(placement.cpus)} only. {placement.why}")
                 continue
-            proposals.append(Proposal(key, value, _subject(task), str(verdict.why)))
+            proposals.append(Proposal(key, value, _subject(task), str(placement.why)))
             if index is not None:
-                self.kept[index] = replace(self.kept[index], value=value)
+                self.placed[index] = replace(self.placed[index], value=value)
             else:
                 last_s = self.active_s[task.pid, task.started_ticks]
                 original = task.affinity
-                self.kept.append(Placed(key, task.pid, task.started_ticks, original, original, value, last_s))
+                self.placed.append(Placed(key, task.pid, task.started_ticks, original, original, value, last_s))
         return proposals
 
     def _move_irqs(self) -> list[Proposal]:
-        """Proposals for the interrupts of processes that may not move; all others of those are left with a reason."""
-        moves = IrqMoves(self.view, self.seats)
+        """Return proposals for the interrupts of processes that must not move; skip the other processes."""
+        moves = IrqMover(self.view, self.capacity)
         proposals = []
         for task, why in self.fixed:
             if not self.spec.move_irq:
-                self._leave(task, why)
+                self._skip(task, why)
                 continue
             placed = self._placed_irq(task)
-            found = moves.bring(task, self.covers, None if placed is None else parse_cpu_list(placed.value))
+            found = moves.move_to(task, self.covers, None if placed is None else parse_cpu_list(placed.value))
             if isinstance(found, str):
-                self._leave(task, f"{why} {found}")
+                self._skip(task, f"{why} {found}")
                 continue
             irq, cpu, reason = found
             key, value = f"irq/{irq.irq}/affinity", str(cpu)
@@ -329,8 +334,8 @@ class _Round:
         irqs = (placed for key, placed in self.before.items() if key.startswith("irq/"))
         return next((placed for placed in irqs if (placed.pid, placed.started_ticks) == who), None)
 
-    def _give_back_absent(self) -> None:
-        """What is left of the round before: interrupts, and processes that have no sockets any more."""
+    def _restore_absent(self) -> None:
+        """Restore or remember what the round before left: interrupts, and processes without sockets now."""
         now, idle_s = self.view.time_s, self.spec.idle_s
         for key, was in self.before.items():
             last_s = self.active_s.get((was.pid, was.started_ticks), was.last_s)
@@ -340,31 +345,31 @@ class _Round:
                 if irq is None or irq.requested is None:
                     continue
                 gone = not _is_ours(was, irq.requested)
-                placed = _seen(was, irq.requested, last_s, ours=not gone)
+                placed = _updated(was, irq.requested, last_s, ours=not gone)
                 subject = f"IRQ {irq.irq} ({irq.name})"
             else:
                 subject = f"process {was.pid}"
                 gone = now - last_s > idle_s + _FORGET_S
             if now - last_s <= idle_s:
-                self.kept.append(placed)
+                self.placed.append(placed)
             elif not gone:
-                self._give_back(placed, subject, f"Its process has been silent for {now - last_s:.0f} s", self.online)
+                self._restore(placed, subject, f"Its process has been silent for {now - last_s:.0f} s", self.online)
 
-    def _give_back(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
-        """The original again, as far as it can be had now; remembered until it stands so."""
-        self.kept.append(placed)
+    def _restore(self, placed: Placed, subject: str, why: str, allowed: frozenset[int]) -> None:
+        """Propose the original as far as it is possible now; remember the setting until it has that value."""
+        self.placed.append(placed)
         original = parse_cpu_list(placed.original)
         value = format_cpu_list(original & allowed & self.online or allowed & self.online)
         if value:
-            reason = f"{why}: back to {name_cpus(sorted(parse_cpu_list(value)))}, as before."
+            reason = f"{why}: {name_cpus(sorted(parse_cpu_list(value)))} as before the policy."
             self.restores.append(Proposal(placed.key, value, subject, reason))
 
-    def _keep(self, placed: Placed | None) -> None:
+    def _remember(self, placed: Placed | None) -> None:
         if placed is not None:
-            self.kept.append(placed)
+            self.placed.append(placed)
 
-    def _leave(self, task: NetTask, why: Reason | str) -> None:
-        self.staying.add(task.name, task.pid, why)
+    def _skip(self, task: NetTask, why: Reason | str) -> None:
+        self.skipped.add(task.name, task.pid, why)
 
 
 def _subject(task: NetTask) -> str:
@@ -372,7 +377,7 @@ def _subject(task: NetTask) -> str:
 
 
 def _name(tasks: list[tuple[str, int]]) -> str:
-    """Processes in a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
+    """Return processes for a sentence: ``nginx (812)``, ``nginx (812-815), redis (77)``."""
     numbers: dict[str, list[int]] = {}
     for name, pid in tasks:
         numbers.setdefault(name, []).append(pid)
@@ -384,7 +389,7 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def _netdev_filter(view: View, scope: Scope) -> Callable[[str], bool] | None:
-    """Whether a netdev is in scope; None when all are."""
+    """Return a function that tells whether a netdev is in scope; None when all are."""
     if not scope.netdevs and not scope.drivers:
         return None
     drivers = {netdev.name: netdev.driver or "" for netdev in view.inventory.netdevs}
