@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace as with_fields
+from tests.backend.rejection import rejection
 
 from coresteer.experiments import schedule
 from coresteer.experiments.next_step import merged, next_step, promotable, remaining_s
@@ -31,7 +32,6 @@ from coresteer.experiments.steps import (
     TellEnd,
     Wait,
 )
-from coresteer.gateway.experiment_validation import check_experiment
 from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Measured, RunState, TcpRequest
 from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
@@ -221,56 +221,52 @@ def word(**changes: object) -> ExperimentMessage:
 def test_an_honest_word_of_an_experiment_is_taken() -> None:
     cpus = {"busy": [100.4, None], "steal": [0.0]}
     measured = with_fields(MEASURED, cpus=cpus, figures={"rtt_p99_us": 1.0, "command.rows_per_s": -3.0})
-    assert check_experiment(word(measured=measured), now_ms=NOW_MS) is None
-    assert check_experiment(word(state=RunState.READY, run_id=None, measured=None, netdev="cs0"), now_ms=NOW_MS) is None
+    ready = word(state=RunState.READY, run_id=None, measured=None, netdev="cs0")
+    assert [rejection(message, now_ms=NOW_MS) for message in (word(measured=measured), ready)] == ["", ""]
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"experiment_id": 2**31}, "not an experiment's number"),
-        ({"run_id": "x" * 300}, "longer than"),
-        ({"sentence": "x" * 3000}, "longer than"),
+        ({"experiment_id": 2**31}, "$.experiment_id"),
+        ({"run_id": "x" * 300}, "$.run_id"),
+        ({"sentence": "x" * 3000}, "$.sentence"),
         ({"sentence": "a\x1b[2J"}, "control characters"),
-        ({"netdev": "../eth0"}, "not a netdev's name"),
+        ({"netdev": "../eth0"}, "$.netdev"),
         ({"address": "example.org:80"}, "not an address"),
         ({"address": "10.0.0.1:99999"}, "not an address"),
-        ({"measured": None}, "only a run that was measured"),
-        ({"run_id": None}, "only a run that was measured"),
-        ({"state": RunState.LOADED}, "only a run that was measured"),
+        ({"measured": None}, "does not fit its result"),
+        ({"run_id": None}, "does not fit its result"),
+        ({"state": RunState.LOADED}, "does not fit its result"),
     ],
 )
 def test_a_word_of_an_experiment_is_bounded(changes: dict[str, object], says: str) -> None:
-    wrong = check_experiment(word(**changes), now_ms=NOW_MS)
-    assert wrong is not None
-    assert says in wrong
+    assert says in rejection(word(**changes), now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"started_ms": 0}, "24 hours"),
-        ({"duration_s": 0.0}, "it lasted"),
-        ({"duration_s": float("nan")}, "it lasted"),
-        ({"load_before": -1.0}, "it lasted"),
-        ({"steal_percent": 101.0}, "were stolen"),
-        ({"figures": {"speed": 1.0}}, "no figure's name"),
-        ({"figures": {"command.a b": 1.0}}, "no figure's name"),
-        ({"figures": {f"command.x{number}": 1.0 for number in range(300)}}, "more than 256"),
-        ({"figures": {"rtt_p99_us": float("inf")}}, "not a number"),
-        ({"figures": {"rtt_p99_us": 1e300}}, "not a number"),
-        ({"cpus": {"idle": [1.0]}}, "none of"),
-        ({"cpus": {"busy": [1.0] * 100_000}}, "more than"),
-        ({"cpus": {"busy": [float("nan")]}}, "less than none"),
-        ({"cpus": {"busy": [-1.0]}}, "less than none"),
-        ({"disturbed": ["x"] * 65}, "more than 64"),
-        ({"disturbed": ["x" * 3000]}, "longer than"),
+        ({"duration_s": 0.0}, "$.measured.duration_s"),
+        ({"duration_s": float("nan")}, "$.measured.duration_s"),
+        ({"load_before": -1.0}, "$.measured.load_before"),
+        ({"steal_percent": 101.0}, "$.measured.steal_percent"),
+        ({"figures": {"speed": 1.0}}, "not the name of a figure"),
+        ({"figures": {"command.a b": 1.0}}, "not the name of a figure"),
+        ({"figures": {f"command.x{number}": 1.0 for number in range(300)}}, "exceed the limit of 256"),
+        ({"figures": {"rtt_p99_us": float("inf")}}, "$.measured.figures"),
+        ({"figures": {"rtt_p99_us": 1e300}}, "$.measured.figures"),
+        ({"cpus": {"idle": [1.0]}}, "not one of the CPU times"),
+        ({"cpus": {"busy": [1.0] * 100_000}}, "$.measured.cpus"),
+        ({"cpus": {"busy": [float("nan")]}}, "$.measured.cpus"),
+        ({"cpus": {"busy": [-1.0]}}, "$.measured.cpus"),
+        ({"disturbed": ["x"] * 65}, "$.measured.disturbed"),
+        ({"disturbed": ["x" * 3000]}, "$.measured.disturbed[0]"),
     ],
 )
 def test_what_a_run_came_to_is_bounded(changes: dict[str, object], says: str) -> None:
-    wrong = check_experiment(word(measured=with_fields(MEASURED, **changes)), now_ms=NOW_MS)
-    assert wrong is not None
-    assert says in wrong
+    assert says in rejection(word(measured=with_fields(MEASURED, **changes)), now_ms=NOW_MS)
 
 
 def test_patience_with_an_agent_covers_what_the_agent_has_with_itself() -> None:

@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from coresteer_core.bounds import MAX_INTEGER, MAX_NAME
 from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, decode_irq_id, encode_irq_id
 from coresteer_core.node.tasks import Task
 from coresteer_core.protocol import (
@@ -34,7 +36,9 @@ from coresteer_core.protocol import (
 )
 
 numbers = st.integers(0, 2**63 - 1)
+counts = st.integers(0, MAX_INTEGER - 1)
 seconds = st.floats(allow_nan=False)
+finite = st.floats(-MAX_INTEGER, MAX_INTEGER, exclude_min=True, exclude_max=True)
 results = st.builds(
     Result, st.text(), st.sampled_from(Outcome), st.text(), st.none() | st.text(), st.none() | st.text()
 )
@@ -46,16 +50,28 @@ messages_to_agent = st.one_of(
 )
 messages_to_backend = st.one_of(
     st.builds(Clock, numbers, numbers),
-    st.builds(TasksMessage, numbers, st.lists(st.builds(Task, numbers, st.text(), numbers, seconds))),
+    st.builds(
+        TasksMessage,
+        numbers,
+        st.lists(
+            st.builds(
+                Task,
+                st.integers(0, 2**31 - 1),
+                st.text(max_size=MAX_NAME),
+                st.integers(0, MAX_CPUS - 1),
+                st.floats(0, 2**20),
+            )
+        ),
+    ),
     st.builds(
         ChangeMessage,
-        st.text(),
+        st.text(max_size=64),
         st.sampled_from(ChangeState),
         st.text(),
-        st.lists(results),
+        st.lists(results, max_size=256),
         st.none() | st.sampled_from(EndedBy),
-        st.none() | numbers,
-        st.none() | seconds,
+        st.none() | counts,
+        st.none() | finite,
     ),
 )
 labels = st.integers(0, 0x2100_0000 - 1).map(str) | st.text("ABCXYZ0123456789", min_size=1, max_size=4)
@@ -77,7 +93,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(frame: bytes) -> None:
         try:
             decode(frame)
         except ProtocolError as error:
-            assert str(error).startswith(f"Not a message of protocol {PROTOCOL}")
+            assert str(error).startswith(f"Invalid message of protocol {PROTOCOL}")
 
 
 @given(st.integers(0, 200))

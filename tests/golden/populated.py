@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-_TEXTS = ("text", "0-3", "http://127.0.0.1:9100/metrics#seconds", "10.0.0.0/8")
+_TEXTS = ("text", "0-3", "http://127.0.0.1:9100/metrics#seconds", "10.0.0.0/8", "7", "gate")
 """Texts of which one fits every pattern there is."""
 _FIELDS: dict[str, object] = {"clients": ["10.0.0.0/8"]}
 """Fields whose value is checked by more than their type."""
@@ -75,6 +75,8 @@ def _filled(kind: inspect.Type, turn: int, *, defaults: bool = False) -> Any:  #
             return int(max(7, least or 0, (over or 0) + 1))
         case inspect.FloatType(ge=least, le=most):
             return float(min(max(1.5, least or 0), most or 1.5))
+        case inspect.Metadata(type=inner):
+            return _filled(inner, turn, defaults=defaults)
         case inspect.BoolType():
             return True
         case inspect.BytesType():

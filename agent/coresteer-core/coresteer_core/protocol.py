@@ -7,19 +7,27 @@ nothing acknowledged is lost and nothing is stored twice.
 """
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from coresteer_core.bounds import (
+    MAX_INTEGER,
+    CgroupPath,
+    Count,
+    Name,
+    PolicyId,
+    Sentence,
+)
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
 from coresteer_core.experiments.model import Measured, Role, Run, RunState, Workload
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Learned
 from coresteer_core.node.rates import Rates
-from coresteer_core.node.service_classes import ClassFigures
-from coresteer_core.node.tasks import NetTask, Task
+from coresteer_core.node.service_classes import MAX_CLASSES, ClassFigures
+from coresteer_core.node.tasks import MAX_NET_TASKS, MAX_TASKS, NetTask, Task
 from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -95,18 +103,18 @@ class Hello(Struct, frozen=True, tag="hello"):
     """Who speaks. stream: random, new for each agent process. mode: control or observe, with the reason for observe."""
 
     protocol: int
-    agent_version: str
-    hostname: str
-    kernel: str
-    machine_id: str
-    boot_id: str
-    stream: str
-    first_seq: int
-    interval_s: float
-    mode: str
-    observe_reason: str | None = None
+    agent_version: Name
+    hostname: Name
+    kernel: Name
+    machine_id: Name
+    boot_id: Name
+    stream: Annotated[str, Meta(min_length=1, max_length=256)]
+    first_seq: Count
+    interval_s: Annotated[float, Meta(ge=0.05, le=3600)]
+    mode: Literal["control", "observe"]
+    observe_reason: Sentence | None = None
     simulated: bool = False
-    labels: dict[str, str] = {}
+    labels: Annotated[dict[Name, Name], Meta(max_length=64)] = {}
 
 
 class TopologyMessage(Struct, frozen=True, tag="topology"):
@@ -131,7 +139,7 @@ class TasksMessage(Struct, frozen=True, tag="tasks"):
     """The busiest processes, every few seconds; not kept."""
 
     time_ms: int
-    tasks: list[Task]
+    tasks: Annotated[list[Task], Meta(max_length=MAX_TASKS)]
 
 
 class FlowsMessage(Struct, frozen=True, tag="flows"):
@@ -142,9 +150,9 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
     """
 
     time_ms: int
-    tasks: list[NetTask]
+    tasks: Annotated[list[NetTask], Meta(max_length=MAX_NET_TASKS)]
     exact: bool = False
-    cgroups: dict[str, dict[str, str]] = {}
+    cgroups: Annotated[dict[CgroupPath, dict[Name, Name]], Meta(max_length=2 * MAX_NET_TASKS)] = {}
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
@@ -157,8 +165,8 @@ class ClassesMessage(Struct, frozen=True, tag="classes"):
     """How far the service classes of one policy get what they were promised; every second while it is in force."""
 
     time_ms: int
-    policy_id: str
-    classes: list[ClassFigures]
+    policy_id: PolicyId
+    classes: Annotated[list[ClassFigures], Meta(max_length=MAX_CLASSES)]
 
 
 class DecisionMessage(Struct, frozen=True, tag="decision"):
@@ -179,13 +187,13 @@ class ChangeMessage(Struct, frozen=True, tag="change"):
     results: of the plan or, once rolled back, of its inverse.
     """
 
-    change_id: str
+    change_id: Annotated[str, Meta(max_length=64)]
     state: ChangeState
     sentence: str
-    results: list[Result]
+    results: Annotated[list[Result], Meta(max_length=256)]
     ended_by: EndedBy | None = None
-    deadline_ms: int | None = None
-    remaining_s: float | None = None
+    deadline_ms: Annotated[int, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
+    remaining_s: Annotated[float, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
 
 
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):
@@ -196,12 +204,12 @@ class ExperimentMessage(Struct, frozen=True, tag="experiment"):
     run_id: None of the experiment as a whole.
     """
 
-    experiment_id: int
+    experiment_id: Annotated[int, Meta(gt=0, lt=2**31)]
     state: RunState
-    run_id: str | None = None
-    sentence: str = ""
-    address: str = ""
-    netdev: str = ""
+    run_id: Name | None = None
+    sentence: Sentence = ""
+    address: Name = ""
+    netdev: Annotated[str, Meta(pattern=r"\A([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})?\Z")] = ""
     measured: Measured | None = None
 
 
@@ -358,7 +366,7 @@ def decode_to_backend(frame: bytes) -> ToBackend:
     try:
         message: ToBackend = _to_backend.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"Not a message of protocol {PROTOCOL}: {error}") from None
+        raise ProtocolError(f"Invalid message of protocol {PROTOCOL}: {error}") from None
     return message
 
 
@@ -367,5 +375,5 @@ def decode_to_agent(frame: bytes) -> ToAgent:
     try:
         message: ToAgent = _to_agent.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"Not a message of protocol {PROTOCOL}: {error}") from None
+        raise ProtocolError(f"Invalid message of protocol {PROTOCOL}: {error}") from None
     return message

@@ -15,11 +15,9 @@ from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.store import ClassReportStore
 from coresteer.errors import is_database_away
 from coresteer.experiments.runner import Runner
-from coresteer.gateway import validation
 from coresteer.gateway.batched import Batched
-from coresteer.gateway.decision_validation import check_decision
-from coresteer.gateway.experiment_validation import check_experiment
 from coresteer.gateway.recorder import Recorder
+from coresteer.gateway.validation import Arrival, validate
 from coresteer.live.socket import Live
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
@@ -50,6 +48,7 @@ from coresteer_core.protocol import (
     RatesMessage,
     TasksMessage,
     ToAgent,
+    ToBackend,
     TopologyMessage,
     Welcome,
     decode_to_backend,
@@ -229,7 +228,7 @@ class _AgentConnection:
             raise _Refused(
                 Close.VERSION, f"The agent speaks protocol {hello.protocol}, the backend {PROTOCOL}; upgrade the older."
             )
-        if wrong := validation.check_hello(hello):
+        if wrong := validate(hello, Arrival(now_ms())):
             raise _Refused(Close.BAD_FRAME, wrong)
         return hello
 
@@ -250,16 +249,22 @@ class _AgentConnection:
         return bytes(frame)
 
     @staticmethod
-    def _decode(frame: bytes) -> object:
+    def _decode(frame: bytes) -> ToBackend:
         try:
             return decode_to_backend(frame)
         except ProtocolError as error:
             raise _Refused(Close.BAD_FRAME, str(error)) from None
 
-    async def _handle(self, node_id: int, state: NodeState, feed: Feed, frame: bytes) -> None:
+    def _validated(self, frame: bytes) -> ToBackend:
         message = self._decode(frame)
-        if wrong := _wrong_with(message, after_seq=self._last_seq):
+        if isinstance(message, Hello):
+            raise _Refused(Close.BAD_FRAME, "Hello came a second time.")
+        if wrong := validate(message, Arrival(now_ms(), self._last_seq)):
             raise _Refused(Close.BAD_FRAME, wrong)
+        return message
+
+    async def _handle(self, node_id: int, state: NodeState, feed: Feed, frame: bytes) -> None:
+        message = self._validated(frame)
         match message:
             case RatesMessage(rates):
                 self._take(node_id, state, feed, rates, len(frame))
@@ -334,35 +339,3 @@ class _AgentConnection:
     async def _send(self, message: ToAgent) -> None:
         async with asyncio.timeout(_SEND_TIMEOUT_S):
             await self._websocket.send_bytes(encode(message))
-
-
-def _wrong_with(message: object, *, after_seq: int) -> str | None:  # noqa: PLR0911, PLR0912 - one return a message
-    """What is wrong with a message, in a sentence. after_seq: of the Rates before."""
-    match message:
-        case RatesMessage(rates):
-            return validation.check_rates(rates, after_seq=after_seq, now_ms=now_ms())
-        case Clock(ping_ms, node_ms):
-            answers = 0 <= now_ms() - ping_ms < _SILENCE_S * 1000
-            if not answers:
-                return f"Clock answers no Ping of the last {_SILENCE_S:.0f} s."
-            return validation.check_clock(node_ms, now_ms=now_ms())
-        case TopologyMessage(topology):
-            return validation.check_topology(topology)
-        case InventoryMessage(inventory):
-            return validation.check_inventory(inventory)
-        case LearnedMessage(learned):
-            return validation.check_learned(learned)
-        case TasksMessage(_, tasks):
-            return validation.check_tasks(tasks)
-        case FlowsMessage():
-            return validation.check_flows(message, now_ms=now_ms())
-        case ClassesMessage():
-            return validation.check_classes(message, now_ms=now_ms())
-        case DecisionMessage():
-            return check_decision(message, now_ms=now_ms())
-        case ExperimentMessage():
-            return check_experiment(message, now_ms=now_ms())
-        case ChangeMessage():
-            return validation.check_change(message)
-        case _:
-            return f"{type(message).__name__} came a second time."

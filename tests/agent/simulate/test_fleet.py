@@ -42,7 +42,7 @@ from coresteer_core.protocol import (
     encode,
 )
 
-INTERVAL_S = 0.02
+INTERVAL_S = 0.05
 
 
 def a_node() -> SimulatedNode:

@@ -7,6 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from coresteer_core.bounds import Quantity, Sentence
+from coresteer_core.cpuset import MAX_CPUS
+
 CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
 """A CPU list; empty leaves the choice to the kernel."""
 Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
@@ -145,6 +148,10 @@ class Run(Struct, frozen=True, kw_only=True):
     netdevs: list[str] = []
 
 
+_CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
+"""A little more than 100, because clock ticks are counted a little early or late."""
+
+
 class Measured(Struct, frozen=True, kw_only=True):
     """What one run came to on a node, over exactly its measured time.
 
@@ -155,12 +162,12 @@ class Measured(Struct, frozen=True, kw_only=True):
     """
 
     started_ms: int
-    duration_s: float
-    figures: dict[str, float]
-    cpus: dict[str, list[float | None]]
-    load_before: float
-    steal_percent: float | None = None
-    disturbed: list[str] = []
+    duration_s: Annotated[float, Meta(gt=0, le=86_400)]
+    figures: dict[str, Annotated[float, Meta(gt=-1e18, lt=1e18)]]
+    cpus: dict[str, Annotated[list[_CpuPercent | None], Meta(max_length=MAX_CPUS)]]
+    load_before: Quantity
+    steal_percent: Annotated[float, Meta(ge=0, le=100)] | None = None
+    disturbed: Annotated[list[Sentence], Meta(max_length=64)] = []
 
 
 class RunState(StrEnum):

@@ -1,8 +1,16 @@
 """Inventory of a node: network devices, their queues, interrupts, and other controllers. Absent is None, never 0."""
 
 from functools import cached_property
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import CpuList, KernelInteger, Name, Sentence, Value
+
+MAX_NETDEVS = 4096
+MAX_IRQS = 65_536
+MAX_QUEUES = 65_536
+"""Queues of all network devices together."""
 
 
 class Queue(Struct, frozen=True):
@@ -13,13 +21,13 @@ class Queue(Struct, frozen=True):
     the driver or the kernel has them for a queue of its own.
     """
 
-    name: str
-    irq: int | None = None
-    source: str | None = None
-    napi_id: int | None = None
-    rps: str | None = None
-    xps: str | None = None
-    params: dict[str, str] = {}
+    name: Name
+    irq: KernelInteger | None = None
+    source: Name | None = None
+    napi_id: KernelInteger | None = None
+    rps: CpuList | None = None
+    xps: CpuList | None = None
+    params: dict[Name, Name] = {}
 
 
 class Netdev(Struct, frozen=True):
@@ -31,20 +39,20 @@ class Netdev(Struct, frozen=True):
     params_max: the most of those that have a bound of their own.
     """
 
-    name: str
-    driver: str | None
-    speed_bits_per_s: int | None
-    mtu: int | None
-    numa_node: int | None
+    name: Name
+    driver: Name | None
+    speed_bits_per_s: KernelInteger | None
+    mtu: KernelInteger | None
+    numa_node: KernelInteger | None
     up: bool | None
     virtual: bool
     management: bool
-    queues: list[Queue]
-    channels: str | None = None
-    channels_max: str | None = None
-    rss: str | None = None
-    params: dict[str, str] = {}
-    params_max: dict[str, str] = {}
+    queues: Annotated[list[Queue], Meta(max_length=MAX_QUEUES)]
+    channels: Name | None = None
+    channels_max: Name | None = None
+    rss: Value | None = None
+    params: dict[Name, Name] = {}
+    params_max: dict[Name, Name] = {}
 
 
 class Irq(Struct, frozen=True):
@@ -56,16 +64,16 @@ class Irq(Struct, frozen=True):
     netdev and queues: what it serves.
     """
 
-    irq: int
-    name: str
-    chip: str
-    requested: str | None
-    effective: str | None
-    numa_node: int | None
+    irq: KernelInteger
+    name: Name
+    chip: Name
+    requested: CpuList | None
+    effective: CpuList | None
+    numa_node: KernelInteger | None
     movable: bool | None
-    locked_reason: str | None = None
-    netdev: str | None = None
-    queues: list[str] = []
+    locked_reason: Sentence | None = None
+    netdev: Name | None = None
+    queues: Annotated[list[Name], Meta(max_length=4096)] = []
 
 
 class Inventory(Struct, frozen=True, dict=True):
@@ -74,9 +82,9 @@ class Inventory(Struct, frozen=True, dict=True):
     controllers: other programs found running that move interrupts (``irqbalance``, ``tuned``).
     """
 
-    netdevs: list[Netdev]
-    irqs: list[Irq]
-    controllers: list[str] = []
+    netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
+    irqs: Annotated[list[Irq], Meta(max_length=MAX_IRQS)]
+    controllers: Annotated[list[Name], Meta(max_length=64)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
         """The network device with that name."""

@@ -6,8 +6,11 @@ Nothing of a driver is assumed that can be learned by reading it or by what a wr
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import Count, Name, Quantity, UnixMs
 
 MAX_DRIVERS = 16
 """Drivers of which an agent keeps a record."""
@@ -57,21 +60,24 @@ class Tried(Struct, frozen=True):
     unsupported: the refusal was of any value, not of this one (EOPNOTSUPP).
     """
 
-    name: str
-    asked: str
+    name: Name
+    asked: Name
     verdict: Verdict
-    stood: str | None
-    words: str
-    time_ms: int
+    stood: Name | None
+    words: Annotated[str, Meta(max_length=MAX_WORDS)]
+    time_ms: UnixMs
     unsupported: bool = False
 
 
 class DriverRecord(Struct, frozen=True):
     """What a driver of one kernel made of what it was asked: the last time for each name and value."""
 
-    driver: str
-    kernel: str
-    tried: list[Tried] = []
+    driver: Name
+    kernel: Name
+    tried: Annotated[list[Tried], Meta(max_length=MAX_TRIED)] = []
+
+
+_U32: TypeAlias = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class Point(Struct, frozen=True):
@@ -81,25 +87,25 @@ class Point(Struct, frozen=True):
     queues. rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known; rtt_s: those seconds.
     """
 
-    netdev: str
-    rx_usecs: int | None
-    rx_frames: int | None
+    netdev: Name
+    rx_usecs: _U32 | None
+    rx_frames: _U32 | None
     adaptive: bool
-    seconds: float
-    rx_packets: int
-    rx_bytes: int
-    interrupts: int
-    dropped: int
-    rtt_us_s: float = 0.0
-    rtt_s: float = 0.0
-    last_ms: int = 0
+    seconds: Annotated[float, Meta(ge=1e-3, lt=2**53)]
+    rx_packets: Count
+    rx_bytes: Count
+    interrupts: Count
+    dropped: Count
+    rtt_us_s: Quantity = 0.0
+    rtt_s: Quantity = 0.0
+    last_ms: UnixMs = 0
 
 
 class Learned(Struct, frozen=True):
     """All that an agent has learned of its node's NICs; bounded, kept over restarts."""
 
-    drivers: list[DriverRecord] = []
-    points: list[Point] = []
+    drivers: Annotated[list[DriverRecord], Meta(max_length=MAX_DRIVERS)] = []
+    points: Annotated[list[Point], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []
 
     def tried(self, driver: str | None, name: str) -> list[Tried]:
         """What became of values of one name that the driver was asked for."""

@@ -1,29 +1,38 @@
 """Rates: increments of a node's counters over one interval, as sent, stored and shown. Absent is None, never 0."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import Count, Name
+from coresteer_core.cpuset import MAX_CPUS
+
+MAX_COLUMNS = 32
+MAX_NETDEVS = 4096
+MAX_IRQ_CELLS = 262_144
 
 
 class NetdevCounts(Struct, frozen=True, array_like=True):
     """What one netdev counted during an interval."""
 
-    name: str
-    rx_bytes: int
-    tx_bytes: int
-    rx_packets: int
-    tx_packets: int
-    rx_dropped: int
-    tx_dropped: int
-    rx_errors: int
-    tx_errors: int
+    name: Name
+    rx_bytes: Count
+    tx_bytes: Count
+    rx_packets: Count
+    tx_packets: Count
+    rx_dropped: Count
+    tx_dropped: Count
+    rx_errors: Count
+    tx_errors: Count
 
 
 class TcpLatency(Struct, frozen=True, array_like=True):
     """Smoothed round-trip times of the TCP sockets to other hosts that were active in the interval."""
 
-    sockets: int
-    rtt_p50_us: int
-    rtt_p95_us: int
-    rtt_p99_us: int
+    sockets: Count
+    rtt_p50_us: Count
+    rtt_p95_us: Count
+    rtt_p99_us: Count
 
 
 ABSENT_SHARE = 255
@@ -60,21 +69,21 @@ class Rates(Struct, frozen=True):
     (see encode_irq_id).
     """
 
-    seq: int
+    seq: Count
     time_ms: int
-    duration_s: float
-    cpus: int
-    shares: dict[str, bytes | None]
-    counts: dict[str, bytes | None]
-    irq_ids: bytes | None
-    irq_cpus: bytes | None
-    irq_counts: bytes | None
-    netdevs: list[NetdevCounts] | None
+    duration_s: Annotated[float, Meta(gt=0, le=86_400)]
+    cpus: Annotated[int, Meta(ge=1, le=MAX_CPUS)]
+    shares: Annotated[dict[str, bytes | None], Meta(max_length=MAX_COLUMNS)]
+    counts: Annotated[dict[str, bytes | None], Meta(max_length=MAX_COLUMNS)]
+    irq_ids: Annotated[bytes, Meta(max_length=4 * MAX_IRQ_CELLS)] | None
+    irq_cpus: Annotated[bytes, Meta(max_length=2 * MAX_IRQ_CELLS)] | None
+    irq_counts: Annotated[bytes, Meta(max_length=4 * MAX_IRQ_CELLS)] | None
+    netdevs: Annotated[list[NetdevCounts], Meta(max_length=MAX_NETDEVS)] | None
     tcp: TcpLatency | None
-    tcp_out_segments: int | None
-    tcp_retransmits: int | None
-    agent_cpu_s: float | None
-    agent_rss_bytes: int | None
+    tcp_out_segments: Count | None
+    tcp_retransmits: Count | None
+    agent_cpu_s: Annotated[float, Meta(ge=0, le=1e6)] | None
+    agent_rss_bytes: Count | None
 
 
 FIRST_LABEL_ID = 0x2100_0000

@@ -1,6 +1,14 @@
 """Attainment of service classes as an agent reports it."""
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import Count, Name, Quantity
+
+MAX_CLASSES = 16
+
+_Source: TypeAlias = Annotated[str, Meta(pattern=r"\A(gate|histogram|tcp)\Z")]
 
 
 class ClassFigures(Struct, frozen=True):
@@ -12,17 +20,17 @@ class ClassFigures(Struct, frozen=True):
     longest_wait_us: at the gate, of those that wait now or were let in within the window. tasks: processes that match.
     """
 
-    name: str
-    target_percent: float
-    deadline_us: int | None
-    source: str | None
-    requests: int
-    satisfied: int
-    f: float
-    waiting: int = 0
-    inside: int = 0
-    p50_us: int | None = None
-    p95_us: int | None = None
-    p99_us: int | None = None
-    longest_wait_us: int | None = None
-    tasks: int = 0
+    name: Name
+    target_percent: Annotated[float, Meta(gt=0, le=100)]
+    deadline_us: Count | None
+    source: _Source | None
+    requests: Count
+    satisfied: Count
+    f: Quantity
+    waiting: Count = 0
+    inside: Count = 0
+    p50_us: Count | None = None
+    p95_us: Count | None = None
+    p99_us: Count | None = None
+    longest_wait_us: Count | None = None
+    tasks: Count = 0

@@ -1,6 +1,19 @@
 """Processes of a node, and where the packets of those that use the network are received."""
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from coresteer_core.bounds import CgroupPath, Count, CpuList, CpuNumber, Name, Pid, Quantity
+
+MAX_TASKS = 256
+MAX_NET_TASKS = 4096
+MAX_RX_PLACEMENTS = 16_384
+"""Of all tasks together, as are the following two."""
+MAX_PORTS = 262_144
+MAX_CLIENTS = 16_384
+
+Port: TypeAlias = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class RxPlacement(Struct, frozen=True):
@@ -11,14 +24,14 @@ class RxPlacement(Struct, frozen=True):
     or ``softirq`` (a virtual netdev: where its packets are handled); None with an unknown CPU.
     """
 
-    netdev: str
-    queue: str | None
-    irq: int | None
-    cpu: int | None
-    how: str | None
-    sockets: int
-    rx_bytes_per_s: float
-    tx_bytes_per_s: float
+    netdev: Name
+    queue: Name | None
+    irq: Annotated[int, Meta(ge=0, lt=2**31)] | None
+    cpu: CpuNumber | None
+    how: Name | None
+    sockets: Count
+    rx_bytes_per_s: Quantity
+    tx_bytes_per_s: Quantity
 
     @property
     def bytes_per_s(self) -> float:
@@ -39,25 +52,25 @@ class NetTask(Struct, frozen=True):
     kernel thread. realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
     """
 
-    pid: int
-    started_ticks: int
-    name: str
-    cgroup: str | None
-    threads: int
-    affinity: str
-    allowed: str
-    cpu: int
-    cpu_share: float
-    idle_s: float
-    rx_placements: list[RxPlacement]
+    pid: Pid
+    started_ticks: Count
+    name: Name
+    cgroup: CgroupPath | None
+    threads: Count
+    affinity: CpuList
+    allowed: CpuList
+    cpu: CpuNumber
+    cpu_share: Quantity
+    idle_s: Quantity
+    rx_placements: Annotated[list[RxPlacement], Meta(max_length=MAX_RX_PLACEMENTS)]
     bound: bool = False
-    user: str | None = None
-    command: str | None = None
-    unit: str | None = None
-    listens: list[int] = []
-    clients: list[str] = []
-    params: dict[str, str] = {}
-    cpu_cgroup: str | None = None
+    user: Name | None = None
+    command: Name | None = None
+    unit: Name | None = None
+    listens: Annotated[list[Port], Meta(max_length=MAX_PORTS)] = []
+    clients: Annotated[list[Name], Meta(max_length=MAX_CLIENTS)] = []
+    params: dict[Name, Name] = {}
+    cpu_cgroup: CgroupPath | None = None
     kernel: bool = False
     realtime: bool = False
 
@@ -65,7 +78,7 @@ class NetTask(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """A process with the CPU it last ran on. cpu_share: of one CPU, 0.0 to the number of its threads."""
 
-    pid: int
-    name: str
-    cpu: int
-    cpu_share: float
+    pid: Pid
+    name: Name
+    cpu: CpuNumber
+    cpu_share: Annotated[float, Meta(ge=0, le=2**20)]

@@ -1,10 +1,15 @@
 """Topology of a node: CPUs, cores, NUMA nodes and caches. CPU sets are the kernel's CPU lists (``0-3,8``)."""
 
 from functools import cached_property
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from coresteer_core.cpuset import parse_cpu_list
+from coresteer_core.bounds import CpuList, CpuNumber, KernelInteger, Name
+from coresteer_core.cpuset import MAX_CPUS, parse_cpu_list
+
+MAX_NUMA_NODES = 1024
+MAX_CACHES = 8 * MAX_CPUS
 
 
 class Cpu(Struct, frozen=True):
@@ -15,41 +20,41 @@ class Cpu(Struct, frozen=True):
     kernel does not tell (most x86). Offline CPUs have no core, package or siblings.
     """
 
-    cpu: int
-    core: int | None
-    package: int | None
-    numa_node: int | None
+    cpu: CpuNumber
+    core: KernelInteger | None
+    package: KernelInteger | None
+    numa_node: KernelInteger | None
     online: bool
-    siblings: str = ""
-    capacity: int | None = None
+    siblings: CpuList = ""
+    capacity: KernelInteger | None = None
 
 
 class NumaNode(Struct, frozen=True):
     """distances: to every node, in the order of the nodes' ids (10 is local)."""
 
-    id: int
-    cpus: str
-    memory_bytes: int | None
-    distances: list[int] = []
+    id: KernelInteger
+    cpus: CpuList
+    memory_bytes: KernelInteger | None
+    distances: Annotated[list[KernelInteger], Meta(max_length=MAX_NUMA_NODES)] = []
 
 
 class Cache(Struct, frozen=True):
     """One cache and the CPUs that share it. type: Data, Instruction or Unified, as sysfs spells it."""
 
-    level: int
-    type: str
-    size_bytes: int | None
-    cpus: str
+    level: KernelInteger
+    type: Name
+    size_bytes: KernelInteger | None
+    cpus: CpuList
 
 
 class Topology(Struct, frozen=True, dict=True):
     """What changes only with hot-plug. isolated and nohz_full are the kernel's CPU lists."""
 
-    cpus: list[Cpu]
-    numa_nodes: list[NumaNode]
-    caches: list[Cache]
-    isolated: str = ""
-    nohz_full: str = ""
+    cpus: Annotated[list[Cpu], Meta(max_length=MAX_CPUS)]
+    numa_nodes: Annotated[list[NumaNode], Meta(max_length=MAX_NUMA_NODES)]
+    caches: Annotated[list[Cache], Meta(max_length=MAX_CACHES)]
+    isolated: CpuList = ""
+    nohz_full: CpuList = ""
 
     def online(self) -> frozenset[int]:
         """CPUs that can run something now."""

@@ -6,9 +6,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias  # Any: each 
 
 from msgspec import Meta, Struct
 
+from coresteer_core.bounds import Name, PolicyId, Value, Version
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.schema import labelled
+
+MAX_ACTIONS = 256
+MAX_REASONS = 4096
 
 
 class Mode(StrEnum):
@@ -97,17 +101,17 @@ STEP_S = 5.0
 class Proposal(Struct, frozen=True):
     """A value that a policy wants a setting to have. subject: what it is for, e.g. ``nginx (812)``, for people."""
 
-    key: str
-    value: str
-    subject: str
-    reason: str
+    key: Name
+    value: Value
+    subject: Name
+    reason: Value
 
 
 class Skipped(Struct, frozen=True):
     """Subjects that a policy examined and does not change, with the common reason. subject: one, or many in ranges."""
 
-    subject: str
-    why: str
+    subject: Value
+    why: Value
 
 
 class Decision(Struct, frozen=True):
@@ -134,17 +138,17 @@ class Deferred(Struct, frozen=True):
     """A proposal not written in this round, and why. code: overruled, dwell, flap_damping, moves, owned, refused."""
 
     proposal: Proposal
-    code: str
-    why: str
+    code: Name
+    why: Value
 
 
 class Drift(Struct, frozen=True):
     """Something else changed a setting that a policy had set. cause: e.g. a controller's name; None where not known."""
 
-    key: str
-    expected: str
-    found: str
-    cause: str | None
+    key: Name
+    expected: Value
+    found: Value
+    cause: Name | None
     response: Ownership
 
 
@@ -154,14 +158,14 @@ class Evaluation(Struct, frozen=True):
     actions: written now (enforce) or proposed (recommend, observe). sentence: the whole in one line with its numbers.
     """
 
-    policy_id: str
-    version: int
+    policy_id: PolicyId
+    version: Version
     mode: Mode
-    sentence: str
-    actions: list[Action] = []
-    deferred: list[Deferred] = []
-    skipped: list[Skipped] = []
-    drifts: list[Drift] = []
+    sentence: Value
+    actions: Annotated[list[Action], Meta(max_length=MAX_ACTIONS)] = []
+    deferred: Annotated[list[Deferred], Meta(max_length=MAX_REASONS)] = []
+    skipped: Annotated[list[Skipped], Meta(max_length=MAX_REASONS)] = []
+    drifts: Annotated[list[Drift], Meta(max_length=MAX_ACTIONS)] = []
 
 
 class PolicyKind(NamedTuple):

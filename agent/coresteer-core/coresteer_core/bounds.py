@@ -1,0 +1,42 @@
+"""Bounded types for fields of messages and of stored structs.
+
+msgspec enforces a bound when it decodes or converts, with the field's path in the error, and never when Python code
+constructs a struct. NaN fails every bound of a number. What a database holds was accepted under these bounds, so a
+bound may be widened at any time but narrowed only together with a migration. Control characters and CPU lists are
+validated by the backend after decoding, because patterns are slow in msgspec.
+"""
+
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta
+
+from coresteer_core.cpuset import MAX_CPUS
+
+MAX_INTEGER: Final = 2**53
+"""Exclusive bound of every integer: what a double, and so JavaScript, represents exactly."""
+MAX_NAME: Final = 256
+MAX_SENTENCE: Final = 2000
+MAX_VALUE: Final = 65_536
+MAX_PATH: Final = 4096
+
+Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
+"""A name of a device, process, queue or driver."""
+Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
+Value: TypeAlias = Annotated[str, Meta(max_length=MAX_VALUE)]
+"""A setting's value, or a sentence that quotes one."""
+CpuList: TypeAlias = Annotated[str, Meta(max_length=MAX_VALUE, extra={"text": "cpu-list"})]
+"""A CPU list as the kernel prints it, ``0-3,8``."""
+CgroupPath: TypeAlias = Annotated[str, Meta(max_length=MAX_PATH)]
+
+CpuNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_CPUS)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_INTEGER)]
+KernelInteger: TypeAlias = Annotated[int, Meta(ge=-1, lt=MAX_INTEGER)]
+"""An integer from sysfs, where -1 means none."""
+Pid: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
+Quantity: TypeAlias = Annotated[float, Meta(ge=0, lt=float(MAX_INTEGER))]
+"""A finite measured amount."""
+UnixMs: TypeAlias = Annotated[int, Meta(ge=0, lt=2**47)]
+"""Milliseconds since 1970, until the year 6429: a node's clock may have been wrong when it noted something."""
+Version: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
+PolicyId: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9]{1,9}\Z")]
+"""A policy's row number as text."""

@@ -1,0 +1,135 @@
+"""Validate what relates several fields of a node's messages; single fields have their bounds in the wire types.
+
+Each function returns a sentence that says what is wrong, or None.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from coresteer.gateway.setting_validation import invalid_params, invalid_value
+from coresteer_core.node import nic
+from coresteer_core.node.inventory import MAX_QUEUES, Inventory
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
+from coresteer_core.node.tasks import MAX_CLIENTS, MAX_PORTS, MAX_RX_PLACEMENTS
+from coresteer_core.protocol import (
+    ClassesMessage,
+    FlowsMessage,
+    InventoryMessage,
+    LearnedMessage,
+    RatesMessage,
+    TopologyMessage,
+)
+
+_INVALID_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
+_VALID_SHARE = bytes(set(range(256)) - set(_INVALID_SHARE))
+
+
+def invalid_columns(message: RatesMessage) -> str | None:
+    """Columns have one element for each CPU, and shares are 0 to 100 %."""
+    rates = message.rates
+    for name in CPU_SHARES:
+        share = rates.shares.get(name)
+        if share is None:
+            continue
+        if len(share) != rates.cpus:
+            return f"{name} has {len(share)} bytes for {rates.cpus} CPUs."
+        if invalid := share.translate(None, _VALID_SHARE):
+            return f"{name} contains {invalid[0]}; a share is 0 to {SHARES_PER_UNIT}, or {ABSENT_SHARE} for unknown."
+    for name in CPU_COUNTS:
+        count = rates.counts.get(name)
+        if count is not None and len(count) != 4 * rates.cpus:
+            return f"{name} has {len(count)} bytes for {rates.cpus} CPUs, four each."
+    return None
+
+
+def invalid_cells(message: RatesMessage) -> str | None:
+    """irq_ids, irq_cpus and irq_counts are all present or all absent, with as many elements each."""
+    rates = message.rates
+    ids, cpus, counts = rates.irq_ids, rates.irq_cpus, rates.irq_counts
+    if ids is None or cpus is None or counts is None:
+        return None if ids is cpus is counts else "only some of irq_ids, irq_cpus and irq_counts are present."
+    cells = len(ids) // 4
+    if (len(ids), len(cpus), len(counts)) != (4 * cells, 2 * cells, 4 * cells):
+        return f"irq_ids, irq_cpus and irq_counts have {len(ids)}, {len(cpus)} and {len(counts)} bytes; cells differ."
+    return None
+
+
+def duplicate_netdev(message: RatesMessage) -> str | None:
+    """Each netdev is counted once."""
+    return _duplicate("netdev", (netdev.name for netdev in message.rates.netdevs or ()))
+
+
+def duplicate_cpu(message: TopologyMessage) -> str | None:
+    """Each CPU is listed once."""
+    return _duplicate("CPU", (cpu.cpu for cpu in message.topology.cpus))
+
+
+def duplicate_irq(message: InventoryMessage) -> str | None:
+    """Each IRQ is listed once."""
+    return _duplicate("IRQ", (irq.irq for irq in message.inventory.irqs))
+
+
+def too_many_queues(message: InventoryMessage) -> str | None:
+    """The queues of all netdevs together are bounded."""
+    return _too_many("queues", sum(len(netdev.queues) for netdev in message.inventory.netdevs), MAX_QUEUES)
+
+
+def invalid_netdev_settings(message: InventoryMessage) -> str | None:
+    """Speeds are None or positive, and values of settings parse."""
+    for netdev in message.inventory.netdevs:
+        if netdev.speed_bits_per_s == 0:
+            return f"{netdev.name[:40]} has a speed of 0 bit/s; send None for an unknown speed."
+        values = (("channels", netdev.channels), ("channels", netdev.channels_max), ("rss", netdev.rss))
+        for name, value in values:
+            if value is not None and (wrong := invalid_value(f"netdev/eth0/{name}", value)):
+                return wrong
+    return invalid_params("netdev/eth0", _netdev_params(message.inventory))
+
+
+def _netdev_params(inventory: Inventory) -> Iterator[dict[str, str]]:
+    for netdev in inventory.netdevs:
+        yield netdev.params
+        yield netdev.params_max
+        yield from (queue.params for queue in netdev.queues)
+
+
+def too_many_points(message: LearnedMessage) -> str | None:
+    """The netdevs with points, and the points of each, are bounded."""
+    points = Counter(point.netdev for point in message.learned.points)
+    return _too_many("netdevs with points", len(points), nic.MAX_NETDEVS) or _too_many(
+        "points of one netdev", max(points.values(), default=0), nic.MAX_POINTS
+    )
+
+
+def too_many_flows(message: FlowsMessage) -> str | None:
+    """RX placements, ports and clients of all tasks together are bounded."""
+    tasks = message.tasks
+    return (
+        _too_many("RX placements", sum(len(task.rx_placements) for task in tasks), MAX_RX_PLACEMENTS)
+        or _too_many("ports", sum(len(task.listens) for task in tasks), MAX_PORTS)
+        or _too_many("clients", sum(len(task.clients) for task in tasks), MAX_CLIENTS)
+    )
+
+
+def invalid_task_settings(message: FlowsMessage) -> str | None:
+    """Values of settings of tasks and cgroups parse."""
+    return invalid_params("task/1", (task.params for task in message.tasks)) or invalid_params(
+        "cgroup/group", message.cgroups.values()
+    )
+
+
+def duplicate_class(message: ClassesMessage) -> str | None:
+    """Each service class is listed once."""
+    return _duplicate("service class", (figures.name for figures in message.classes))
+
+
+def _duplicate(kind: str, names: Iterable[object]) -> str | None:
+    seen = list(names)
+    if len(set(seen)) == len(seen):
+        return None
+    name = next(name for name, times in Counter(seen).items() if times > 1)
+    return f"the {kind} {name!s:.40} is listed twice."
+
+
+def _too_many(kind: str, number: int, most: int) -> str | None:
+    return f"{number} {kind} exceed the limit of {most}." if number > most else None

@@ -1,0 +1,167 @@
+"""Messages from agents are bounded before they are stored and decided on."""
+
+import typing
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.backend.rejection import rejection
+
+from coresteer.gateway.text_validation import control_characters
+from coresteer.gateway.validation import RULES
+from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
+from coresteer_core.node.nic import Learned, Point
+from coresteer_core.node.tasks import NetTask, RxPlacement, Task
+from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
+from coresteer_core.protocol import (
+    FlowsMessage,
+    InventoryMessage,
+    LearnedMessage,
+    TasksMessage,
+    ToBackend,
+    TopologyMessage,
+)
+
+
+def inventory(params: dict[str, str], queue: dict[str, str], params_max: dict[str, str]) -> Inventory:
+    netdev = Netdev(
+        "eth0", "igb", 10**9, 1500, 0, up=True, virtual=False, management=True,
+        queues=[Queue("rx-0", params=queue)], params=params, params_max=params_max,
+    )  # fmt: skip
+    return Inventory([netdev], [])
+
+
+def test_coalescing_rings_and_polling_are_accepted() -> None:
+    values = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "gro_flush_timeout": str(2**64 - 1)}
+    accepted = inventory(values | {"ring/rx": "256"}, values, {"ring/rx": "4096"})
+    assert rejection(InventoryMessage(accepted)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("coalesce/rx-msecs", "3", "'netdev/eth0/coalesce/rx-msecs' is not a setting."),
+        ("x" * 1000, "3", "Expected `str` of length <= 256"),
+        ("coalesce/rx-usecs", "-3", "not a number of µs"),
+        ("coalesce/rx-usecs", "9" * 40, "not a number of µs"),
+        ("coalesce/rx-usecs", "9" * 4000, "Expected `str` of length <= 256"),
+        ("coalesce/adaptive-rx", "maybe", "neither on nor off"),
+        ("ring/rx", str(2**64), "not a number of descriptors"),
+    ],
+)
+@pytest.mark.parametrize("where", range(3))
+def test_an_unknown_parameter_or_value_is_named(name: str, value: str, reason: str, where: int) -> None:
+    places: list[dict[str, str]] = [{}, {}, {}]
+    places[where][name] = value
+    wrong = rejection(InventoryMessage(inventory(*places)))
+    assert reason in wrong
+    assert len(wrong) < 200
+
+
+def test_an_unknown_speed_must_not_be_sent_as_0() -> None:
+    accepted = inventory({}, {}, {})
+    netdev = replace(accepted.netdevs[0], speed_bits_per_s=0)
+    message = InventoryMessage(replace(accepted, netdevs=[netdev]))
+    assert "eth0 has a speed of 0 bit/s" in rejection(message)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, float("nan"), -1.0, float("inf")])
+def test_a_point_must_last_a_millisecond(seconds: float) -> None:
+    point = Point("eth0", 54, None, False, seconds, 2**52, 0, 0, 0)
+    assert "$.learned.points[0].seconds" in rejection(LearnedMessage(Learned([], [point])))
+    assert rejection(LearnedMessage(Learned([], [replace(point, seconds=5.0)]))) == ""
+
+
+TASK = Task(812, "nginx", 3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "path"),
+    [
+        ([TASK] * 257, "$.tasks"),
+        ([replace(TASK, cpu=8192)], "$.tasks[0].cpu"),
+        ([replace(TASK, pid=2**31)], "$.tasks[0].pid"),
+        ([replace(TASK, cpu_share=float("nan"))], "$.tasks[0].cpu_share"),
+        ([replace(TASK, name="x" * 257)], "$.tasks[0].name"),
+    ],
+)
+def test_the_error_names_the_path_of_the_field(tasks: list[Task], path: str) -> None:
+    assert rejection(TasksMessage(0, [TASK] * 256)) == ""
+    assert rejection(TasksMessage(0, tasks)).endswith(f"at `{path}`")
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1f", "\n", "\t", "\x7f", '\\"\x1b', "\\\n"])
+@pytest.mark.parametrize("place", ["value", "key", "nested"])
+def test_control_characters_are_found_in_every_text(character: str, place: str) -> None:
+    text = f"a{character}b"
+    value = {"value": [text], "key": {text: 1}, "nested": [{"a": {"b": [TASK, replace(TASK, name=text)]}}]}[place]
+    assert "has control characters" in (control_characters(value) or "")
+
+
+@pytest.mark.parametrize("text", ["", "\\", "\\\\", "\\n", '"', '\\"', "a\\x2db", "é\u2028\x85", "/", "\\u0001"])
+def test_backslashes_quotes_and_other_characters_are_accepted(text: str) -> None:
+    assert control_characters([text, {text: text}]) is None
+
+
+def test_every_message_of_an_agent_has_rules() -> None:
+    assert set(RULES) == set(typing.get_args(ToBackend))
+
+
+def cpu_list_fields(node: msgspec.inspect.Type, path: str = "") -> set[str]:
+    """Paths of the fields of type CpuList below a type."""
+    if isinstance(node, msgspec.inspect.Metadata):
+        is_list = (node.extra or {}).get("text") == "cpu-list"
+        return {path} if is_list else cpu_list_fields(node.type, path)
+    if isinstance(node, msgspec.inspect.StructType):
+        found = [cpu_list_fields(field.type, f"{path}.{field.name}") for field in node.fields]
+    elif isinstance(node, msgspec.inspect.UnionType):
+        found = [cpu_list_fields(member, path) for member in node.types]
+    elif isinstance(node, msgspec.inspect.ListType):
+        found = [cpu_list_fields(node.item_type, path)]
+    else:
+        found = []
+    return set().union(*found)
+
+
+INVALID = "3-"
+CPU = Cpu(0, 0, 0, 0, True)
+NUMA_NODE = NumaNode(0, "0", 1)
+CACHE = Cache(1, "Data", 1, "0")
+TOPOLOGY = Topology([CPU], [NUMA_NODE], [CACHE])
+IRQ = Irq(1, "a", "b", "0", "0", 0, True)
+NET_TASK = NetTask(812, 5, "nginx", "/web", 4, "0", "0", 1, 0.4, 0.0, [RxPlacement("eth0", None, 1, 0, None, 1, 0, 0)])
+INVENTORY = inventory({}, {}, {})
+INVALID_CPU_LISTS: dict[str, ToBackend] = {
+    "TopologyMessage.topology.cpus.siblings": TopologyMessage(replace(TOPOLOGY, cpus=[replace(CPU, siblings=INVALID)])),
+    "TopologyMessage.topology.numa_nodes.cpus": TopologyMessage(
+        replace(TOPOLOGY, numa_nodes=[replace(NUMA_NODE, cpus=INVALID)])
+    ),
+    "TopologyMessage.topology.caches.cpus": TopologyMessage(replace(TOPOLOGY, caches=[replace(CACHE, cpus=INVALID)])),
+    "TopologyMessage.topology.isolated": TopologyMessage(replace(TOPOLOGY, isolated=INVALID)),
+    "TopologyMessage.topology.nohz_full": TopologyMessage(replace(TOPOLOGY, nohz_full=INVALID)),
+    "InventoryMessage.inventory.irqs.requested": InventoryMessage(
+        replace(INVENTORY, irqs=[replace(IRQ, requested=INVALID)])
+    ),
+    "InventoryMessage.inventory.irqs.effective": InventoryMessage(
+        replace(INVENTORY, irqs=[replace(IRQ, effective=INVALID)])
+    ),
+    "InventoryMessage.inventory.netdevs.queues.rps": InventoryMessage(
+        replace(INVENTORY, netdevs=[replace(INVENTORY.netdevs[0], queues=[Queue("rx-0", rps=INVALID)])])
+    ),
+    "InventoryMessage.inventory.netdevs.queues.xps": InventoryMessage(
+        replace(INVENTORY, netdevs=[replace(INVENTORY.netdevs[0], queues=[Queue("tx-0", xps=INVALID)])])
+    ),
+    "FlowsMessage.tasks.affinity": FlowsMessage(0, [replace(NET_TASK, affinity=INVALID)]),
+    "FlowsMessage.tasks.allowed": FlowsMessage(0, [replace(NET_TASK, allowed=INVALID)]),
+}
+
+
+def test_every_cpu_list_on_the_wire_is_parsed() -> None:
+    on_the_wire = {
+        path
+        for message in typing.get_args(ToBackend)
+        for path in cpu_list_fields(msgspec.inspect.type_info(message), message.__name__)
+    }
+    assert on_the_wire == set(INVALID_CPU_LISTS)
+    for path, message in INVALID_CPU_LISTS.items():
+        assert "“3-” is not a CPU or a range of CPUs" in rejection(message), path
