@@ -11,7 +11,7 @@ import { router } from "./router";
 import { cssVariablesResolver, theme } from "./theme/theme";
 
 const root = document.getElementById("root");
-if (root === null) throw new Error("index.html has no element with the id root.");
+if (root === null) throw new Error("index.html has no element #root.");
 createRoot(root).render(
   <StrictMode>
     <MantineProvider theme={theme} cssVariablesResolver={cssVariablesResolver} defaultColorScheme="auto">

@@ -27,7 +27,7 @@ const loginRoute = createRoute({
   component: lazyRouteComponent(() => import("./auth/LoginPage"), "LoginPage"),
 });
 
-/** Everything that needs somebody signed in. */
+/** Parent of all pages that require a signed-in user. */
 const shellRoute = createRoute({
   getParentRoute: () => rootRoute,
   id: "shell",
@@ -181,7 +181,7 @@ export const router = createRouter({
       ]),
     ]),
   ]),
-  // Search parameters are plain strings in the URL; each route's validateSearch gives them their types.
+  // Search parameters are strings in the URL; each route's validateSearch parses them.
   parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
   stringifySearch: (search: Record<string, unknown>) => {
     const text = new URLSearchParams(
@@ -196,7 +196,7 @@ export const router = createRouter({
 
 whenSignedOut(() => {
   void queryClient.invalidateQueries({ queryKey: meQuery.queryKey, refetchType: "none" });
-  void router.invalidate(); // the shell's beforeLoad leads to the login and from there back
+  void router.invalidate(); // the shell's beforeLoad redirects to the login and back
 });
 
 declare module "@tanstack/react-router" {

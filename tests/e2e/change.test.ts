@@ -6,18 +6,18 @@ import {
   apply,
   bin,
   Child,
-  kernelSays,
   launchBrowser,
   openIrq,
   openNode,
   type Stack,
   setUp,
   startStack,
+  waitForAffinity,
 } from "./stack";
 
 let machine: Machine;
 let before: string;
-let elsewhere: string; // neither is where the interrupt is
+let elsewhere: string; // both differ from the original
 let another: string;
 let stack: Stack;
 let browser: Browser;
@@ -39,41 +39,41 @@ afterAll(async () => {
   await machine?.stop();
 });
 
-test("an interrupt moved from the browser returns when nobody keeps it", async () => {
+test("an interrupt moved from the browser is rolled back when not confirmed", async () => {
   await openIrq(page, "here", machine.movable);
   await apply(page, machine.movable, elsewhere, "30");
   expect(await affinity(machine, machine.movable)).toBe(elsewhere);
-  await page.getByText(/it returns in/i).waitFor();
+  await page.getByText(/rolls back in/).waitFor();
   await page.goto(`${stack.url}/audit`);
-  await page.getByText(/it returns in/i).waitFor(); // the countdown stands on every page
-  await kernelSays(() => affinity(machine, machine.movable), before);
-  await page.getByText("Nobody kept it in time, so it returned by itself.").waitFor();
+  await page.getByText(/rolls back in/).waitFor(); // every page shows the countdown
+  await waitForAffinity(() => affinity(machine, machine.movable), before);
+  await page.getByText("Rolled back: not confirmed within 30 s.").waitFor();
 });
 
-test("a kept change stays, also when the agent's time is over, and can be rolled back afterwards", async () => {
+test("a confirmed change persists after its timeout and can be reverted later", async () => {
   await openIrq(page, "here", machine.movable);
   await apply(page, machine.movable, another, "30");
-  await page.getByRole("button", { name: "Keep" }).click();
-  await page.getByRole("status").getByText("Kept.").first().waitFor();
+  await page.getByRole("button", { name: "Confirm" }).click();
+  await page.getByRole("status").getByText("Confirmed.").first().waitFor();
   const changes = await page.request.get(`${stack.url}/api/changes?limit=1`);
-  const [kept] = (await changes.json()).changes;
-  expect(kept.state).toBe("confirmed");
-  expect(kept.deadline_at).toBeNull();
+  const [confirmed] = (await changes.json()).changes;
+  expect(confirmed.state).toBe("confirmed");
+  expect(confirmed.deadline_at).toBeNull();
   expect(await affinity(machine, machine.movable)).toBe(another);
 
   await page.reload();
-  await page.getByRole("button", { name: /^as before/ }).click();
+  await page.getByRole("button", { name: /^previous/ }).click();
   await page.getByRole("region", { name: "Preview" }).waitFor();
   await page.getByRole("button", { name: /^Apply for/ }).click();
-  await page.getByRole("button", { name: "Keep" }).click();
-  await kernelSays(() => affinity(machine, machine.movable), before);
+  await page.getByRole("button", { name: "Confirm" }).click();
+  await waitForAffinity(() => affinity(machine, machine.movable), before);
 });
 
-test("a change is rolled back at once when a person says so", async () => {
+test("Roll back restores the original at once", async () => {
   await openIrq(page, "here", machine.movable);
   await apply(page, machine.movable, elsewhere, "600");
-  await page.getByRole("button", { name: "Roll back now" }).click();
-  await page.getByText("It was rolled back by a person.").waitFor();
+  await page.getByRole("button", { name: "Roll back" }).click();
+  await page.getByText("Rolled back by a user.").waitFor();
   expect(await affinity(machine, machine.movable)).toBe(before);
 });
 
@@ -83,7 +83,7 @@ test.each([
   ["3-1", /The range 3-1 runs backwards/],
   ["a", /“a” is not a CPU or a range of CPUs/],
   ["", /An interrupt needs at least one CPU/],
-])("the CPU list “%s” is refused with the reason before the kernel sees it", async (cpus, reason) => {
+])("the CPU list “%s” is rejected with a reason and not written", async (cpus, reason) => {
   await openIrq(page, "here", machine.movable);
   await page.getByLabel("Move to CPUs").fill(cpus);
   await page.getByText(reason).first().waitFor();
@@ -91,7 +91,7 @@ test.each([
   expect(await affinity(machine, machine.movable)).toBe(before);
 });
 
-test("a managed interrupt is locked, in the page and for whoever asks the API", async () => {
+test("a managed interrupt is locked in the page and in the API", async () => {
   const tree = machine.managed === null ? await generatedMachine() : machine;
   const { managed } = tree;
   if (managed === null) throw new Error("The generated machine has managed interrupts.");
@@ -122,7 +122,7 @@ test("a managed interrupt is locked, in the page and for whoever asks the API", 
   if (tree !== machine) await tree.stop();
 });
 
-test("afterwards coresteer-agent restore finds nothing left to put back", () => {
+test("afterwards coresteer-agent restore has nothing to restore", () => {
   const { stdout, status } = spawnSync(bin("coresteer-agent"), ["restore", "-o", "json"], { env: stack.env });
   expect(status).toBe(0);
   expect(JSON.parse(stdout.toString()).flat()).toEqual([]);

@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from "vitest";
-import { NODE, onStage, openNode, page, violations } from "./stack";
+import { NODE, openNode, page, setUpStack, violations } from "./stack";
 
-onStage();
+setUpStack();
 beforeAll(async () => {
   await page.getByRole("region", { name: "Network tasks" }).getByText("memcached").first().waitFor();
 });
@@ -12,14 +12,14 @@ const classNames = () =>
     .getByRole("listitem")
     .evaluateAll((rows) => rows.map((row) => row.getAttribute("aria-label")));
 
-test("a node without such a policy says so and leads to making one", async () => {
+test("a node without a service-class policy links to creating one", async () => {
   const section = page.getByRole("region", { name: "Service classes" });
-  await section.getByText("No policy grades work into classes here.").waitFor();
-  await section.getByRole("link", { name: "Make one" }).click();
+  await section.getByText("No service-class policy applies to this node.").waitFor();
+  await section.getByRole("link", { name: "Create one" }).click();
   await page.waitForURL(/kind=service-class/);
 });
 
-test("classes are put into another order with the keyboard alone", async () => {
+test("classes are reordered with the keyboard", async () => {
   await page.getByRole("button", { name: "bronze up" }).focus();
   expect(await classNames()).toEqual(["gold", "silver", "bronze"]);
   await page.keyboard.press("Enter");
@@ -30,7 +30,7 @@ test("classes are put into another order with the keyboard alone", async () => {
   await expect.poll(classNames, { timeout: 20_000 }).toEqual(["gold", "bronze", "silver"]);
 });
 
-test("the preview shows which processes belong to each class while it is typed", async () => {
+test("the preview shows the processes of each class while typing", async () => {
   const gold = page.getByRole("listitem", { name: "gold" });
   await gold.getByText("only workers that ask for it by name").click();
   await gold.getByLabel("Commands").fill("nginx");
@@ -50,7 +50,7 @@ test("the preview shows which processes belong to each class while it is typed",
   expect(await violations(page)).toEqual([]);
 });
 
-test("in force, the node's page shows how far each class gets what it was promised, now and over time", async () => {
+test("the node page shows each class's attainment, now and over time", async () => {
   await page.getByRole("textbox", { name: "Name", exact: true }).fill("percentiles");
   await page.getByRole("button", { name: "enforce", exact: true }).click();
   await page.getByRole("button", { name: "Create policy" }).click();
@@ -73,7 +73,7 @@ test("in force, the node's page shows how far each class gets what it was promis
   expect(await violations(page)).toEqual([]);
 });
 
-test("a version with other promises is compared class by class", async () => {
+test("versions with different targets are compared per class", async () => {
   await page.getByRole("link", { name: "percentiles" }).first().click();
   await page.waitForURL(/\/policies\/\d+/);
   const policy = page.url();

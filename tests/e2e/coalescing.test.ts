@@ -1,68 +1,65 @@
 import { expect, test } from "vitest";
-import { onStage, page, violations } from "./stack";
+import { page, setUpStack, violations } from "./stack";
 
-onStage();
+setUpStack();
 
 const card = () => page.getByRole("region", { name: "Interrupt coalescing" });
-const picture = () => card().getByRole("application", { name: "Trade-off of ens5" });
+const chart = () => card().getByRole("application", { name: "Trade-off of ens5" });
 const panel = () => page.getByRole("complementary", { name: "ens5" });
 const apply = () => panel().getByRole("button", { name: /^Apply for/ });
 
-/** The row of the table for a value of rx-usecs, once it is the one that stands. */
-const standsAt = (usecs: string) => card().getByRole("row", { name: new RegExp(`^${usecs} .* now$`) });
+/** The table's row of an rx-usecs value while it is the current one. */
+const currentRow = (usecs: string) => card().getByRole("row", { name: new RegExp(`^${usecs} .* now$`) });
 
-test("a point of the trade-off is picked, looked at, applied, stands, and is undone", async () => {
-  await picture().waitFor();
+test("a point of the trade-off is selected, previewed, applied and rolled back", async () => {
+  await chart().waitFor();
   await card()
-    .getByText(/^Mean of the last [5-9] s/) // a shorter time predicts nothing
+    .getByText(/^Mean of the last [5-9] s/) // a shorter period has no prediction
     .waitFor();
-  const box = await picture().boundingBox();
-  await picture().click({ position: { x: (box?.width ?? 0) * 0.8, y: 80 } });
+  const box = await chart().boundingBox();
+  await chart().click({ position: { x: (box?.width ?? 0) * 0.8, y: 80 } });
   await page.waitForURL(/point=\d+/);
-  const picked = new URL(page.url()).searchParams.get("point") ?? "";
+  const selected = new URL(page.url()).searchParams.get("point") ?? "";
   const usecs = panel().getByRole("textbox", { name: /^rx-usecs/ });
-  expect(await usecs.inputValue()).toBe(picked);
+  expect(await usecs.inputValue()).toBe(selected);
   const preview = panel().getByRole("region", { name: "Preview" });
   await preview.getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
   await preview.getByText(/interrupts\/s/).waitFor();
   await card().getByRole("button", { name: "view as table" }).click();
   await apply().click();
-  await standsAt(picked).waitFor();
-  await expect.poll(() => usecs.inputValue()).toBe(picked); // the table may be there before it
-  await page.getByRole("button", { name: "Roll back now" }).click();
-  await standsAt("20").waitFor();
+  await currentRow(selected).waitFor();
+  await expect.poll(() => usecs.inputValue()).toBe(selected); // the table may update first
+  await page.getByRole("button", { name: "Roll back" }).click();
+  await currentRow("20").waitFor();
 });
 
-test("what a driver makes of a value stands beside its field", async () => {
+test("the driver's response to a value is shown at its field", async () => {
   await panel()
     .getByRole("checkbox", { name: /adaptive-rx/ })
     .check();
   await apply().click();
-  await panel().getByRole("list", { name: "What the driver made of adaptive-rx" }).getByText("ignored on").waitFor();
+  await panel().getByRole("list", { name: "Driver response to adaptive-rx" }).getByText("ignored on").waitFor();
 });
 
-test("the trade-off is walked by arrow keys, which say what is there, and Enter picks", async () => {
+test("arrow keys move through the trade-off with announcements, and Enter selects", async () => {
   await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5`);
-  await picture().focus();
-  await picture().press("ArrowRight");
+  await chart().focus();
+  await chart().press("ArrowRight");
   await card()
     .locator("[aria-live]")
     .getByText(/^rx-usecs \d+: [\d.]+ k?\/s, /)
     .waitFor({ state: "attached" });
-  await picture().press("Enter");
+  await chart().press("Enter");
   await page.waitForURL(/point=\d+/);
 });
 
-test.each(["dark", "light"] as const)(
-  "the trade-off and its panel are free of what axe objects to, %s",
-  async (theme) => {
-    await page.emulateMedia({ colorScheme: theme });
-    for (const tab of ["", "&tab=coalescing"]) {
-      await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${tab}`);
-      await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
-      await (tab === "" ? picture() : card().getByRole("table")).waitFor();
-      await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
-      expect(await violations(page)).toEqual([]);
-    }
-  },
-);
+test.each(["dark", "light"] as const)("the trade-off and its panel have no axe violations, %s", async (theme) => {
+  await page.emulateMedia({ colorScheme: theme });
+  for (const tab of ["", "&tab=coalescing"]) {
+    await page.goto(`${page.url().split("?")[0]}?sel=nic%3Aens5&point=54&bound=100${tab}`);
+    await panel().getByRole("region", { name: "Preview" }).getByRole("cell", { name: "ens5 rx-usecs" }).waitFor();
+    await (tab === "" ? chart() : card().getByRole("table")).waitFor();
+    await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+    expect(await violations(page)).toEqual([]);
+  }
+});

@@ -1,11 +1,11 @@
 import { beforeAll, expect, test } from "vitest";
-import { browser, NODE, onStage, page, stack, violations } from "./stack";
+import { browser, NODE, page, setUpStack, stack, violations } from "./stack";
 
 let node: string;
 /** The experiment of a template. What else is tried meanwhile is tried while it runs. */
 let template: string;
 
-onStage();
+setUpStack();
 beforeAll(() => {
   node = new URL(page.url()).pathname.split("/").at(-1) ?? "";
 });
@@ -52,9 +52,9 @@ test("a template is looked at, started and followed", async () => {
     .waitFor();
   await page.getByRole("link", { name: "Fleet" }).click();
   await page.getByText("An experiment runs on").waitFor();
-  expect(await page.getByRole("button", { name: "Keep" }).count()).toBe(0);
+  expect(await page.getByRole("button", { name: "Confirm" }).count()).toBe(0);
   await page
-    .getByRole("region", { name: "Changes under way" })
+    .getByRole("region", { name: "Unconfirmed changes and running experiments" })
     .getByRole("link", { name: /rx-usecs/ })
     .click();
   await page.waitForURL(template);

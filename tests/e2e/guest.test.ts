@@ -1,10 +1,10 @@
-// The lab's browser test: from a click to the kernel of a virtual machine with two sockets, and back.
+// Browser test of the lab: from a click to the kernel of a virtual machine with two sockets.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { apply, bin, Child, kernelSays, launchBrowser, openIrq, setUp } from "./stack";
+import { apply, bin, Child, launchBrowser, openIrq, setUp, waitForAffinity } from "./stack";
 
 const node = "two-socket";
-const screenshot = process.env.LAB_SCREENSHOT; // absolute path of docs/node-lab-dark.png to make it anew
+const screenshot = process.env.LAB_SCREENSHOT; // absolute path of docs/node-lab-dark.png to create it again
 const traffic = screenshot === undefined ? [] : ["--traffic", "udp"];
 
 let lab: Child;
@@ -25,7 +25,7 @@ afterAll(async () => {
   await lab?.stop();
 });
 
-/** What a shell command prints in the guest. */
+/** Runs a shell command in the guest and returns its output. Throws if it fails. */
 async function inGuest(command: string): Promise<string> {
   const before = lab.output.length;
   lab.type(command);
@@ -40,36 +40,36 @@ async function irqOf(name: string): Promise<number> {
 
 const affinity = (irq: number) => inGuest(`cat /proc/irq/${irq}/smp_affinity_list`);
 
-test("an interrupt moved in the browser is there in the guest's kernel, stays if kept and returns if not", async () => {
-  const [kept, left] = [await irqOf("eth0-TxRx-2"), await irqOf("eth0-TxRx-3")];
-  await openIrq(page, node, kept);
-  await apply(page, kept, "4-5", "30");
-  expect(await affinity(kept)).toBe("4-5");
-  await page.getByRole("button", { name: "Keep" }).click();
-  await page.getByRole("status").getByText("Kept.").first().waitFor();
+test("an interrupt moved in the browser moves in the guest's kernel; it stays if confirmed and is rolled back if not", async () => {
+  const [confirmed, unconfirmed] = [await irqOf("eth0-TxRx-2"), await irqOf("eth0-TxRx-3")];
+  await openIrq(page, node, confirmed);
+  await apply(page, confirmed, "4-5", "30");
+  expect(await affinity(confirmed)).toBe("4-5");
+  await page.getByRole("button", { name: "Confirm" }).click();
+  await page.getByRole("status").getByText("Confirmed.").first().waitFor();
 
-  const before = await affinity(left);
-  await openIrq(page, node, left);
-  await apply(page, left, "6", "30");
-  expect(await affinity(left)).toBe("6");
-  await page.getByText(/it returns in/i).waitFor();
-  await kernelSays(() => affinity(left), before);
-  await page.getByText("Nobody kept it in time, so it returned by itself.").waitFor();
-  expect(await affinity(kept)).toBe("4-5"); // its time was over earlier
+  const before = await affinity(unconfirmed);
+  await openIrq(page, node, unconfirmed);
+  await apply(page, unconfirmed, "6", "30");
+  expect(await affinity(unconfirmed)).toBe("6");
+  await page.getByText(/rolls back in/).waitFor();
+  await waitForAffinity(() => affinity(unconfirmed), before);
+  await page.getByText("Rolled back: not confirmed within 30 s.").waitFor();
+  expect(await affinity(confirmed)).toBe("4-5"); // past its own timeout
 });
 
-test("a queue of the guest's disk, whose interrupt the kernel keeps to itself, is locked", async () => {
+test("the managed interrupt of the guest's disk is locked", async () => {
   await openIrq(page, node, await irqOf("nvme0q3"));
   await page.getByText("This interrupt cannot be moved.").waitFor();
   expect(await page.getByLabel("Move to CPUs").count()).toBe(0);
 });
 
-test.runIf(screenshot !== undefined)("the node's page under traffic, for the documents", async () => {
+test.runIf(screenshot !== undefined)("screenshot of the node page under traffic", async () => {
   await inGuest("ethtool -N eth0 rx-flow-hash udp4 sdfn"); // over all queues; those of eth1 stay on one
   await page.goto(`${page.url().split("?")[0]}?span=60&sel=irq%3A${await irqOf("eth1-TxRx-2")}`);
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
   await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
-  await page.waitForTimeout(70_000); // more than a minute of it fills the charts
+  await page.waitForTimeout(70_000); // the charts show the last 60 s
   await page.getByLabel("Move to CPUs").fill("6");
   await page.getByRole("region", { name: "Preview" }).waitFor();
   await page.screenshot({ path: screenshot });

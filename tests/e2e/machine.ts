@@ -1,4 +1,4 @@
-// The machine whose interrupts the browser tests move: this one where that is possible, else a generated tree.
+// The machine whose interrupts the browser tests move: this one where possible, else a generated tree.
 import { mkdtemp, readdir, readFile, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,13 +14,13 @@ export async function affinity(machine: Machine, irq: number): Promise<string> {
   return (await readFile(affinityPath(machine.root, irq), "ascii")).trim();
 }
 
-/** The numbered interrupts of /proc/interrupts that have an affinity, the quietest first. */
+/** The numbered interrupts with an affinity, lowest count first. */
 async function interrupts(root: string): Promise<Found[]> {
   const table = await readFile(join(root, "proc/interrupts"), "ascii");
   const rows = table.matchAll(/^ *(\d+):((?: +\d+)+)/gm);
-  const kept = new Set(await readdir(join(root, "proc/irq")));
+  const withAffinity = new Set(await readdir(join(root, "proc/irq")));
   const found = [...rows]
-    .filter(([, irq]) => irq !== undefined && kept.has(irq))
+    .filter(([, irq]) => irq !== undefined && withAffinity.has(irq))
     .map(async ([, irq, counts]) => {
       const { mode } = await stat(affinityPath(root, Number(irq)));
       const count = (counts ?? "")
@@ -32,7 +32,7 @@ async function interrupts(root: string): Promise<Found[]> {
   return (await Promise.all(found)).sort((a, b) => a.count - b.count);
 }
 
-/** A generated machine of 128 CPUs whose counters move. */
+/** A generated machine of 128 CPUs with increasing counters. */
 export async function generatedMachine(): Promise<Machine> {
   const root = await mkdtemp(join(tmpdir(), "coresteer-tree-"));
   const generator = new Child(bin("python"), ["-m", "tests.fixtures.large_tree", root], process.env);
@@ -47,7 +47,7 @@ async function pick(root: string): Promise<Omit<Machine, "stop">> {
   return { root, movable: movable.irq, managed: all.find(({ writable }) => !writable)?.irq ?? null };
 }
 
-/** This machine when the tests may move its interrupts and it has a choice of CPUs. */
+/** This machine if the tests run as root and it has several CPUs, else a generated one. */
 export async function someMachine(): Promise<Machine> {
   const several = (await readFile("/sys/devices/system/cpu/online", "ascii")).trim() !== "0";
   if (process.getuid?.() === 0 && several) {

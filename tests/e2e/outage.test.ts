@@ -20,14 +20,14 @@ afterAll(async () => {
   await stack?.stop();
 });
 
-/** The processes of this stack that have a word in their command line, and their children. */
-async function processes(word: string): Promise<number[]> {
+/** PIDs of this stack's processes with a text in their command line, and of their children. */
+async function processes(text: string): Promise<number[]> {
   const found: number[] = [];
   for (const entry of await readdir("/proc")) {
     if (!/^\d+$/.test(entry)) continue;
     const read = (file: string) => readFile(`/proc/${entry}/${file}`, "utf8").catch(() => "");
     const [command, environment] = await Promise.all([read("cmdline"), read("environ")]);
-    if (!command.includes(word) || !`${command}${environment}`.includes(stack.env.CORESTEER_STATE_DIR ?? "")) continue;
+    if (!command.includes(text) || !`${command}${environment}`.includes(stack.env.CORESTEER_STATE_DIR ?? "")) continue;
     const children = await read(`task/${entry}/children`);
     found.push(Number(entry), ...children.split(" ").filter(Boolean).map(Number));
   }
@@ -44,10 +44,10 @@ function signal(pid: number, name: NodeJS.Signals): void {
 }
 
 test.each([
-  ["backend", "serve", "SIGSTOP", /The backend does not answer since/],
-  ["backend's database", "postgres", "SIGSTOP", /database is away since/],
-] as const)("the page says that the %s is away, and goes on by itself", async (_, word, stop, sentence) => {
-  const stopped = await processes(word);
+  ["backend", "serve", "SIGSTOP", /The backend has not responded since/],
+  ["backend's database", "postgres", "SIGSTOP", /database has been unreachable since/],
+] as const)("the page reports an outage of the %s and recovers", async (_, text, stop, sentence) => {
+  const stopped = await processes(text);
   for (const pid of stopped) signal(pid, stop);
   await page.getByText(sentence).waitFor({ timeout: 60_000 });
   for (const pid of stopped) signal(pid, "SIGCONT");
@@ -55,7 +55,7 @@ test.each([
   await page.getByRole("status").getByText("live", { exact: true }).waitFor();
 });
 
-test("a backend and a database that are killed come back, and samples and the page with them", async () => {
+test("a killed backend and database restart, and samples and the page recover", async () => {
   const killed = [...(await processes("serve")), ...(await processes("postgres"))];
   const at = Date.now();
   for (const pid of killed) signal(pid, "SIGKILL");

@@ -17,14 +17,14 @@ let simulations: Child[] = [];
 let browser: Browser;
 let page: Page;
 let policy: string;
-const complaints: string[] = [];
+const consoleErrors: string[] = [];
 
 beforeAll(async () => {
   stack = await startStack();
   browser = await launchBrowser();
   page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
-  page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+  page.on("pageerror", (error) => consoleErrors.push(error.message));
+  page.on("console", (message) => message.type() === "error" && consoleErrors.push(message.text()));
   await setUp(page, stack);
   const large = startSimulation(stack, ["--nodes", "2", "--cpus", "256", "--irqs", "600"]);
   simulations = [large];
@@ -44,7 +44,7 @@ afterAll(async () => {
 async function open(name: string): Promise<void> {
   await openNode(page, name);
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
-  await page.locator("[aria-busy=true]").waitFor({ state: "detached" }); // while history is read the charts are dimmed
+  await page.locator("[aria-busy=true]").waitFor({ state: "detached" }); // charts are dimmed while history loads
 }
 
 async function openPreview(url: string): Promise<void> {
@@ -83,7 +83,7 @@ const screens: [string, () => Promise<unknown>][] = [
 ];
 
 test.each(screens.flatMap(([name, show]) => (["dark", "light"] as const).map((theme) => ({ name, theme, show }))))(
-  "$name is free of what axe objects to, $theme",
+  "$name has no axe violations, $theme",
   async ({ theme, show }) => {
     await page.emulateMedia({ colorScheme: theme });
     await show();
@@ -91,7 +91,7 @@ test.each(screens.flatMap(([name, show]) => (["dark", "light"] as const).map((th
   },
 );
 
-test("the heatmap is walked by arrow keys, which say what is under the cursor, and Enter selects into the URL", async () => {
+test("arrow keys move through the heatmap with announcements, and Enter selects into the URL", async () => {
   await page.goto(`${stack.url}/fleet`);
   await open("here");
   const heatmap = page.getByRole("application", { name: /^Heatmap/ });
@@ -105,7 +105,7 @@ test("the heatmap is walked by arrow keys, which say what is under the cursor, a
   await page.waitForURL((url) => !url.searchParams.has("sel"));
 });
 
-test("a page that is shared by its URL shows the same selection, range and table", async () => {
+test("a shared URL shows the same selection, range and table", async () => {
   await open("sim256-0002");
   const node = page.url().match(/nodes\/(\d+)/)?.[1];
   const to = Date.now();
@@ -114,7 +114,7 @@ test("a page that is shared by its URL shows the same selection, range and table
   expect(await page.getByRole("row").count()).toBeGreaterThan(256);
 });
 
-test("simulated nodes are labelled as such wherever they show", async () => {
+test("simulated nodes are labelled", async () => {
   await open("sim256-0001");
   await page.getByText("simulated", { exact: true }).first().waitFor();
   await page.goto(`${stack.url}/fleet?view=table`);
@@ -131,6 +131,6 @@ test("a fleet of a thousand nodes is found, filtered and opened", async () => {
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
 });
 
-test("no page complained in the browser's console", () => {
-  expect(complaints).toEqual([]);
+test("no page logged an error to the browser's console", () => {
+  expect(consoleErrors).toEqual([]);
 });

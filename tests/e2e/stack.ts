@@ -25,24 +25,24 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** A process of ours that is typed to, whose output can be awaited and that is ended by its own number. */
+/** A child process with stdin, output to wait for, and a stop by its PID. */
 export class Child {
   output = "";
   private exitCode: number | null | undefined;
   private readonly process: ChildProcess;
   private readonly ended: Promise<unknown>;
-  private readonly news = new EventEmitter();
+  private readonly events = new EventEmitter();
 
   constructor(command: string, args: string[], env: NodeJS.ProcessEnv) {
     this.process = spawn(command, args, { env, cwd: repository, stdio: "pipe" });
     for (const stream of [this.process.stdout, this.process.stderr])
       stream?.on("data", (chunk: Buffer) => {
         this.output += chunk.toString();
-        this.news.emit("more");
+        this.events.emit("more");
       });
     this.ended = once(this.process, "close").then(([code]) => {
       this.exitCode = code;
-      this.news.emit("more");
+      this.events.emit("more");
     });
   }
 
@@ -50,14 +50,14 @@ export class Child {
     this.process.stdin?.write(`${line}\n`);
   }
 
-  /** Waits for a line of output, after the first so many characters of it. */
+  /** Waits for output that matches a pattern, after a given number of characters. */
   async until(pattern: RegExp, after = 0): Promise<string> {
     for (;;) {
       const match = this.output.slice(after).match(pattern);
       if (match !== null) return match[0];
       if (this.exitCode !== undefined)
         throw new Error(`It ended with ${this.exitCode} before ${pattern}:\n${this.output}`);
-      await once(this.news, "more");
+      await once(this.events, "more");
     }
   }
 
@@ -109,19 +109,19 @@ export async function launchBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--no-first-run", ...quiet] });
 }
 
-/** What axe objects to on a page, a line each. */
+/** The violations that axe finds on a page, one line each. */
 export async function violations(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
   const result = await page.evaluate(() => (window as unknown as { axe: typeof axe }).axe.run());
   return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
 }
 
-/** Makes the first administrator through the set-up link, as a person would, and leaves them signed in. */
+/** Creates the first administrator through the set-up link and stays signed in. */
 export async function setUp(page: Page, { setUpLink }: Pick<Stack, "setUpLink">): Promise<void> {
   await page.goto(setUpLink);
   await page.getByLabel("Name").fill(admin.username);
   await page.getByLabel("Password").first().fill(admin.password);
-  await page.getByRole("button", { name: "Make administrator and sign in" }).click();
+  await page.getByRole("button", { name: "Create administrator and sign in" }).click();
   await page.waitForURL(/\/fleet/);
   await page.getByRole("navigation", { name: "Pages" }).waitFor();
 }
@@ -129,11 +129,11 @@ export async function setUp(page: Page, { setUpLink }: Pick<Stack, "setUpLink">)
 export const NODE = "sim8-0001";
 export let stack: Stack;
 export let browser: Browser;
-/** Of the administrator, on the page of the node NODE. */
+/** A page signed in as administrator, at the node NODE. */
 export let page: Page;
 
-/** For a file of tests: a stack with a simulated node, NODE, and a browser's page of it. */
-export function onStage(): void {
+/** Registers hooks for a test file: a stack with a simulated node, NODE, and a browser page of it. */
+export function setUpStack(): void {
   let simulation: Child | undefined;
   beforeAll(async () => {
     stack = await startStack();
@@ -141,7 +141,7 @@ export function onStage(): void {
     simulation = startSimulation(stack, ["--nodes", "1", "--cpus", "8", "--irqs", "60"]);
     page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
     await setUp(page, stack);
-    await openNode(page, NODE); // filled as soon as its agent has told what there is
+    await openNode(page, NODE); // the heatmap appears with the agent's first report
     await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
   });
   afterAll(async () => {
@@ -151,7 +151,7 @@ export function onStage(): void {
   });
 }
 
-/** Opens a node's page by its name, as one does: through the go-anywhere list. */
+/** Opens a node's page by its name, through the palette. */
 export async function openNode(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name: /^⌘K/ }).click();
   await page.getByRole("combobox", { name: "Node or page" }).fill(name);
@@ -166,19 +166,19 @@ export async function openIrq(page: Page, node: string, irq: number): Promise<vo
   await page.getByRole("heading", { name: `IRQ ${irq}` }).waitFor();
 }
 
-/** Moves the interrupt that is open, for so many seconds. */
+/** Moves the selected interrupt, with a confirmation timeout in seconds. */
 export async function apply(page: Page, irq: number, cpus: string, seconds: string): Promise<void> {
   await page.getByLabel("Move to CPUs").fill(cpus);
-  await page.getByLabel("Returns unless kept within").selectOption(seconds);
+  await page.getByLabel("Confirm within").selectOption(seconds);
   await page
     .getByRole("region", { name: "Preview" })
     .getByRole("cell", { name: `IRQ ${irq}`, exact: true })
     .waitFor();
   await page.getByRole("button", { name: /^Apply for/ }).click();
-  await page.getByRole("button", { name: "Keep" }).waitFor();
+  await page.getByRole("button", { name: "Confirm" }).waitFor();
 }
 
-/** Makes a policy that recommends, through its form, and gives its page's address. */
+/** Creates a policy in mode recommend through its form and returns the URL of its page. */
 export async function newPolicy(page: Page, { url }: Stack, kind: string, name: string): Promise<string> {
   await page.goto(`${url}/policies`);
   await page.getByRole("link", { name: kind }).click();
@@ -188,13 +188,13 @@ export async function newPolicy(page: Page, { url }: Stack, kind: string, name: 
   return page.url();
 }
 
-/** Waits until the kernel says so of an affinity; procfs tells nobody when one changes. */
-export async function kernelSays(affinity: () => Promise<string>, cpus: string): Promise<void> {
+/** Polls an affinity until it has the given value: procfs has no notifications. Throws after 60 s. */
+export async function waitForAffinity(affinity: () => Promise<string>, cpus: string): Promise<void> {
   const end = Date.now() + 60_000;
-  let said = await affinity();
-  while (said !== cpus) {
-    if (Date.now() > end) throw new Error(`The affinity is ${said}, not ${cpus}.`);
+  let current = await affinity();
+  while (current !== cpus) {
+    if (Date.now() > end) throw new Error(`The affinity is ${current}, not ${cpus}.`);
     await setTimeout(50);
-    said = await affinity();
+    current = await affinity();
   }
 }

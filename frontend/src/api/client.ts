@@ -5,7 +5,7 @@ export type Schemas = components["schemas"];
 
 export type FieldError = { field: string; message: string };
 
-/** What the backend said when it refused (`application/problem+json`), or that it said nothing (`status` 0). */
+/** A refused request (`application/problem+json`), or no response (`status` 0). */
 export class ApiProblem extends Error {
   readonly status: number;
   readonly type: string;
@@ -23,33 +23,33 @@ export class ApiProblem extends Error {
     this.errors = errors;
   }
 
-  /** No answer from the backend itself. */
+  /** Whether the backend did not respond. */
   get away(): boolean {
     return this.status === 0;
   }
 
-  /** The backend answers, its database does not. */
+  /** Whether the backend responds but its database does not. */
   get databaseAway(): boolean {
     return this.type.endsWith("database-away");
   }
 
-  /** The message for one field of a form, if there is one. */
+  /** The message for one field of a form; undefined without one. */
   field(name: string): string | undefined {
     return this.errors.find((error) => error.field === name || error.field.endsWith(`.${name}`))?.message;
   }
 }
 
-const NO_ANSWER = "The backend does not answer. It may be restarting; this page keeps trying.";
+const NO_RESPONSE = "The backend does not respond. It may be restarting; this page retries.";
 
 async function problemOf(response: Response): Promise<ApiProblem> {
   if (!response.headers.get("content-type")?.includes("problem+json")) {
-    // A proxy in between speaks for a backend that is away.
-    if (response.status >= 502) return new ApiProblem(0, "away", "No answer", NO_ANSWER);
+    // A proxy responds for an unreachable backend.
+    if (response.status >= 502) return new ApiProblem(0, "away", "No response", NO_RESPONSE);
     return new ApiProblem(
       response.status,
       "unexpected",
       response.statusText,
-      `The backend answered ${response.status}.`,
+      `The backend returned status ${response.status}.`,
     );
   }
   const body = (await response.json()) as Partial<Omit<ApiProblem, "errors">> & { errors?: FieldError[] };
@@ -64,7 +64,7 @@ async function problemOf(response: Response): Promise<ApiProblem> {
 
 let csrfToken: string | null = null;
 
-/** Told by Me; sent with every request that changes something. */
+/** Sets the token, from /api/auth/me, that every modifying request carries. */
 export function setCsrfToken(token: string | null): void {
   csrfToken = token;
 }
@@ -80,34 +80,34 @@ const middleware: Middleware = {
   },
   onError({ error }) {
     if (error instanceof DOMException && error.name === "AbortError") return undefined;
-    return new ApiProblem(0, "away", "No answer", NO_ANSWER);
+    return new ApiProblem(0, "away", "No response", NO_RESPONSE);
   },
 };
 
-/** The typed client; its promises reject with ApiProblem, so use it through `answer`. */
+/** The typed client; its promises reject with ApiProblem. Use it through `answer`. */
 export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
 api.use(middleware);
 
-/** The body of a successful answer: `await answer(api.GET("/api/nodes"))`. Rejects with ApiProblem. */
+/** The body of a successful response: `await answer(api.GET("/api/nodes"))`. Rejects with ApiProblem. */
 export async function answer<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call;
-  return data as T; // the middleware has already thrown for everything but success
+  return data as T; // the middleware throws unless the request succeeded
 }
 
-/** A binary answer, for example a heatmap block. Rejects with ApiProblem. */
+/** The body of a binary response, e.g. a heatmap block. Rejects with ApiProblem. */
 export async function binary(url: string, signal?: AbortSignal): Promise<ArrayBuffer> {
   let response: Response;
   try {
     response = await fetch(url, { credentials: "same-origin", signal: signal ?? null });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiProblem(0, "away", "No answer", NO_ANSWER);
+    throw new ApiProblem(0, "away", "No response", NO_RESPONSE);
   }
   if (!response.ok) throw await problemOf(response);
   return response.arrayBuffer();
 }
 
-/** The sentence to show for whatever went wrong. */
+/** The message to show for an error. */
 export function sentenceOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

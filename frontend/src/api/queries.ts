@@ -3,7 +3,7 @@ import { ApiProblem, answer, api, setCsrfToken } from "./client";
 
 let onSignedOut: () => void = () => undefined;
 
-/** Called whenever a request finds that nobody is signed in any more. */
+/** Sets the action for requests refused with 401. */
 export function whenSignedOut(action: () => void): void {
   onSignedOut = action;
 }
@@ -30,7 +30,7 @@ export const queryClient = new QueryClient({
   },
 });
 
-/** Who is signed in; rejects with a 401 problem when nobody is. */
+/** The signed-in user; rejects with a 401 ApiProblem without one. */
 export const meQuery = queryOptions({
   queryKey: ["me"],
   queryFn: async () => {
@@ -58,16 +58,17 @@ export const openChangesQuery = queryOptions({
   queryFn: ({ signal }) => answer(api.GET("/api/changes", { params: { query: { open: true } }, signal })),
 });
 
-const CALM_MS = 10_000;
-const TROUBLED_MS = 2_000;
+const HEALTHY_POLL_MS = 10_000;
+const OUTAGE_POLL_MS = 2_000;
 const HEALTH_TIMEOUT_MS = 5_000;
 
-/** How the backend is; asked more often while it is not well. */
+/** Health of the backend and its database; polled more often during an outage. */
 export const healthQuery = queryOptions({
   queryKey: ["health"],
   queryFn: ({ signal }) =>
     answer(api.GET("/api/health", { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]) })),
   retry: false,
   staleTime: 0,
-  refetchInterval: ({ state }) => (state.status === "success" && state.data?.database === "ok" ? CALM_MS : TROUBLED_MS),
+  refetchInterval: ({ state }) =>
+    state.status === "success" && state.data?.database === "ok" ? HEALTHY_POLL_MS : OUTAGE_POLL_MS,
 });

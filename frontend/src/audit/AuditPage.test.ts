@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changeBegun } from "./AuditPage";
+import { startedChange } from "./AuditPage";
 
 const id = "94c565eb-400c-4375-aee5-4f05a4fb2f1a";
 
@@ -7,6 +7,6 @@ test.each([
   ["change.apply", `change ${id} on db-1`, id],
   ["change.rolled_back", `change ${id} on db-1`, null],
   ["change.apply", "node 3", null],
-])("%s of %s has the report of %s", (action, target, change) => {
-  expect(changeBegun({ action, target })).toBe(change);
+])("%s of %s links the report of %s", (action, target, change) => {
+  expect(startedChange({ action, target })).toBe(change);
 });

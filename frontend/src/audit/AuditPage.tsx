@@ -20,14 +20,14 @@ export function detailText(detail: Record<string, unknown>): string {
     .join(" · ");
 }
 
-/** The change that an entry began; null for all others. */
-export function changeBegun({ action, target }: { action: string; target: string }): string | null {
+/** Id of the change that an entry started; null for other entries. */
+export function startedChange({ action, target }: { action: string; target: string }): string | null {
   return action === "change.apply" ? (target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null) : null;
 }
 
 const TONES: Record<string, string> = { ok: "ok", asked: "muted" };
 
-/** What a change did to the node's real traffic, as a document. */
+/** Link to the report on a change. */
 function ReportLink({ change }: { change: string | null }) {
   if (change === null) return null;
   return (
@@ -42,7 +42,7 @@ function ReportLink({ change }: { change: string | null }) {
   );
 }
 
-/** Who did what, when, on what, with which result. */
+/** The audit log: time, actor, action, target, node, result and details of each entry. */
 export function AuditPage() {
   const { node, actor, older } = useSearch({ from: "/shell/audit" });
   const navigate = useNavigate({ from: "/audit" });
@@ -70,8 +70,8 @@ export function AuditPage() {
       <form className={styles.filter} onSubmit={submit}>
         <TextInput
           data-filter
-          label="Who"
-          placeholder="everybody"
+          label="Actor"
+          placeholder="all"
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
         />
@@ -99,7 +99,7 @@ export function AuditPage() {
             {sentenceOf(audit.error)}
           </p>
         )}
-        {audit.data?.entries.length === 0 && <p className="body muted">Nothing was recorded for this.</p>}
+        {audit.data?.entries.length === 0 && <p className="body muted">No entries match.</p>}
         {audit.data !== undefined && audit.data.entries.length > 0 && (
           <EntryTable entries={audit.data.entries} names={names} />
         )}
@@ -121,17 +121,17 @@ export function AuditPage() {
 
 type TableProps = { entries: Schemas["AuditEntry"][]; names: Map<number, string> };
 
-/** names: of the nodes by id; a deleted node has none. */
+/** names: node names by id, without deleted nodes. */
 function EntryTable({ entries, names }: TableProps) {
   return (
     <Scroll label="Entries">
       <table className="table">
         <thead>
           <tr>
-            <th>when</th>
-            <th>who</th>
-            <th>what</th>
-            <th>on what</th>
+            <th>time</th>
+            <th>actor</th>
+            <th>action</th>
+            <th>target</th>
             <th>node</th>
             <th>result</th>
             <th>details</th>
@@ -162,7 +162,7 @@ function EntryTable({ entries, names }: TableProps) {
               <td className={TONES[entry.result] ?? "bad"}>{entry.result}</td>
               <td className={`muted wrap ${styles.detail}`}>{detailText(entry.detail)}</td>
               <td>
-                <ReportLink change={changeBegun(entry)} />
+                <ReportLink change={startedChange(entry)} />
               </td>
             </tr>
           ))}

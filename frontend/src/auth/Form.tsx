@@ -2,10 +2,10 @@ import type { ReactNode } from "react";
 import { Logo } from "../shell/icons";
 import styles from "./auth.module.css";
 
-/** What a name may consist of, for an input. */
+/** Pattern and hint for input fields of user names. */
 export const USERNAME = { pattern: "[A-Za-z0-9._@\\-]+", title: "Letters, digits and . _ @ -" };
 
-/** The frame of the pages before somebody is signed in. */
+/** The frame of pages without a signed-in user. */
 export function AuthFrame({ title, children }: { title: string; children: ReactNode }) {
   return (
     <main className={styles.frame}>

@@ -9,7 +9,7 @@ import { AuthFrame } from "./Form";
 
 const FIELDS = ["username", "password"];
 
-/** Signs in and returns to where one was. */
+/** The sign-in form; returns to the previous page. */
 export function LoginPage() {
   const { back } = useSearch({ from: "/login" });
   const router = useRouter();
@@ -17,11 +17,11 @@ export function LoginPage() {
   const [password, setPassword] = useState("");
   const login = useMutation({
     mutationFn: () => answer(api.POST("/api/auth/login", { body: { username, password } })),
-    onError: () => undefined, // a refused login is told here, not sent to the login page
+    onError: () => undefined, // a refused login is shown here; the default handler would redirect to this page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);
       queryClient.setQueryData(meQuery.queryKey, me);
-      // Only a path of this site: anything else in the address bar was put there by somebody else.
+      // Only paths of this site are followed, against open redirects.
       router.history.push(back?.startsWith("/") && !back.startsWith("//") ? back : "/fleet");
     },
   });

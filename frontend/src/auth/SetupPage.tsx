@@ -9,7 +9,7 @@ import { AuthFrame, USERNAME } from "./Form";
 
 const FIELDS = ["username", "password"];
 
-/** Makes the first administrator, through the link that the backend printed at its first start. */
+/** Creates the first administrator, with the one-time token that the backend printed at its first start. */
 export function SetupPage() {
   const { token } = useSearch({ from: "/setup" });
   const state = useQuery({ queryKey: ["setup"], queryFn: () => answer(api.GET("/api/auth/setup")) });
@@ -25,14 +25,14 @@ export function SetupPage() {
   if (state.data === undefined) {
     return (
       <AuthFrame title="Set up">
-        <p className="muted">Asking the backend whether set-up is still to be done.</p>
+        <p className="muted">Checking whether set-up is needed.</p>
       </AuthFrame>
     );
   }
   if (!state.data.needs_setup) {
     return (
       <AuthFrame title="Already set up">
-        <p>This Coresteer has its first administrator. The set-up link worked once and is spent.</p>
+        <p>The first administrator exists. The set-up link works once and has been used.</p>
         <Link to="/login">Sign in</Link>
       </AuthFrame>
     );
@@ -40,9 +40,9 @@ export function SetupPage() {
   if (token === undefined) {
     return (
       <AuthFrame title="Set up">
-        <p>This Coresteer has no administrator yet.</p>
+        <p>No administrator exists yet.</p>
         <p>
-          Open the one-time link that Coresteer printed when it started; it looks like{" "}
+          Open the one-time link that Coresteer printed when it started, for example{" "}
           <code>{location.origin}/setup?token=…</code>
         </p>
       </AuthFrame>
@@ -57,7 +57,7 @@ function FirstAdministrator({ token }: { token: string }) {
   const [password, setPassword] = useState("");
   const setup = useMutation({
     mutationFn: () => answer(api.POST("/api/auth/setup", { body: { token, username, password } })),
-    onError: () => undefined, // a refused token is told here, not sent to the login page
+    onError: () => undefined, // a refused token is shown here; the default handler would redirect to the login page
     onSuccess: (me) => {
       setCsrfToken(me.csrf_token);
       queryClient.setQueryData(meQuery.queryKey, me);
@@ -69,7 +69,7 @@ function FirstAdministrator({ token }: { token: string }) {
     setup.mutate();
   };
   return (
-    <AuthFrame title="Make the first administrator">
+    <AuthFrame title="Create the first administrator">
       <form onSubmit={submit}>
         <TextInput
           label="Name"
@@ -97,7 +97,7 @@ function FirstAdministrator({ token }: { token: string }) {
         />
         <FormError error={setup.error} fields={FIELDS} />
         <Button type="submit" variant="filled" size="sm" loading={setup.isPending}>
-          Make administrator and sign in
+          Create administrator and sign in
         </Button>
       </form>
     </AuthFrame>

@@ -14,7 +14,7 @@ test.each([
   [2300, 2500],
 ])("an axis for %s ends at %s", (value, end) => expect(roundAbove(value)).toBeCloseTo(end));
 
-test("stretches where no line is known are gaps; one known line is none", () => {
+test("ranges without any value are gaps; a value of one line suffices", () => {
   const points: Point[] = [
     { t: 0, a: 1, b: null },
     { t: 10, a: null, b: null },
@@ -28,7 +28,7 @@ test("stretches where no line is known are gaps; one known line is none", () => 
   ]);
 });
 
-test("a chart without a single value says why", () => {
+test("a chart without values states the reason", () => {
   const axis = {
     range: { from: 0, to: 2000 },
     marks: [],

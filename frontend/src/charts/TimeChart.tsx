@@ -15,14 +15,14 @@ const MARGIN = { top: 8, right: 8, bottom: 0, left: 0 };
 const AXIS = { width: 64, height: 20 };
 const TICK = { fontSize: 10, fill: "var(--muted)" };
 
-/** The least of 1, 2, 2.5, 5 × 10ⁿ that is not below a value, so that an axis ends on a round number. */
+/** The smallest of 1, 2, 2.5, 5 × 10ⁿ that is ≥ a value, as the end of an axis. */
 export function roundAbove(value: number): number {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return ([1, 2, 2.5, 5, 10].find((step) => step * power >= value * 0.9999) ?? 10) * power;
 }
 
-/** The stretches in which none of the lines is known. */
+/** Time ranges in which no line has a value. */
 export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
   const step = points.length > 1 ? (points[1]?.t ?? 0) - (points[0]?.t ?? 0) : 0;
   const gaps: Range[] = [];
@@ -35,7 +35,7 @@ export function gapsOf(points: Point[], keys: string[], range: Range): Range[] {
   return gaps.filter((gap) => gap.to > range.from && gap.from < range.to);
 }
 
-/** A value older than this many steps is not the present one. */
+/** Age in steps up to which a value counts as current. */
 const LATEST = 3;
 
 function valueAt(points: Point[], key: string, timeMs: number | null): number | null {
@@ -47,7 +47,7 @@ function valueAt(points: Point[], key: string, timeMs: number | null): number | 
 
 type ReadoutProps = { lines: LineOf[]; points: Point[]; format: (value: number | null) => Figure; cursor: Cursor };
 
-/** The lines' values under the crosshair, or their latest ones. */
+/** The lines' values under the crosshair, or their latest values. */
 function Readout({ lines, points, format, cursor }: ReadoutProps) {
   const timeMs = useCursor(cursor);
   return (
@@ -68,13 +68,13 @@ type ChartProps = {
   points: Point[];
   format: (value: number | null) => Figure;
   axis: TimeAxis;
-  /** Why nothing is shown when no line has a value in sight. */
+  /** The reason shown when no line has a value in the range. */
   absent: string;
-  /** A value to compare with, drawn as a dashed line. */
+  /** A reference value, drawn as a dashed line. */
   level?: number;
 };
 
-/** Lines over time with the page's crosshair, marks and gaps. */
+/** A line chart over time with the page's crosshair, marks and gaps. */
 export function TimeChart({ title, lines, points, format, axis, absent, level }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
@@ -129,13 +129,13 @@ type LinesProps = {
   points: Point[];
   format: (value: number | null) => Figure;
   range: Range;
-  /** Where the values' axis ends; null without any value, and then it has no numbers. */
+  /** The end of the value axis; null without values. */
   top: number | null;
   width: number;
   level?: number;
 };
 
-/** Recharts with everything off that costs time and is not asked for; redrawn only when its data change. */
+/** Recharts lines without animation and interaction; redrawn only when the data changes. */
 const Lines = memo(function Lines({ lines, points, format, range, top, width, level }: LinesProps) {
   const x = useMemo<[number, number]>(() => [range.from, range.to], [range.from, range.to]);
   const xTicks = useMemo(

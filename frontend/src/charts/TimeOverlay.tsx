@@ -4,22 +4,22 @@ import type { Cursor } from "./cursor";
 
 export type Range = { from: number; to: number };
 
-/** A moment to point out on a time axis: a change, or a decision that changed nothing. */
+/** A mark on a time axis: a change, or a decision that did not become one. */
 export type Mark = { key: string; timeMs: number; label: string; kind?: "decision" };
 
-/** What everything with a time axis shares. */
+/** Range, marks, cursor and callbacks shared by all time axes of a page. */
 export type TimeAxis = {
   range: Range;
   marks: Mark[];
   gaps?: Range[];
   cursor: Cursor;
-  /** A range was drawn with the pointer. */
+  /** Called with a range brushed by the pointer. */
   onZoom: (range: Range) => void;
-  /** Somebody draws a range, or stopped: until then nothing should move. */
+  /** Called with true when brushing starts and false when it ends; live data must not move in between. */
   onHold: (held: boolean) => void;
 };
 
-/** Below this many pixels a drag is a click. */
+/** Minimum length of a drag in pixels; shorter ones are clicks. */
 const DRAG_PX = 4;
 
 type Props = TimeAxis & {
@@ -28,7 +28,7 @@ type Props = TimeAxis & {
   children?: ReactNode;
 };
 
-/** Lies over a plot area: the shared crosshair, marks, gaps, and the range that is being drawn. */
+/** Overlay of a plot area: crosshair, marks, gaps, and the range being brushed. */
 export function TimeOverlay({ range, marks, gaps, cursor, onZoom, onHold, onHover, onClick, children }: Props) {
   const line = useRef<HTMLDivElement>(null);
   const brush = useRef<HTMLDivElement>(null);

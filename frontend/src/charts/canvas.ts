@@ -1,9 +1,9 @@
 import { type RefObject, useEffect, useLayoutEffect, useState } from "react";
 
-/** The design's colours as a canvas needs them; `text-font` and `mono-font` are font families. */
+/** Resolved design tokens for canvas drawing: colours, and the font families `--font` and `--mono`. */
 export type Colours = { get(token: string): string };
 
-/** Reads a token such as `--line` where an element stands. */
+/** Resolves tokens such as `--line` for an element. */
 export function coloursOf(element: Element): Colours {
   const style = getComputedStyle(element);
   const cache = new Map<string, string>();
@@ -19,7 +19,7 @@ export function coloursOf(element: Element): Colours {
   };
 }
 
-/** Grows when the colour scheme changes, so that canvases draw anew. */
+/** A counter that increases when the colour scheme changes, to redraw canvases. */
 export function useColourScheme(): number {
   const [version, setVersion] = useState(0);
   useEffect(() => {
@@ -61,7 +61,7 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
   return context;
 }
 
-/** The hatching that stands for “no data”. */
+/** The hatching pattern for “no data”. */
 export function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
   const tile = new OffscreenCanvas(6, 6);
   const brush = tile.getContext("2d");

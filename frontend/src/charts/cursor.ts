@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** The moment under the pointer, shared by everything on a page that has a time axis. */
+/** The time under the pointer, shared by all time axes of a page. */
 export class Cursor {
   private timeMs: number | null = null;
   private readonly listeners = new Set<() => void>();
@@ -19,7 +19,7 @@ export class Cursor {
   };
 }
 
-/** The moment under the pointer as state: for small read-outs only, everything else draws by itself. */
+/** The time under the pointer as React state, for small read-outs; null without one. */
 export function useCursor(cursor: Cursor): number | null {
   return useSyncExternalStore(cursor.on, cursor.get);
 }

@@ -19,8 +19,8 @@ function row(heat: HeatBlock, cpu: number): number[] {
   return Array.from({ length: heat.columns }, (_, index) => heat.at(cpu, heat.startMs + (index + 0.5) * heat.columnMs));
 }
 
-describe("the binary answer of /heatmap", () => {
-  test("is read with its place in time", () => {
+describe("the binary response of /heatmap", () => {
+  test("is parsed with its time range", () => {
     const heat = HeatBlock.parse(block(2, 3, 1_000_500, 60_000, [1, 2, 3, 4, 255, 6]));
     expect([heat.rows, heat.columns, heat.columnMs, heat.resolution]).toEqual([2, 3, 60_000, "minute"]);
     expect([heat.startMs, heat.endMs]).toEqual([1_000_500, 1_180_500]);
@@ -31,7 +31,7 @@ describe("the binary answer of /heatmap", () => {
     expect([heat.max(0), heat.max(1), heat.at(0, 1_180_500)]).toEqual([3, 6, NO_DATA]);
   });
 
-  test("is refused when it is cut, another format or senseless", () => {
+  test("is rejected when truncated, of another format or inconsistent", () => {
     const whole = block(2, 3, 0, 1000, [1, 2, 3, 4, 5, 6]);
     expect(() => HeatBlock.parse(whole.slice(0, 37))).toThrow(HeatBlockError);
     expect(() => HeatBlock.parse(whole.slice(0, 12))).toThrow(HeatBlockError);
@@ -43,7 +43,7 @@ describe("the binary answer of /heatmap", () => {
 describe("a live window", () => {
   const u8 = (...values: number[]) => Uint8Array.from(values);
 
-  test("puts each second into its column and leaves a gap where nothing came", () => {
+  test("puts each second into its column and leaves a gap without samples", () => {
     const heat = new HeatBlock(1, 5, 1000, 9_500);
     heat.push(7000, 1000, u8(70));
     heat.push(8000, 1000, u8(80));
@@ -51,7 +51,7 @@ describe("a live window", () => {
     expect(row(heat, 0)).toEqual([NO_DATA, 70, 80, NO_DATA, 100]);
   });
 
-  test("has neither gaps nor doubles when samples come at uneven moments", () => {
+  test("has neither gaps nor duplicates with jittered samples", () => {
     const heat = new HeatBlock(1, 5, 1000, 5000);
     const ends = [1010, 1980, 3049, 3990, 5030, 6020];
     ends.slice(1).forEach((end, index) => {
@@ -60,7 +60,7 @@ describe("a live window", () => {
     expect(row(heat, 0)).toEqual([10, 11, 12, 13, 14]);
   });
 
-  test("keeps the maximum of the samples in a column, so that a spike survives", () => {
+  test("stores the maximum of the samples of a column", () => {
     const heat = new HeatBlock(2, 3, 4000, 11_000);
     for (const [index, value] of [3, 190, 5, NO_DATA].entries())
       heat.push(9000 + 1000 * index, 1000, u8(value, NO_DATA));
@@ -68,7 +68,7 @@ describe("a live window", () => {
     expect(row(heat, 1)).toEqual([NO_DATA, NO_DATA, NO_DATA]);
   });
 
-  test("forgets what has moved out of it, also after a long silence", () => {
+  test("drops columns that left the window, also after a long time without samples", () => {
     const heat = new HeatBlock(1, 3, 1000, 2500);
     heat.push(2000, 1000, u8(20));
     heat.advance(500_000);
@@ -76,7 +76,7 @@ describe("a live window", () => {
     expect(heat.endMs).toBe(501_000);
   });
 
-  test("takes history over behind its own samples", () => {
+  test("merges history behind its own samples", () => {
     const heat = new HeatBlock(2, 4, 1000, 3500);
     heat.push(4000, 1000, u8(40, 41));
     heat.fill(HeatBlock.parse(block(2, 3, 1000, 1000, [11, 12, 13, 21, 22, 23])));

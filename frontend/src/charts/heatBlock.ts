@@ -1,13 +1,13 @@
-/** CPU × time cells of one share, as a ring over time: static for a past range, moving on for a live one. */
+/** CPU × time cells of one share in a ring over time: static for a past range, advancing for a live one. */
 
-/** A cell without data; all others are units of 0.5 %, 0 to 200. */
+/** A cell without data; other cells are 0 to 200 in units of 0.5 %. */
 export const NO_DATA = 255;
 
 const MAGIC = 0x31485343; // "CSH1", little-endian
 const HEADER_BYTES = 32;
 const RESOLUTIONS = ["sample", "minute", "hour"] as const;
 
-/** Where a block was read: samples as they came, or one value a minute or hour. */
+/** Time resolution of a block: samples, or one value per minute or hour. */
 export type Resolution = (typeof RESOLUTIONS)[number];
 
 export class HeatBlockError extends Error {}
@@ -19,12 +19,12 @@ export class HeatBlock {
   /** Row-major; the cell of column c (counted from the epoch) is at c modulo columns. */
   readonly cells: Uint8Array;
   readonly resolution: Resolution;
-  /** Grows when cells other than the newest may have changed. */
+  /** Increases when cells other than the newest may have changed. */
   fills = 0;
   private readonly offset: number;
   last: number;
 
-  /** An empty block whose last column holds endMs. */
+  /** Creates an empty block whose last column contains endMs. */
   constructor(
     rows: number,
     columns: number,
@@ -43,8 +43,8 @@ export class HeatBlock {
   }
 
   /**
-   * The answer of /heatmap: `CSH1`, u32 rows, columns, resolution, f64 start_ms, column_ms, then the cells.
-   * Throws HeatBlockError with what does not fit.
+   * Parses the response of /heatmap: `CSH1`, u32 rows, columns, resolution, f64 start_ms, column_ms, then the cells.
+   * Throws HeatBlockError for an invalid block.
    */
   static parse(buffer: ArrayBuffer): HeatBlock {
     if (buffer.byteLength < HEADER_BYTES) throw new HeatBlockError(`${buffer.byteLength} bytes are no heatmap block.`);
@@ -55,14 +55,14 @@ export class HeatBlock {
     const [startMs, columnMs] = [view.getFloat64(16, true), view.getFloat64(24, true)];
     if (buffer.byteLength !== HEADER_BYTES + rows * columns)
       throw new HeatBlockError(`${rows} × ${columns} cells do not fit a block of ${buffer.byteLength} bytes.`);
-    if (resolution === undefined || !(columnMs > 0)) throw new HeatBlockError("The block's header makes no sense.");
+    if (resolution === undefined || !(columnMs > 0)) throw new HeatBlockError("The block's header is invalid.");
     const end = startMs + (columns - 0.5) * columnMs;
     const block = new HeatBlock(rows, columns, columnMs, end, startMs, resolution);
     block.cells.set(new Uint8Array(buffer, HEADER_BYTES));
     return block;
   }
 
-  /** The first column's number; columns() of them follow. */
+  /** Number of the first column. */
   get first(): number {
     return this.last - this.columns + 1;
   }
@@ -73,19 +73,19 @@ export class HeatBlock {
     return this.offset + (this.last + 1) * this.columnMs;
   }
 
-  /** Where a column number's cells are in each row. */
+  /** Index of a column's cells within each row. */
   slot(column: number): number {
     return ((column % this.columns) + this.columns) % this.columns;
   }
 
-  /** The cell of a CPU at a moment; NO_DATA outside. */
+  /** The cell of a CPU at a time; NO_DATA outside. */
   at(row: number, timeMs: number): number {
     const column = Math.floor((timeMs - this.offset) / this.columnMs);
     if (column < this.first || column > this.last || row < 0 || row >= this.rows) return NO_DATA;
     return this.cells[row * this.columns + this.slot(column)] ?? NO_DATA;
   }
 
-  /** Moves on so that timeMs is inside; the new columns have no data. True when it moved. */
+  /** Advances the window to include timeMs; new columns have no data. Returns whether it moved. */
   advance(timeMs: number): boolean {
     const column = Math.floor((timeMs - this.offset) / this.columnMs);
     if (column <= this.last) return false;
@@ -98,7 +98,7 @@ export class HeatBlock {
   }
 
   /**
-   * Adds a sample that covers durationMs up to timeMs; each cell keeps its maximum, so that spikes survive.
+   * Adds a sample of durationMs that ends at timeMs; each cell stores the maximum, so that spikes remain visible.
    * Neighbouring samples share their ends, so jitter leaves neither gaps nor doubles.
    */
   push(timeMs: number, durationMs: number, shares: Uint8Array): void {
@@ -113,7 +113,7 @@ export class HeatBlock {
     }
   }
 
-  /** Takes over what another block knows where this one knows nothing: history behind a live window. */
+  /** Merges another block, e.g. history behind a live window; each cell takes the maximum. */
   fill(other: HeatBlock): void {
     this.fills += 1;
     for (let source = other.first; source <= other.last; source++) {
@@ -131,19 +131,19 @@ export class HeatBlock {
     }
   }
 
-  /** The largest known cell of a row, NO_DATA when none is known. */
+  /** The maximum of a row, NO_DATA if all its cells are. */
   max(row: number): number {
     return this.cells.subarray(row * this.columns, (row + 1) * this.columns).reduce(larger, NO_DATA);
   }
 }
 
-/** The larger of two cells of which either may be NO_DATA. */
+/** The larger of two cells; NO_DATA is smaller than any value. */
 export function larger(a: number, b: number): number {
   if (a === NO_DATA) return b;
   return b === NO_DATA || b < a ? a : b;
 }
 
-/** The steps that an interval from start to end belongs to, both included: those it covers by half, at least one. */
+/** First and last step that an interval covers by at least half; at least one step. */
 export function covered(start: number, end: number, step: number): [first: number, last: number] {
   const first = Math.round(start / step);
   const last = Math.round(end / step) - 1;

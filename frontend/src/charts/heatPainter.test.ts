@@ -12,7 +12,7 @@ test.each([
   expect(poolFactor(columns, pixels)).toBe(pool),
 );
 
-test("a pool is the maximum over its CPUs and columns and knows nothing outside the block", () => {
+test("a pool is the maximum over its CPUs and columns, NO_DATA outside the block", () => {
   const block = new HeatBlock(2, 4, 1000, 3500);
   block.push(1000, 1000, Uint8Array.from([10, 60]));
   block.push(2000, 1000, Uint8Array.from([30, NO_DATA]));
@@ -22,7 +22,7 @@ test("a pool is the maximum over its CPUs and columns and knows nothing outside 
   expect(pooled(block, [0], -10, -5)).toBe(NO_DATA);
 });
 
-test("bands of one height that touch are painted at once, headings and what is out of sight are left out", () => {
+test("adjacent bands of equal height form one run, without headings and invisible bands", () => {
   const heights = [22, 18, 18, 22, 18, 18, 18];
   const headings = new Set([0, 3]);
   let top = 0;

@@ -1,7 +1,7 @@
 import { CIVIDIS_U32 } from "../lib/cividis";
 import { type HeatBlock, larger, NO_DATA } from "./heatBlock";
 
-/** A line to paint: the CPUs whose maximum it shows (none: an empty line), and where it is. */
+/** A row to paint: the CPUs whose maximum it shows (none: empty), and its position in pixels. */
 export type Band = { cpus: readonly number[]; top: number; height: number };
 
 /** Colours by cell value, 0 to 200 units of 0.5 %; no data is transparent and lets the hatching through. */
@@ -9,12 +9,12 @@ const COLOURS = Uint32Array.from({ length: 256 }, (_, value) =>
   value === NO_DATA ? 0 : (CIVIDIS_U32[Math.min(255, Math.round((value * 255) / 200))] ?? 0),
 );
 
-/** How many cells fall on one pixel column; 1 when there is room for all. */
+/** Number of cells per pixel column, at least 1. */
 export function poolFactor(columns: number, pixels: number): number {
   return Math.max(1, Math.ceil(columns / Math.max(1, pixels)));
 }
 
-/** The maximum over some CPUs and a run of columns; NO_DATA when nothing there is known. */
+/** The maximum over CPUs and columns first to last; NO_DATA without data. */
 export function pooled(block: HeatBlock, cpus: readonly number[], first: number, last: number): number {
   let value = NO_DATA;
   for (let column = Math.max(first, block.first); column <= Math.min(last, block.last); column++) {
@@ -26,8 +26,8 @@ export function pooled(block: HeatBlock, cpus: readonly number[], first: number,
 }
 
 /**
- * Keeps an image of one pixel a cell and scales it onto a canvas. The image is a ring over time like the block,
- * so that a live second costs one column. Pools are counted from the epoch: nothing shimmers as time goes on.
+ * Paints a heatmap from an image with one pixel per cell. The image is a ring over time like the block, so that a live
+ * second costs one column. Pools are aligned to the epoch, so that they do not shimmer as time advances.
  */
 export class HeatPainter {
   private image: OffscreenCanvas | null = null;
@@ -57,7 +57,7 @@ export class HeatPainter {
       const [top, end] = [bands[from], bands[to]];
       if (top === undefined || end === undefined) continue;
       const [y, tall] = [top.top - scrollTop, end.top + end.height - top.top];
-      // The ring's seam parts the window in at most two pieces.
+      // The ring's seam splits the window into at most two parts.
       for (let start = first; start <= last; ) {
         const slot = mod(start, slots);
         const length = Math.min(slots - slot, last - start + 1);
@@ -133,7 +133,7 @@ export class HeatPainter {
 
 const mod = (value: number, by: number) => ((value % by) + by) % by;
 
-/** Runs of bands of one height that have something to show between two heights. */
+/** Runs of adjacent bands of equal height that are visible between top and bottom. */
 export function runs(bands: readonly Band[], top: number, bottom: number): [first: number, last: number][] {
   const found: [number, number][] = [];
   bands.forEach((band, index) => {

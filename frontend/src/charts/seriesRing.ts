@@ -3,12 +3,12 @@ import { covered } from "./heatBlock";
 /** A step of a chart: its start in Unix milliseconds and each metric's mean, null where unknown. */
 export type Point = { t: number } & Record<string, number | null>;
 
-/** What /series answers, as far as it is needed here. */
+/** The used part of the response of /series. */
 export type SeriesAnswer = { step_ms: number; times_ms: number[]; values: Record<string, (number | null)[]> };
 
 type Bucket = { step: number; sums: Record<string, { sum: number; weight: number }> };
 
-/** The last steps of some metrics, filled from history once and from live samples after that. */
+/** The last `length` steps of metrics: filled from history once, then from live samples. */
 export class SeriesRing {
   readonly stepMs: number;
   readonly length: number;
@@ -21,7 +21,7 @@ export class SeriesRing {
     this.last = Math.floor(endMs / stepMs);
   }
 
-  /** Moves on so that timeMs is inside. */
+  /** Advances the window to include timeMs. */
   advance(timeMs: number): void {
     const step = Math.floor(timeMs / this.stepMs);
     if (step <= this.last) return;
@@ -36,7 +36,7 @@ export class SeriesRing {
     for (let step = from; step <= to; step++) this.add(step, durationMs, values);
   }
 
-  /** Takes over history where this knows nothing yet. */
+  /** Fills steps without data from history. */
   fill(answer: SeriesAnswer): void {
     const known = new Set(this.buckets.keys());
     answer.times_ms.forEach((time, index) => {
@@ -48,7 +48,7 @@ export class SeriesRing {
     });
   }
 
-  /** Every step of the window, oldest first; a step without data is a point of its own with no values: a gap. */
+  /** All steps of the window, oldest first; a step without data is a point without values. */
   points(): Point[] {
     return Array.from({ length: this.length }, (_, index) => {
       const step = this.last - this.length + 1 + index;
@@ -73,7 +73,7 @@ export class SeriesRing {
   }
 }
 
-/** A past range's answer as points. */
+/** The points of a /series response. */
 export function pointsOf(answer: SeriesAnswer): Point[] {
   return answer.times_ms.map((t, index) => {
     const values = Object.entries(answer.values).map(([name, column]) => [name, column[index] ?? null]);

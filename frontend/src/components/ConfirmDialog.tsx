@@ -3,7 +3,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import { sentenceOf } from "../api/client";
 import styles from "../settings/settings.module.css";
 
-/** Asks before something that cannot be taken back; typed: the word that must be typed first. */
+/** Dialog before an irreversible action. typed: text that must be entered first. */
 export function ConfirmDialog({
   title,
   action,
@@ -23,7 +23,7 @@ export function ConfirmDialog({
   onClose: () => void;
   children: ReactNode;
 }) {
-  const [word, setWord] = useState("");
+  const [entered, setEntered] = useState("");
   const submit = (event: FormEvent) => {
     event.preventDefault();
     onConfirm();
@@ -37,8 +37,8 @@ export function ConfirmDialog({
             label={`Type ${typed} to confirm`}
             data-autofocus
             autoComplete="off"
-            value={word}
-            onChange={(event) => setWord(event.currentTarget.value)}
+            value={entered}
+            onChange={(event) => setEntered(event.currentTarget.value)}
           />
         )}
         {error !== null && (
@@ -52,7 +52,7 @@ export function ConfirmDialog({
             type="submit"
             variant="filled"
             color="var(--bad)"
-            disabled={typed !== undefined && word !== typed}
+            disabled={typed !== undefined && entered !== typed}
             loading={pending}
           >
             {action}

@@ -3,7 +3,7 @@ import { useClipboard } from "@mantine/hooks";
 import type { ReactNode } from "react";
 import styles from "../settings/settings.module.css";
 
-/** A text to copy. */
+/** A text with a copy button. */
 export function CopyField({ text, label }: { text: string; label: string }) {
   const clipboard = useClipboard();
   return (
@@ -16,7 +16,7 @@ export function CopyField({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** Something that is shown only once. */
+/** A box for a secret that is shown only once. */
 export function Secret({ children }: { children: ReactNode }) {
   return (
     <div className={styles.secret} role="status">

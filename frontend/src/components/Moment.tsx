@@ -1,6 +1,6 @@
 import { dateTime } from "../lib/time";
 
-/** A moment in local time, with UTC on hover; a word where there is none. */
+/** A time in local time with UTC as tooltip; a placeholder text without one. */
 export function Moment({ at, never = "never" }: { at: string | null; never?: string }) {
   if (at === null) return <span className="muted">{never}</span>;
   return (

@@ -7,7 +7,7 @@ const MOST = 50;
 
 type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
 
-/** Finds a node by its name: type, and take one of those that fit, or press Enter for the first. */
+/** Text field that selects a node by name; Enter selects the first match. */
 export function NodePicker({ label, placeholder, except, onPick }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const [typed, setTyped] = useState("");

@@ -6,12 +6,12 @@ const TONES = { live: "ok", stale: "warn", away: "bad", new: "" } as const;
 
 const HEALTH_MEANING = {
   live: "live: a sample in the last three intervals",
-  stale: "stale: connected but silent",
+  stale: "stale: connected, no recent sample",
   away: "away: not connected",
   new: "new: never seen",
 } as const;
 
-/** A node's health as a coloured dot; its word stands beside it or in the title. */
+/** A node's health as a coloured dot, with its name as text or tooltip. */
 export function HealthDot({ health }: { health: Schemas["Health"] }) {
   return (
     <>
@@ -21,16 +21,16 @@ export function HealthDot({ health }: { health: Schemas["Health"] }) {
   );
 }
 
-/** Stands wherever a simulated node is named. */
+/** The tag of simulated nodes, shown beside their names. */
 export function SimulatedTag() {
   return (
-    <span className="tag simulated" title="This node is simulated; its figures are made up">
+    <span className="tag simulated" title="Simulated node with generated data">
       simulated
     </span>
   );
 }
 
-/** The same where only the node's id is at hand. */
+/** The tag for a node id; nothing for real nodes. */
 export function SimulatedTagOf({ nodeId }: { nodeId: number }) {
   const simulated = useQuery({
     ...nodesQuery,

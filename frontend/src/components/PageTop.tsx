@@ -3,7 +3,7 @@ import { createPortal } from "react-dom";
 
 export const PAGE_TOP_ID = "page-top";
 
-/** Puts a page's breadcrumb and facts into the top bar, and its name into the window's title. */
+/** Renders a page's breadcrumb and facts into the top bar and sets the window title. */
 export function PageTop({ title, children }: { title: string; children: ReactNode }) {
   const [slot, setSlot] = useState<HTMLElement | null>(null);
   useLayoutEffect(() => setSlot(document.getElementById(PAGE_TOP_ID)), []);

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** What may be wider than the page: it scrolls by itself, also by keyboard. */
+/** A region that scrolls horizontally, also by keyboard. */
 export function Scroll({ label, children }: { label: string; children: ReactNode }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the keyboard

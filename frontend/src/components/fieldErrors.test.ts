@@ -7,11 +7,11 @@ const problem = new ApiProblem(422, "invalid", "Invalid", "", [
   { field: "name", message: "Taken." },
 ]);
 
-test("the backend's messages are found by the form's own paths", () => {
+test("the backend's messages are mapped to the form's paths", () => {
   expect(fieldErrors(null, problem)).toEqual({ "spec.act_percent": "Too much.", name: "Taken." });
 });
 
-test("the form's own message takes precedence over an older answer's", () => {
+test("the form's message takes precedence over the response's", () => {
   expect(fieldErrors({ name: "Empty." }, problem).name).toBe("Empty.");
 });
 

@@ -1,6 +1,6 @@
 import { ApiProblem } from "../api/client";
 
-/** By a field's path, what the form itself or the backend (`body.spec.act_percent`) says against it. */
+/** Messages by field path, from the form's validation and the backend's response (`body.spec.act_percent`). */
 export function fieldErrors(read: Record<string, string> | null, error: unknown): Record<string, string> {
   const said = error instanceof ApiProblem ? error.errors : [];
   return {

@@ -7,7 +7,7 @@ import { CIVIDIS_GRADIENT } from "../lib/cividis";
 import { bitRate, perSecond, text } from "../lib/format";
 import type { Colouring } from "./colourings";
 import styles from "./fleet.module.css";
-import { paintMap, readInks } from "./fleetPainter";
+import { paintMap, readMapColours } from "./fleetPainter";
 import { type FleetFigures, fleet, useFigures } from "./fleetStore";
 import { groupNodes } from "./groups";
 import { cellAt, layOut, neighbour, rectOf } from "./layout";
@@ -22,7 +22,7 @@ export function Legend({ colouring }: { colouring: Colouring }) {
   );
 }
 
-/** A node's figure as a sentence: `94 % on CPU 2`. */
+/** A node's figure with its CPU: `94 % on CPU 2`. */
 export function figureOf(node: NodeSummary, figures: FleetFigures, colouring: Colouring): string {
   const value = figures.get(node.id, colouring.column);
   if (Number.isNaN(value)) return "no data";
@@ -53,7 +53,7 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
 
 const TIP_WIDTH = 300;
 
-/** One cell a node, coloured by a figure once a second on a canvas; React draws only what is pointed at. */
+/** A map with one cell per node, coloured by a figure, redrawn every second on a canvas. */
 export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; group?: string; colouring: Colouring }) {
   const { ref, width } = useElementSize();
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -72,13 +72,13 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
     [groups, width],
   );
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the colour scheme changes what the tokens say
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the colour scheme changes the tokens' values
   useEffect(() => {
     const element = canvas.current;
     if (element === null || width === 0) return;
-    const inks = readInks(element);
+    const colours = readMapColours(element);
     const cells = ordered.map((node) => ({ ...node, changing: node.open_changes > 0 }));
-    const paint = () => paintMap(element, width, layout, cells, fleet.now(), colouring, inks);
+    const paint = () => paintMap(element, width, layout, cells, fleet.getLatest(), colouring, colours);
     paint();
     return fleet.subscribe(paint);
   }, [ordered, layout, width, colouring, colorScheme]);
@@ -107,7 +107,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
         ref={ref}
         className={styles.map}
         role="application"
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys like a grid whose cells are pixels
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a grid drawn on a canvas needs the keyboard
         tabIndex={0}
         aria-label={`Map of ${ordered.length} nodes by ${colouring.label}. Arrow keys move, Enter opens; the table view has the same figures.`}
         onKeyDown={onKey}

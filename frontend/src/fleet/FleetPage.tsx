@@ -15,7 +15,7 @@ import { FleetMap, Legend } from "./FleetMap";
 import { FleetTable } from "./FleetTable";
 import { parseFilter } from "./filter";
 import styles from "./fleet.module.css";
-import { useSettledFigures } from "./fleetStore";
+import { useStableFigures } from "./fleetStore";
 import { groupings } from "./groups";
 import { HotSpots } from "./HotSpots";
 import { COLORS, type ColorBy, type FleetSearch } from "./search";
@@ -31,8 +31,8 @@ function Empty() {
     <section className={`card ${styles.empty}`}>
       <h1>No node yet</h1>
       <p>
-        A node appears here as soon as its agent connects. Run the agent on a Linux machine with a one-time enrolment
-        token, or look around with simulated nodes.
+        A node appears here when its agent connects. Run the agent on a Linux machine with a one-time enrolment token,
+        or start simulated nodes.
       </p>
       <EnrolNode />
     </section>
@@ -45,11 +45,11 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
   const set = (part: Partial<FleetSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...part }), replace: true });
   const changes = useQuery(openChangesQuery).data?.changes ?? [];
-  const settled = useSettledFigures();
+  const stable = useStableFigures();
   const q = search.q ?? "";
   const filter = useMemo(() => parseFilter(q), [q]);
-  const fitting = useMemo(() => nodes.filter((node) => filter.test(node, settled)), [nodes, filter, settled]);
-  const shown = useSame(fitting);
+  const matching = useMemo(() => nodes.filter((node) => filter.test(node, stable)), [nodes, filter, stable]);
+  const shown = useSame(matching);
   const ids = useMemo(() => new Set(shown.map((node) => node.id)), [shown]);
   const groups = useMemo(() => groupings(nodes), [nodes]);
   const colouring = COLOURINGS[search.color ?? "softirq"];
@@ -77,7 +77,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
           <NativeSelect
             value={search.group ?? ""}
             data={[
-              { value: "", label: "nothing" },
+              { value: "", label: "none" },
               ...groups.map((by) => ({ value: by, label: by.replace("label:", "") })),
             ]}
             onChange={(event) => set({ group: event.currentTarget.value || undefined })}
@@ -120,15 +120,15 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
   );
 }
 
-/** The same array as before while its members are the same, so that a new second does not lay the map out anew. */
+/** The previous array while its members are unchanged, to avoid a new layout every second. */
 function useSame<T>(items: T[]): T[] {
-  const [kept, keep] = useState(items);
-  if (kept.length === items.length && kept.every((item, index) => item === items[index])) return kept;
-  keep(items);
+  const [stable, setStable] = useState(items);
+  if (stable.length === items.length && stable.every((item, index) => item === items[index])) return stable;
+  setStable(items);
   return items;
 }
 
-/** All nodes: a filter that is also the address, the map or the table, and what deserves a look. */
+/** The fleet page: filter, figures, map or table of nodes, and hot spots. */
 export function FleetPage() {
   useFleetSubscription();
   const nodes = useQuery(nodesQuery);
@@ -149,7 +149,7 @@ export function FleetPage() {
             {sentenceOf(nodes.error)}
           </p>
         ) : (
-          <p className="muted">Reading the nodes.</p>
+          <p className="muted">Loading nodes.</p>
         )
       ) : nodes.data.length === 0 ? (
         <Empty />

@@ -6,7 +6,7 @@ import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
 import { bitRate, type Figure, micros, percent, perSecond, text } from "../lib/format";
 import styles from "./fleet.module.css";
-import { type FleetFigures, useFigures, useSettledFigures } from "./fleetStore";
+import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
 import type { FigureColumn, SortBy } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];
@@ -33,7 +33,7 @@ const FIGURES: {
 const HEALTH_ORDER = ["live", "new", "stale", "away"];
 const byName = new Intl.Collator("en", { numeric: true });
 
-/** Nodes in the order that a sort names (`softirq`, or `-softirq` downwards); unknown figures come last either way. */
+/** Nodes sorted by a column (`softirq`, or `-softirq` for descending); unknown figures are last in both cases. */
 export function sortNodes(nodes: NodeSummary[], sort: string, figures: FleetFigures): NodeSummary[] {
   const down = sort.startsWith("-") ? -1 : 1;
   const name = sort.replace(/^-/, "");
@@ -96,7 +96,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
   );
 }
 
-/** The same nodes and figures as the map, as rows; sorted by a click on a heading. */
+/** The map's nodes and figures as a table, sorted by a click on a heading. */
 export function FleetTable({
   nodes,
   sort,
@@ -106,17 +106,17 @@ export function FleetTable({
   sort: string;
   onSort: (sort: string) => void;
 }) {
-  const settled = useSettledFigures();
+  const stable = useStableFigures();
   const figures = useFigures();
   const [wanted, setPage] = useState(0);
-  const sorted = useMemo(() => sortNodes(nodes, sort, settled), [nodes, sort, settled]);
+  const sorted = useMemo(() => sortNodes(nodes, sort, stable), [nodes, sort, stable]);
   const pages = Math.max(1, Math.ceil(sorted.length / PAGE));
   const page = Math.min(wanted, pages - 1);
   const rows = sorted.slice(page * PAGE, (page + 1) * PAGE);
   const heading = (name: SortBy, label: string, className?: string) => {
     const down = sort === `-${name}`;
     const on = down || sort === name;
-    // Names read from A on; of figures one wants the largest first.
+    // Names sort ascending first, figures descending.
     const next = name === "name" || name === "health" ? (sort === name ? `-${name}` : name) : down ? name : `-${name}`;
     return (
       <th key={name} className={className} aria-sort={on ? (down ? "descending" : "ascending") : "none"}>
@@ -152,7 +152,7 @@ export function FleetTable({
       {pages > 1 && (
         <div className={styles.pager}>
           <Button disabled={page === 0} onClick={() => setPage(page - 1)}>
-            Before
+            Previous
           </Button>
           <span>
             {page * PAGE + 1}–{Math.min(sorted.length, (page + 1) * PAGE)} of {sorted.length.toLocaleString("en")}

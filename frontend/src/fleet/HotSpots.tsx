@@ -3,30 +3,30 @@ import { useMemo } from "react";
 import type { Schemas } from "../api/client";
 import { SimulatedTag } from "../components/NodeTags";
 import { percent, text } from "../lib/format";
-import { useFigures, useSettledFigures } from "./fleetStore";
+import { useFigures, useStableFigures } from "./fleetStore";
 import { hotSpots, hottest, reasons } from "./hotspots";
 
 const BAD_PERCENT = 90;
 
-/** The nodes that deserve a look, with the figures that say why. */
+/** The nodes with drops, time squeeze or overloaded CPUs, with the figures. */
 export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
-  const settled = useSettledFigures();
+  const stable = useStableFigures();
   const figures = useFigures();
-  const spots = useMemo(() => hotSpots(nodes, settled), [nodes, settled]);
+  const spots = useMemo(() => hotSpots(nodes, stable), [nodes, stable]);
   return (
     <section className="card">
       <h2>
-        Hot spots <small>which, and why</small>
+        Hot spots <small>with cause</small>
       </h2>
       {spots.length === 0 ? (
-        <p className="body muted">Nothing drops, nothing is squeezed, and no CPU is full of softirq.</p>
+        <p className="body muted">No drops, no time squeeze, and no CPU overloaded by softirq.</p>
       ) : (
         <table className="table">
           <thead>
             <tr>
               <th>node</th>
-              <th>hottest</th>
-              <th>why</th>
+              <th>hottest CPU</th>
+              <th>cause</th>
             </tr>
           </thead>
           <tbody>
@@ -48,7 +48,7 @@ export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
                   <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
                     {known ? `CPU ${hot.cpu} · ${text(percent(hot.percent))}` : "–"}
                   </td>
-                  <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "calmer now"}</td>
+                  <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "subsided"}</td>
                 </tr>
               );
             })}

@@ -83,16 +83,16 @@ test.each([
 });
 
 test.each([
-  ["foo:bar", "“foo:bar” is not understood"],
-  ["constructor:x", "“constructor:x” is not understood"],
+  ["foo:bar", "“foo:bar” is not a filter"],
+  ["constructor:x", "“constructor:x” is not a filter"],
   ["temperature > 3", "“temperature” is not a figure"],
   ["constructor > 3", "“constructor” is not a figure"],
-  ["softirq >", "Give a number after “softirq >”"],
-  ["softirq > hot", "Give a number after “softirq >”"],
-  ["health:fine", "it takes live, stale, away, new"],
-  ["simulated:maybe", "it takes yes or no"],
-  ["label:", "Name a label"],
-])("the filter “%s” is answered with a sentence, and its other parts still count", (line, sentence) => {
+  ["softirq >", "Enter a number after “softirq >”"],
+  ["softirq > hot", "Enter a number after “softirq >”"],
+  ["health:fine", "use live, stale, away, new"],
+  ["simulated:maybe", "use yes or no"],
+  ["label:", "Enter a label"],
+])("the filter “%s” has a message, and its other parts apply", (line, sentence) => {
   const filter = parseFilter(`db-1 ${line}`);
   expect(filter.problems).toHaveLength(1);
   expect(filter.problems[0]).toContain(sentence);

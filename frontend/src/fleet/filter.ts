@@ -1,11 +1,12 @@
 import type { Schemas } from "../api/client";
+import { HEALTHS } from "../live/frames";
 import type { FleetFigures } from "./fleetStore";
 import type { FigureColumn } from "./search";
 
 type NodeSummary = Schemas["NodeSummary"];
 type Test = (node: NodeSummary, figures: FleetFigures) => boolean;
 
-/** What a filter line means: a test for nodes, and a sentence for each part that has no meaning. */
+/** A parsed filter: a test for nodes, and a message for each invalid part. */
 export type Filter = { test: Test; problems: string[] };
 
 type Figure = (node: NodeSummary, figures: FleetFigures) => number;
@@ -14,7 +15,7 @@ const column =
   (node, figures) =>
     figures.get(node.id, name) * factor;
 
-/** Figures that can be compared, in the units that the page shows. */
+/** Figures for comparisons, in display units. */
 const FIGURES: Record<string, Figure> = {
   softirq: column("softirq_percent"),
   busiest: column("busiest_percent"),
@@ -38,28 +39,27 @@ const COMPARE: Record<string, (a: number, b: number) => boolean> = {
 
 const MULTIPLES: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
 const YES_NO: Record<string, boolean> = { yes: true, no: false };
-const HEALTH_WORDS = ["live", "stale", "away", "new"];
 
 const includes = (text: string | null, part: string) => text?.toLowerCase().includes(part) ?? false;
 
-/** Tests written as key:value; each gives the test or the sentence that says what it takes. */
+/** Filters of the form key:value; each returns its test, or a message for an invalid value. */
 const KEYS: Record<string, (value: string) => Test | string> = {
   label: (value) => {
     const [name = "", wanted] = value.split(/=(.*)/s);
-    if (name === "") return "Name a label after “label:”, for example label:role=db.";
+    if (name === "") return "Enter a label after “label:”, for example label:role=db.";
     return ({ labels }) => {
       const found = Object.entries(labels).find(([key]) => key.toLowerCase() === name)?.[1];
       return found !== undefined && (wanted === undefined || found.toLowerCase() === wanted);
     };
   },
   health: (value) =>
-    HEALTH_WORDS.includes(value)
+    HEALTHS.some((health) => health === value)
       ? (node, figures) => figures.health(node.id) === value
-      : `“health:${value}” is not understood; it takes ${HEALTH_WORDS.join(", ")}.`,
+      : `“health:${value}” is invalid; use ${HEALTHS.join(", ")}.`,
   simulated: (value) => {
     const wanted = YES_NO[value];
     return wanted === undefined
-      ? `“simulated:${value}” is not understood; it takes yes or no.`
+      ? `“simulated:${value}” is invalid; use yes or no.`
       : (node) => node.simulated === wanted;
   },
   mode: (value) => (node) => includes(node.mode, value),
@@ -67,28 +67,28 @@ const KEYS: Record<string, (value: string) => Test | string> = {
   driver: (value) => (node) => node.drivers.some((driver) => includes(driver, value)),
 };
 
-// A comparison may have spaces in it; everything else ends at the next space.
+// A comparison may contain spaces; other parts end at the next space.
 const PART = /([^\s<>=:]+)\s*(>=|<=|>|<|=)\s*(\S*)|(\S+)/g;
 const NUMBER = /^(\d+(?:\.\d+)?)([kmgt]?)%?$/;
 
 function comparison(name: string, operator: string, value: string): Test | string {
   const figure = Object.hasOwn(FIGURES, name) ? FIGURES[name] : undefined;
-  if (figure === undefined) return `“${name}” is not a figure; there are ${Object.keys(FIGURES).join(", ")}.`;
+  if (figure === undefined) return `“${name}” is not a figure; use ${Object.keys(FIGURES).join(", ")}.`;
   const match = NUMBER.exec(value);
-  if (match === null) return `Give a number after “${name} ${operator}”, for example ${name} ${operator} 60.`;
+  if (match === null) return `Enter a number after “${name} ${operator}”, for example ${name} ${operator} 60.`;
   const wanted = Number(match[1]) * (MULTIPLES[match[2] as string] as number);
   const compare = COMPARE[operator] as (a: number, b: number) => boolean;
   return (node, figures) => compare(figure(node, figures), wanted);
 }
 
-function keyed(word: string): Test | string {
+function keyValue(word: string): Test | string {
   const [key = "", value = ""] = word.split(/:(.*)/s);
   const make = Object.hasOwn(KEYS, key) ? KEYS[key] : undefined;
-  if (make === undefined) return `“${word}” is not understood; there are ${Object.keys(KEYS).join(":, ")}:.`;
+  if (make === undefined) return `“${word}” is not a filter; use ${Object.keys(KEYS).join(":, ")}:.`;
   return make(value);
 }
 
-/** Reads a filter line. All its parts must hold; parts without a meaning are reported and left out. */
+/** Parses a filter line. All valid parts must match; invalid parts are reported and ignored. */
 export function parseFilter(line: string): Filter {
   const tests: Test[] = [];
   const problems: string[] = [];
@@ -97,7 +97,7 @@ export function parseFilter(line: string): Filter {
       name !== undefined && operator !== undefined
         ? comparison(name, operator, value)
         : word.includes(":")
-          ? keyed(word)
+          ? keyValue(word)
           : (node: NodeSummary) => node.name.toLowerCase().includes(word);
     if (typeof part === "string") problems.push(part);
     else tests.push(part);

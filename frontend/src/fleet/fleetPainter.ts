@@ -6,14 +6,14 @@ import type { Layout } from "./layout";
 
 const COLOURS = Array.from({ length: 256 }, (_, index) => {
   const [r, g, b] = cividis(index / 255);
-  // Black on the light half of the scale, white on the dark half: at least 4.5 to 1 on both.
+  // Black text on the light half of the scale, white on the dark half: contrast at least 4.5 : 1.
   return { fill: `rgb(${r} ${g} ${b})`, ink: 0.299 * r + 0.587 * g + 0.114 * b > 118 ? "#000" : "#fff" };
 });
 
-/** The theme's colours as a canvas needs them. */
-export type Inks = { text: string; muted: string; raised: string; hatch: string; change: string; font: string };
+/** Resolved theme colours and font for the map. */
+export type MapColours = { text: string; muted: string; raised: string; hatch: string; change: string; font: string };
 
-export function readInks(element: HTMLElement): Inks {
+export function readMapColours(element: HTMLElement): MapColours {
   const style = getComputedStyle(element);
   const token = (name: string) => style.getPropertyValue(name).trim();
   return {
@@ -44,16 +44,16 @@ function hatching(context: CanvasRenderingContext2D, ink: string): CanvasPattern
   return context.createPattern(tile, "repeat") ?? ink;
 }
 
-function fitted(context: CanvasRenderingContext2D, words: string, width: number): string {
-  if (context.measureText(words).width <= width) return words;
-  let end = words.length - 1;
-  while (end > 1 && context.measureText(`${words.slice(0, end)}…`).width > width) end -= 1;
-  return `${words.slice(0, end)}…`;
+function truncated(context: CanvasRenderingContext2D, text: string, width: number): string {
+  if (context.measureText(text).width <= width) return text;
+  let end = text.length - 1;
+  while (end > 1 && context.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
+  return `${text.slice(0, end)}…`;
 }
 
 export type Cell = { id: number; name: string; simulated: boolean; changing: boolean };
 
-/** Draws the whole map: 10,000 cells take a few milliseconds. */
+/** Draws the map; 10,000 cells take a few milliseconds. */
 export function paintMap(
   canvas: HTMLCanvasElement,
   width: number,
@@ -61,7 +61,7 @@ export function paintMap(
   cells: Cell[],
   figures: FleetFigures,
   colouring: Colouring,
-  inks: Inks,
+  colours: MapColours,
 ): void {
   const ratio = devicePixelRatio || 1;
   const [pixelsX, pixelsY] = [Math.round(width * ratio), Math.round(layout.height * ratio)];
@@ -72,16 +72,16 @@ export function paintMap(
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, layout.height);
   context.textBaseline = "middle";
-  const hatch = hatching(context, inks.hatch);
+  const hatch = hatching(context, colours.hatch);
   const gap = layout.cell.width > 8 ? 2 : 1;
   const [w, h] = [layout.cell.width - gap, layout.cell.height - gap];
   for (const block of layout.blocks) {
-    context.font = `11px ${inks.font}`;
-    context.fillStyle = inks.muted;
+    context.font = `11px ${colours.font}`;
+    context.fillStyle = colours.muted;
     if (block.header > 0) {
       const amount = count(block.count, "node");
       const amountWidth = context.measureText(amount).width;
-      context.fillText(fitted(context, block.name, block.width - amountWidth - 12), block.x, block.y + 8);
+      context.fillText(truncated(context, block.name, block.width - amountWidth - 12), block.x, block.y + 8);
       context.fillText(amount, block.x + block.width - amountWidth, block.y + 8);
     }
     for (let at = 0; at < block.count; at++) {
@@ -92,25 +92,25 @@ export function paintMap(
       const value = figures.get(cell.id, colouring.column);
       const known = !Number.isNaN(value);
       const colour = COLOURS[Math.max(0, Math.min(255, Math.round(colouring.position(value) * 255)))];
-      context.fillStyle = known && colour ? colour.fill : inks.raised;
+      context.fillStyle = known && colour ? colour.fill : colours.raised;
       context.fillRect(x, y, w, h);
       if (!known) {
         context.fillStyle = hatch;
         context.fillRect(x, y, w, h);
       }
       if (layout.labelled) {
-        context.fillStyle = known && colour ? colour.ink : inks.text;
-        context.font = `600 12px ${inks.font}`;
-        context.fillText(fitted(context, cell.name, w - 14), x + 7, y + 14);
-        context.font = `11px ${inks.font}`;
+        context.fillStyle = known && colour ? colour.ink : colours.text;
+        context.font = `600 12px ${colours.font}`;
+        context.fillText(truncated(context, cell.name, w - 14), x + 7, y + 14);
+        context.font = `11px ${colours.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const health = figures.health(cell.id);
         const figure = known ? text(colouring.format(value)) : health === "live" ? "no data" : health;
-        const words = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
-        context.fillText(fitted(context, words.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
+        const parts = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
+        context.fillText(truncated(context, parts.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }
       if (cell.changing) {
-        context.strokeStyle = inks.change;
+        context.strokeStyle = colours.change;
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, w - 2, h - 2);
       }

@@ -22,7 +22,7 @@ const NODES = [
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 const names = (nodes: Node[]) => nodes.map(({ name }) => name);
 
-test("figures are looked up by node, and what is unknown is NaN and never zero", () => {
+test("figures are looked up by node; unknown ones are NaN, not zero", () => {
   expect(FIGURES.get(9, "softirq_percent")).toBe(94);
   expect(FIGURES.get(9, "softirq_cpu")).toBe(7);
   expect(FIGURES.get(9, "dropped_per_s")).toBe(0);
@@ -31,7 +31,7 @@ test("figures are looked up by node, and what is unknown is NaN and never zero",
   expect(FIGURES.get(77, "softirq_percent")).toBeNaN();
 });
 
-test("a node that no frame has told of is new", () => {
+test("a node missing in the frame is new", () => {
   expect([FIGURES.health(9), FIGURES.health(3), FIGURES.health(77)]).toEqual(["stale", "live", "new"]);
 });
 
@@ -46,31 +46,31 @@ test.each([
 });
 
 test.each([
-  [3, ["busy, softirq only 20\u00a0%"]],
+  [3, ["busy, softirq 20\u00a0%"]],
   [9, ["softirq 94\u00a0%"]],
   [4, []],
   [5, ["dropped 3.00\u00a0/s"]],
-])("node %i stands out for %j", (id, expected) => expect(reasons(id, FIGURES)).toEqual(expected));
+])("node %i has the reasons %j", (id, expected) => expect(reasons(id, FIGURES)).toEqual(expected));
 
-test("nodes that drop packets come before those with more softirq, and quiet ones are not listed", () => {
+test("nodes that drop packets come before those with more softirq; others are not listed", () => {
   expect(names(hotSpots(NODES, FIGURES))).toEqual(["web-2", "db-2", "db-10"]);
 });
 
-test("the CPU to look at is the one with most softirq only where softirq is high", () => {
+test("the hottest CPU is the one with most softirq only if softirq is high", () => {
   expect([hottest(9, FIGURES).cpu, hottest(3, FIGURES).cpu]).toEqual([7, 5]);
 });
 
-test("nodes are grouped by label, kernel or driver, each group in the order of its nodes' numbers", () => {
+test("nodes are grouped by label, kernel or driver, each group in numeric order", () => {
   expect(groupings(NODES)).toEqual(["label:rack", "kernel", "driver"]);
   expect(groupNodes(NODES, "label:rack").map((group) => [group.name, names(group.nodes)])).toEqual([
     ["r1", ["web-1"]],
     ["without rack", ["db-2", "db-10", "web-2"]],
   ]);
-  expect(groupNodes(NODES, "driver").map(({ name }) => name)).toEqual(["igb", "no driver known"]);
+  expect(groupNodes(NODES, "driver").map(({ name }) => name)).toEqual(["igb", "without driver"]);
   expect(groupNodes([], undefined)).toEqual([]);
 });
 
-test("a node's figure names its CPU where the colour is of one CPU", () => {
+test("a node's figure includes its CPU for figures of one CPU", () => {
   const text = (id: number, colour: keyof typeof COLOURINGS) =>
     figureOf(NODES.find((one) => one.id === id) as Node, FIGURES, COLOURINGS[colour]);
   expect([text(9, "softirq"), text(5, "drops"), text(4, "rtt")]).toEqual(["94 % on CPU 7", "3.00 /s", "no data"]);

@@ -5,10 +5,10 @@ import { type FleetFrame, HEALTHS, UNKNOWN_U32 } from "../live/frames";
 import { live } from "../live/socket";
 import type { FigureColumn } from "./search";
 
-/** Order and membership follow the figures this seldom, so that rows can be read and clicked. */
-const SETTLE_MS = 5_000;
+/** Minimum time between two updates of order and membership, in ms: rows stay readable and clickable. */
+const STABLE_MS = 5_000;
 
-/** The newest figures of all nodes, looked up by node id. */
+/** Figures of all nodes of one frame, by node id. */
 export class FleetFigures {
   readonly frame: FleetFrame;
   private readonly rows: Map<number, number>;
@@ -18,7 +18,7 @@ export class FleetFigures {
     this.rows = new Map(Array.from(frame.node_id, (id, row) => [id, row]));
   }
 
-  /** A figure, or NaN where it is not known. */
+  /** A figure; NaN if unknown. */
   get(nodeId: number, column: FigureColumn): number {
     const row = this.rows.get(nodeId);
     const value = row === undefined ? Number.NaN : (this.frame[column][row] as number);
@@ -31,7 +31,7 @@ export class FleetFigures {
   }
 }
 
-/** The frame that a list of nodes would have been, for the moment before the first frame arrives; its time is 0. */
+/** A fleet frame built from a list of nodes, used until the first frame arrives; time_ms is 0. */
 export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
   const figure = (name: Exclude<keyof Schemas["Figures"], "time">) =>
     Float32Array.from(nodes, (node) => node.figures?.[name] ?? Number.NaN);
@@ -57,49 +57,49 @@ export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
 
 const EMPTY = new FleetFigures(frameOfNodes([]));
 
-/** Holds the newest fleet frame outside of React, so that one second of 10,000 nodes is one change. */
+/** Stores the latest fleet frame outside React: one update per second for 10,000 nodes. */
 class FleetStore {
-  private newest = EMPTY;
-  private settledAt = 0;
-  private settled = EMPTY;
+  private latest = EMPTY;
+  private stableAt = 0;
+  private stable = EMPTY;
   private readonly listeners = new Set<() => void>();
 
   constructor() {
-    live.on("fleet", (frame) => this.take(frame));
+    live.on("fleet", (frame) => this.consume(frame));
   }
 
-  take(frame: FleetFrame): void {
-    this.newest = new FleetFigures(frame);
+  consume(frame: FleetFrame): void {
+    this.latest = new FleetFigures(frame);
     const now = performance.now();
-    const isFirst = this.settled.frame.time_ms === 0;
-    if (isFirst || now - this.settledAt >= SETTLE_MS) {
-      this.settled = this.newest;
-      this.settledAt = now;
+    const isFirst = this.stable.frame.time_ms === 0;
+    if (isFirst || now - this.stableAt >= STABLE_MS) {
+      this.stable = this.latest;
+      this.stableAt = now;
     }
     for (const listener of this.listeners) listener();
   }
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
-    if (this.newest === EMPTY) {
+    if (this.latest === EMPTY) {
       const nodes = queryClient.getQueryData(nodesQuery.queryKey);
-      if (nodes?.length) this.take(frameOfNodes(nodes));
+      if (nodes?.length) this.consume(frameOfNodes(nodes));
     }
     return () => this.listeners.delete(listener);
   };
 
-  readonly now = (): FleetFigures => this.newest;
-  readonly calm = (): FleetFigures => this.settled;
+  readonly getLatest = (): FleetFigures => this.latest;
+  readonly getStable = (): FleetFigures => this.stable;
 }
 
 export const fleet = new FleetStore();
 
-/** The figures of this second. */
+/** The latest figures, updated every second. */
 export function useFigures(): FleetFigures {
-  return useSyncExternalStore(fleet.subscribe, fleet.now);
+  return useSyncExternalStore(fleet.subscribe, fleet.getLatest);
 }
 
-/** The figures of a few seconds ago at most, for what should not jump: order and membership. */
-export function useSettledFigures(): FleetFigures {
-  return useSyncExternalStore(fleet.subscribe, fleet.calm);
+/** Figures that update only every few seconds, for order and membership. */
+export function useStableFigures(): FleetFigures {
+  return useSyncExternalStore(fleet.subscribe, fleet.getStable);
 }

@@ -2,7 +2,7 @@ import type { Schemas } from "../api/client";
 
 type NodeSummary = Schemas["NodeSummary"];
 
-/** What nodes can be grouped by: their labels, then kernel and driver. */
+/** Keys to group nodes by: `label:NAME` for each label, kernel, driver. */
 export function groupings(nodes: NodeSummary[]): string[] {
   const labels = new Set(nodes.flatMap((node) => Object.keys(node.labels)));
   return [...[...labels].sort().map((label) => `label:${label}`), "kernel", "driver"];
@@ -10,14 +10,14 @@ export function groupings(nodes: NodeSummary[]): string[] {
 
 function groupOf(node: NodeSummary, by: string): string {
   if (by === "kernel") return node.kernel ?? "kernel unknown";
-  if (by === "driver") return node.drivers.join(", ") || "no driver known";
+  if (by === "driver") return node.drivers.join(", ") || "without driver";
   const label = by.replace(/^label:/, "");
   return node.labels[label] ?? `without ${label}`;
 }
 
 const byName = new Intl.Collator("en", { numeric: true });
 
-/** Nodes in named groups, both in the order of their names; one group without a name when by is absent. */
+/** Nodes in groups, both sorted by name; a single unnamed group when `by` is undefined. */
 export function groupNodes(nodes: NodeSummary[], by: string | undefined): { name: string; nodes: NodeSummary[] }[] {
   const sorted = nodes.toSorted((a, b) => byName.compare(a.name, b.name));
   if (by === undefined) return sorted.length ? [{ name: "", nodes: sorted }] : [];

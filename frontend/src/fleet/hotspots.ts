@@ -2,26 +2,26 @@ import type { Schemas } from "../api/client";
 import { type Figure, percent, perSecond, text } from "../lib/format";
 import type { FleetFigures } from "./fleetStore";
 
-const MOST = 15;
+const MAX_HOT_SPOTS = 15;
 const SOFTIRQ_PERCENT = 60;
 const BUSY_PERCENT = 95;
 const SQUEEZED_PER_S = 10;
 
-const written = (figure: Figure) => text(figure).replace(" ", "\u00a0");
+const unbroken = (figure: Figure) => text(figure).replace(" ", "\u00a0");
 
-/** Why a node deserves a look, each reason a measured figure; empty when nothing stands out. */
+/** The reasons why a node is a hot spot, each with its figure; empty if it is none. */
 export function reasons(nodeId: number, figures: FleetFigures): string[] {
   const get = (column: Parameters<FleetFigures["get"]>[1]) => figures.get(nodeId, column);
   const found: string[] = [];
-  if (get("dropped_per_s") > 0) found.push(`dropped ${written(perSecond(get("dropped_per_s")))}`);
-  if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeezed ${written(perSecond(get("squeezed_per_s")))}`);
-  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${written(percent(get("softirq_percent")))}`);
+  if (get("dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("dropped_per_s")))}`);
+  if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeeze ${unbroken(perSecond(get("squeezed_per_s")))}`);
+  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${unbroken(percent(get("softirq_percent")))}`);
   else if (get("busiest_percent") >= BUSY_PERCENT)
-    found.push(`busy, softirq only ${written(percent(get("softirq_percent")))}`);
+    found.push(`busy, softirq ${unbroken(percent(get("softirq_percent")))}`);
   return found;
 }
 
-/** The CPU to look at: the one with most softirq where softirq is the trouble, else the busiest. */
+/** The hottest CPU: the one with most softirq where that is high, else the busiest. */
 export function hottest(nodeId: number, figures: FleetFigures): { cpu: number; percent: number } {
   const softirq = figures.get(nodeId, "softirq_percent");
   return softirq >= SOFTIRQ_PERCENT
@@ -29,7 +29,7 @@ export function hottest(nodeId: number, figures: FleetFigures): { cpu: number; p
     : { cpu: figures.get(nodeId, "busiest_cpu"), percent: figures.get(nodeId, "busiest_percent") };
 }
 
-/** Nodes with a reason to look at them: those that drop first, then by softirq on their hottest CPU. */
+/** The hot spots: nodes with drops first, then by softirq of the hottest CPU; at most 15. */
 export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures): Schemas["NodeSummary"][] {
   const known = (value: number) => (Number.isNaN(value) ? 0 : value);
   const rank = (node: Schemas["NodeSummary"]) =>
@@ -37,5 +37,5 @@ export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures)
   return nodes
     .filter((node) => reasons(node.id, figures).length > 0)
     .toSorted((a, b) => rank(b) - rank(a))
-    .slice(0, MOST);
+    .slice(0, MAX_HOT_SPOTS);
 }

@@ -10,7 +10,7 @@ test.each([
   [groups(3, 0, 70, 1), 320],
   [groups(2500, 2500, 2500, 2500), 900],
   [groups(10_000), 1400],
-])("every cell of %j at %i pixels stands inside and is found again where it stands", (wanted, width) => {
+])("every cell of %j at %i pixels is inside and is found at its position", (wanted, width) => {
   const layout = layOut(wanted, width);
   const total = wanted.reduce((sum, group) => sum + group.count, 0);
   for (let index = 0; index < total; index++) {
@@ -23,7 +23,7 @@ test.each([
   expect(rectOf(layout, total)).toBeNull();
 });
 
-test("a few nodes get named cells, many get small ones that still fit a screen", () => {
+test("few nodes get labelled cells, many get small ones that fit a screen", () => {
   expect(layOut(groups(10), 900).labelled).toBe(true);
   const large = layOut(groups(10_000), 1400);
   expect(large.labelled).toBe(false);
@@ -34,7 +34,7 @@ test("a single group without a name has no header", () => {
   expect(rectOf(layOut([{ name: "", count: 1 }], 900), 0)).toMatchObject({ x: 0, y: 0 });
 });
 
-test("arrow keys walk through the cells and stop at the edges", () => {
+test("arrow keys move through the cells and stop at the edges", () => {
   const layout = layOut(groups(64, 64), 436);
   const { columns } = layout.blocks[0] as { columns: number };
   expect(neighbour(layout, 0, "ArrowLeft")).toBe(0);

@@ -1,6 +1,6 @@
-/** Where the cells of the fleet map stand. Sizes are CSS pixels. */
+/** Layout of the fleet map's cells. Sizes are CSS pixels. */
 
-/** A group: its name stands in a header above its cells, which is left out where there is no name. */
+/** The rectangle of a group: a header with its name, omitted without a name, above its cells. */
 type Block = {
   name: string;
   x: number;
@@ -13,7 +13,7 @@ type Block = {
 };
 export type Layout = {
   cell: { width: number; height: number };
-  /** Cells large enough to carry the node's name and figure. */
+  /** Whether cells are large enough for the node's name and figure. */
   labelled: boolean;
   blocks: Block[];
   height: number;
@@ -23,7 +23,7 @@ export type Rect = { x: number; y: number; width: number; height: number };
 const HEADER = 20;
 const GAP_X = 18;
 const GAP_Y = 14;
-const MOST_LABELLED = 60;
+const MAX_LABELLED = 60;
 const LABELLED = { width: 168, height: 44 };
 const SIZES = [28, 24, 20, 17, 14, 12, 10, 8, 6];
 const COMFORTABLE_HEIGHT = 560;
@@ -55,10 +55,10 @@ function place(
   return { cell, labelled, blocks, height: y + rowHeight };
 }
 
-/** Lays groups of cells out for a width: named cells for a few nodes, ever smaller ones for many. */
+/** Lays out groups of cells for a width: labelled cells for few nodes, smaller unlabelled ones for many. */
 export function layOut(groups: { name: string; count: number }[], width: number): Layout {
   const total = groups.reduce((sum, group) => sum + group.count, 0);
-  if (total <= MOST_LABELLED) return place(groups, width, LABELLED, true);
+  if (total <= MAX_LABELLED) return place(groups, width, LABELLED, true);
   let layout: Layout | undefined;
   for (const size of SIZES) {
     layout = place(groups, width, { width: size, height: size }, false);
@@ -67,7 +67,7 @@ export function layOut(groups: { name: string; count: number }[], width: number)
   return layout as Layout;
 }
 
-/** Where the cell with this number stands. */
+/** The rectangle of a cell by its number; null if there is none. */
 export function rectOf(layout: Layout, index: number): Rect | null {
   const block = layout.blocks.find(({ first, count }) => index >= first && index < first + count);
   if (block === undefined) return null;
@@ -81,7 +81,7 @@ export function rectOf(layout: Layout, index: number): Rect | null {
   };
 }
 
-/** The number of the cell at a point, or null between cells. */
+/** The number of the cell at a point; null between cells. */
 export function cellAt(layout: Layout, x: number, y: number): number | null {
   for (const block of layout.blocks) {
     const column = Math.floor((x - block.x) / layout.cell.width);
@@ -93,7 +93,7 @@ export function cellAt(layout: Layout, x: number, y: number): number | null {
   return null;
 }
 
-/** The cell that an arrow key leads to: along the numbers sideways, to the nearest cell up and down. */
+/** The number of the cell that a key moves to: left and right by number, up and down to the nearest cell. */
 export function neighbour(layout: Layout, index: number, key: string): number {
   const last = layout.blocks.reduce((sum, block) => sum + block.count, 0) - 1;
   if (key === "ArrowLeft") return Math.max(0, index - 1);

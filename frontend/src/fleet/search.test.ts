@@ -9,4 +9,4 @@ test.each([
   ],
   [{ q: "", color: "red", view: "list", sort: "--rx" }, {}],
   [{ sort: "rx" }, { sort: "rx" }],
-])("%o is understood as %o", (search, expected) => expect(validateFleetSearch(search)).toEqual(expected));
+])("%o is parsed as %o", (search, expected) => expect(validateFleetSearch(search)).toEqual(expected));

@@ -15,7 +15,7 @@ export function cividis(t: number): [red: number, green: number, blue: number] {
   ];
 }
 
-/** 256 colours as the u32 that a little-endian canvas image takes (0xAABBGGRR). */
+/** 256 colours as u32 in the byte order of canvas images on little-endian machines (0xAABBGGRR). */
 export const CIVIDIS_U32: Uint32Array = Uint32Array.from({ length: 256 }, (_, index) => {
   const [red, green, blue] = cividis(index / 255);
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;

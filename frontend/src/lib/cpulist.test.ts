@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { CpuListError, formatCpuList, parseCpuList } from "./cpulist";
 
-describe("a CPU list is read as the kernel reads it", () => {
+describe("a CPU list is parsed as by the kernel", () => {
   test.each([
     ["", []],
     ["3", [3]],
@@ -12,7 +12,7 @@ describe("a CPU list is read as the kernel reads it", () => {
   ])("“%s”", (text, cpus) => expect(parseCpuList(text)).toEqual(cpus));
 });
 
-describe("what is no CPU list is refused with the part that is wrong", () => {
+describe("an invalid CPU list is rejected with its invalid part", () => {
   test.each([
     ["3-1", "The range 3-1 runs backwards; write 1-3."],
     ["0-9999", "CPU 9999 is beyond the largest number Linux can have (8191)."],
@@ -25,7 +25,7 @@ describe("what is no CPU list is refused with the part that is wrong", () => {
   ])("“%s”", (text, message) => expect(() => parseCpuList(text)).toThrow(new CpuListError(message)));
 });
 
-describe("CPUs are written in the kernel's shortest spelling", () => {
+describe("CPUs are formatted as the shortest list", () => {
   test.each([
     [[], ""],
     [[2], "2"],
@@ -34,7 +34,7 @@ describe("CPUs are written in the kernel's shortest spelling", () => {
   ])("%o", (cpus, text) => expect(formatCpuList(cpus)).toBe(text));
 });
 
-test("reading what was written gives the same CPUs", () => {
+test("parsing a formatted list gives the same CPUs", () => {
   const cpus = [0, 2, 3, 4, 9, 100, 101];
   expect(parseCpuList(formatCpuList(cpus))).toEqual(cpus);
 });

@@ -1,14 +1,14 @@
-/** CPU lists as the kernel writes them, `0-3,8`; the same refusals as coresteer_core.cpuset. */
+/** CPU lists in the kernel's format, `0-3,8`; the same errors as coresteer_core.cpuset. */
 
-/** The largest NR_CPUS a kernel can be configured with. */
+/** The largest NR_CPUS of a kernel configuration. */
 const MAX_CPUS = 8192;
 
-/** A text that is not a CPU list; the message is a sentence for the person who typed it. */
+/** An invalid CPU list; the message names the invalid part. */
 export class CpuListError extends Error {}
 
 const RANGE = /^(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5})\/(\d{1,5}))?)?$/;
 
-/** CPUs that a list names, ascending; empty text is no CPU. Throws CpuListError with the part that is wrong. */
+/** Parses a CPU list into ascending CPU numbers; empty text gives none. Throws CpuListError. */
 export function parseCpuList(text: string): number[] {
   const trimmed = text.trim();
   if (trimmed === "") return [];
@@ -32,7 +32,7 @@ export function parseCpuList(text: string): number[] {
   return [...cpus].sort((a, b) => a - b);
 }
 
-/** The shortest kernel spelling of some CPUs: 0, 1, 2, 8 is `0-2,8`. */
+/** Formats CPUs as the shortest CPU list: 0, 1, 2, 8 gives `0-2,8`. */
 export function formatCpuList(cpus: Iterable<number>): string {
   const ranges: { first: number; last: number }[] = [];
   for (const cpu of [...new Set(cpus)].sort((a, b) => a - b)) {

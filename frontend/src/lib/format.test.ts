@@ -12,7 +12,7 @@ import {
   text,
 } from "./format";
 
-describe("a number keeps three significant digits", () => {
+describe("a number has three significant digits", () => {
   test.each([
     [0, "0"],
     [0.0123, "0.012"],
@@ -23,10 +23,10 @@ describe("a number keeps three significant digits", () => {
     [212.4, "212"],
     [4118, "4118"],
     [-1.5, "-1.50"],
-  ])("%s is written %s", (value, expected) => expect(significant(value)).toBe(expected));
+  ])("%s is formatted as %s", (value, expected) => expect(significant(value)).toBe(expected));
 });
 
-describe("a unit fits its number", () => {
+describe("a unit is scaled to its number", () => {
   test.each([
     [bitRate(230_000_000), "1.84 Gb/s"],
     [bitRate(0), "0 b/s"],
@@ -46,7 +46,7 @@ describe("a unit fits its number", () => {
   ])("%o is %s", (figure, expected) => expect(text(figure)).toBe(expected));
 });
 
-describe("a length of time shows its two largest units", () => {
+describe("a duration has its two largest units", () => {
   test.each([
     [0, "0 s"],
     [45, "45 s"],

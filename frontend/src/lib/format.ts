@@ -1,6 +1,6 @@
-/** Numbers as people read them: three significant digits, a unit that fits, a dash where nothing is known. */
+/** Number formatting: three significant digits, a scaled unit, a dash for unknown values. */
 
-/** A number and its unit apart, so that the unit can be set smaller. */
+/** A formatted number and its unit, separate so that the unit can be smaller. */
 export type Figure = { value: string; unit: string };
 
 export const UNKNOWN = "–";
@@ -11,7 +11,7 @@ function isKnown(value: Known): value is number {
   return value !== null && value !== undefined && Number.isFinite(value);
 }
 
-/** Three significant digits without an exponent: 1.84, 18.2, 212, 4118; 0 stays 0. */
+/** A number with three significant digits and no exponent: 1.84, 18.2, 212, 4118, 0. */
 export function significant(value: number): string {
   const size = Math.abs(value);
   if (size < 0.0005) return "0";
@@ -25,7 +25,7 @@ function scaled(value: Known, step: number, units: readonly string[]): Figure {
   if (!isKnown(value)) return { value: UNKNOWN, unit: "" };
   let power = 0;
   let rest = value;
-  // 999.5 would be written 1000: the next unit takes it.
+  // 999.5 rounds to 1000 and takes the next unit.
   while (power < last && Math.abs(rest) >= step - 0.5) {
     rest /= step;
     power += 1;
@@ -33,53 +33,53 @@ function scaled(value: Known, step: number, units: readonly string[]): Figure {
   return { value: significant(rest), unit: units[power] ?? "" };
 }
 
-/** Bytes per second as bits per second, the unit of links. */
+/** Formats bytes per second as bits per second. */
 export function bitRate(bytesPerS: Known): Figure {
   const bits = isKnown(bytesPerS) ? bytesPerS * 8 : null;
   return scaled(bits, 1000, ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
 }
 
-/** Events per second. */
+/** Formats events per second. */
 export function perSecond(value: Known): Figure {
   return scaled(value, 1000, ["/s", "k/s", "M/s", "G/s"]);
 }
 
-/** Packets per second. */
+/** Formats packets per second. */
 export function packetRate(value: Known): Figure {
   return scaled(value, 1000, ["pps", "kpps", "Mpps", "Gpps"]);
 }
 
-/** Microseconds. */
+/** Formats microseconds. */
 export function micros(value: Known): Figure {
   return scaled(value, 1000, ["µs", "ms", "s"]);
 }
 
-/** Amounts of memory. */
+/** Formats bytes with binary units. */
 export function bytes(value: Known): Figure {
   return scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 }
 
-/** A share of 0 to 100 in whole per cent. */
+/** Formats a percentage without decimals. */
 export function percent(value: Known): Figure {
   return isKnown(value) ? { value: String(Math.round(value)), unit: "%" } : { value: UNKNOWN, unit: "" };
 }
 
-/** A ratio such as packets per interrupt. */
+/** Formats a dimensionless ratio, e.g. packets per interrupt. */
 export function ratio(value: Known): Figure {
   return isKnown(value) ? { value: significant(value), unit: "" } : { value: UNKNOWN, unit: "" };
 }
 
-/** A link's speed. */
+/** Formats a link speed in bits per second. */
 export function linkSpeed(bitsPerS: Known): Figure {
   return scaled(bitsPerS, 1000, ["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
 }
 
-/** A figure in one piece: `1.84 Gb/s`. */
+/** A figure with its unit: `1.84 Gb/s`. */
 export function text(figure: Figure): string {
   return figure.unit === "" ? figure.value : `${figure.value} ${figure.unit}`;
 }
 
-/** A length of time in its two largest units: `45 s`, `2 min 5 s`, `3 h`, `2 d 4 h`. */
+/** Formats seconds in the two largest units: `45 s`, `2 min 5 s`, `3 h`, `2 d 4 h`. */
 export function duration(seconds: Known): string {
   if (!isKnown(seconds)) return UNKNOWN;
   const whole = Math.max(0, Math.round(seconds));
@@ -98,7 +98,7 @@ export function duration(seconds: Known): string {
     .join(" ");
 }
 
-/** Time left as a clock: `1:22`, `10:00`. Rounds up, so that 0:00 is the end and not half a second before it. */
+/** Formats remaining seconds as `1:22`, `10:00`; rounded up, so that 0:00 is the end. */
 export function countdown(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;

@@ -15,11 +15,11 @@ test.each([
   ["an upper bound itself", numberWithin(60, 65_536), "65536", 65_536],
   ["an empty number", numberWithin(-1, 1), " x", undefined],
   ["infinity", timeMs, "Infinity", undefined],
-])("%s is read or left out, and never throws", (_, schema: v.GenericSchema<unknown, unknown>, given, expected) => {
+])("%s is parsed or removed, without an exception", (_, schema: v.GenericSchema<unknown, unknown>, given, expected) => {
   expect(validated(v.object({ one: param(schema) }))({ one: given }).one).toBe(expected);
 });
 
-test("absent parameters stay absent and unknown ones are dropped", () => {
+test("absent parameters stay absent, unknown ones are removed", () => {
   expect(validated(v.object({ one: param(filledText) }))({ other: "x" })).toEqual({});
 });
 
@@ -31,7 +31,7 @@ test.each([
   [{ from: 1, to: 10, sel: "x" }, { sel: "x" }],
   [{ from: 1, sel: "x" }, { sel: "x" }],
   [{ to: 11, sel: "x" }, { sel: "x" }],
-])("%o keeps a range only when both ends are there and it is long enough: %o", (search, expected) => {
+])("%o retains only a complete range of accepted length: %o", (search, expected) => {
   expect(withRange<{ from?: number; to?: number; sel: string }>((lengthMs) => lengthMs >= 10)(search)).toEqual(
     expected,
   );

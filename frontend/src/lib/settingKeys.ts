@@ -1,8 +1,8 @@
-/** Setting keys (`irq/41/affinity`) as people name them, and where on a node's page they are. */
+/** Display names of setting keys (`irq/41/affinity`) and their panels on the node page. */
 
 /**
- * `IRQ 41`, `task 812`, `task 812 nice`, `web/nginx cpu.weight`, `eth0 rx-0 RPS`, `eth0 rx-usecs`, `eth0 rx ring`; a key
- * of no known kind stays as it is.
+ * The display name of a setting: `IRQ 41`, `task 812`, `task 812 nice`, `web/nginx cpu.weight`, `eth0 rx-0 RPS`,
+ * `eth0 rx-usecs`, `eth0 rx ring`; the key itself for unknown kinds.
  */
 export function settingName(key: string): string {
   const [kind, what, part, ...rest] = key.split("/");
@@ -15,14 +15,14 @@ export function settingName(key: string): string {
   return [what, ...queue, tunableName([part, ...rest].slice(queue.length).join("/"))].join(" ");
 }
 
-/** The end of a netdev's or queue's key as ethtool or sysfs spells it: `coalesce/rx-usecs` is rx-usecs. */
+/** The ethtool or sysfs name of a netdev's tunable: `rx-usecs` for `coalesce/rx-usecs`. */
 export function tunableName(end: string): string {
   const [, group, name = end] = end.match(/^(coalesce|ring)\/(.+)$/) ?? [];
   if (group === "ring") return `${name} ring`;
   return /^(rps|xps|rss)$/.test(name) ? name.toUpperCase() : name;
 }
 
-/** What the node page's panel shows of a setting: `irq:41`, `nic:eth0`; null where it has no panel. */
+/** The node page's panel for a setting: `irq:41`, `nic:eth0`; null without one. */
 export function selectionOf(key: string): string | null {
   const [kind, what = ""] = key.split("/");
   return kind === "irq" ? `irq:${what}` : kind === "netdev" ? `nic:${what}` : null;

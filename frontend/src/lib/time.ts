@@ -1,28 +1,28 @@
-/** Moments as people read them. Times are Unix milliseconds, shown in the browser's time zone. */
+/** Time formatting. Times are Unix milliseconds, shown in the browser's time zone. */
 
 import { duration } from "./format";
 
 const two = (value: number) => String(value).padStart(2, "0");
 
-/** `08:12:40`. */
+/** Time of day: `08:12:40`. */
 export function clock(ms: number): string {
   const date = new Date(ms);
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** `2026-11-21 08:12:40`. */
+/** Date and time: `2026-11-21 08:12:40`. */
 export function dateTime(ms: number): string {
   const date = new Date(ms);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(ms)}`;
 }
 
-/** How long ago a moment was: `now`, `12 s ago`. */
+/** Age of a time: `now`, `12 s ago`. */
 export function ago(ms: number, nowMs: number): string {
   const seconds = (nowMs - ms) / 1000;
   return seconds < 1.5 ? "now" : `${duration(seconds)} ago`;
 }
 
-/** A time axis' label at a range's resolution: seconds below 10 minutes, dates above 24 hours. */
+/** A time-axis label: with seconds for ranges under 10 min, with the date above 24 h. */
 export function axisTime(ms: number, rangeMs: number): string {
   const date = new Date(ms);
   const minutes = `${two(date.getHours())}:${two(date.getMinutes())}`;
@@ -31,7 +31,7 @@ export function axisTime(ms: number, rangeMs: number): string {
   return `${two(date.getMonth() + 1)}-${two(date.getDate())} ${minutes}`;
 }
 
-/** What `<input type="datetime-local" step="1">` takes: `2026-11-21T08:12:40`. */
+/** Value for `<input type="datetime-local" step="1">`: `2026-11-21T08:12:40`. */
 export function localInput(ms: number): string {
   return dateTime(ms).replace(" ", "T");
 }

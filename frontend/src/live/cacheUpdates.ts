@@ -8,29 +8,29 @@ import { live, useLive } from "./socket";
 
 const BATCH_MS = 200;
 
-const waiting = new Map<number, Schemas["NodeSummary"]>();
+const pending = new Map<number, Schemas["NodeSummary"]>();
 
-/** Takes many nodes over at once: when a fleet connects, each of its nodes has something to tell. */
+/** Writes the pending node updates to the cache in one batch: a fleet that connects sends one per node. */
 function applyNodeUpdates(): void {
-  const news = new Map(waiting);
-  waiting.clear();
+  const updates = new Map(pending);
+  pending.clear();
   queryClient.setQueryData(nodesQuery.queryKey, (nodes) => {
     if (nodes === undefined) return nodes;
     const known = new Set(nodes.map((node) => node.id));
     return [
-      ...nodes.map((node) => news.get(node.id) ?? node),
-      ...[...news.values()].filter(({ id }) => !known.has(id)),
+      ...nodes.map((node) => updates.get(node.id) ?? node),
+      ...[...updates.values()].filter(({ id }) => !known.has(id)),
     ];
   });
-  for (const node of news.values())
+  for (const node of updates.values())
     queryClient.setQueryData(nodeQuery(node.id).queryKey, (full) => full && { ...full, ...node });
 }
 
-/** Keeps fetched data as new as what the live connection tells; mounted once, in the shell. */
+/** Applies live events to the query cache, and refetches after a reconnect. Mounted once, in the shell. */
 export function useLiveCache(): void {
   useLive("node", (node) => {
-    if (waiting.size === 0) setTimeout(applyNodeUpdates, BATCH_MS);
-    waiting.set(node.id, node);
+    if (pending.size === 0) setTimeout(applyNodeUpdates, BATCH_MS);
+    pending.set(node.id, node);
   });
   useLive("inventory", (nodeId) => {
     void queryClient.invalidateQueries({ queryKey: nodeQuery(nodeId).queryKey });
@@ -47,7 +47,7 @@ export function useLiveCache(): void {
       const { status } = live.state();
       if (status === "retrying") {
         missed = true;
-        // Tells a backend that is away from a session that has ended.
+        // Distinguishes an unreachable backend from an expired session.
         void queryClient.invalidateQueries({ queryKey: ["health"] });
         void queryClient.invalidateQueries({ queryKey: meQuery.queryKey });
       } else if (status === "connected" && missed) {

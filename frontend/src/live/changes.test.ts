@@ -24,7 +24,7 @@ test("a change is listed while it is open, newest first, and leaves the list whe
   expect(open().map(({ id }) => id)).toEqual(["b"]);
 });
 
-test("an answer that arrives after a later step changes nothing", () => {
+test("a response that arrives after a later step is ignored", () => {
   applyChangeUpdate(change({ id: "c", state: "unconfirmed", steps: STEPS.slice(0, 2) }));
   applyChangeUpdate(change({ id: "c", state: "applying", steps: STEPS.slice(0, 1) }));
   expect(open().map(({ state }) => state)).toEqual(["unconfirmed"]);

@@ -22,11 +22,11 @@ function showEnd(change: Change): void {
   setTimeout(() => setEnded(ended.filter((other) => other !== change)), SHOWN_AFTER_END_MS);
 }
 
-/** An answer to a request may come after the live event of a later step; steps are only ever added. */
+/** Whether a change is older than a known one: steps are append-only, and a response may arrive after a later live event. */
 const isOlder = (change: Change, than: Change | undefined): boolean =>
   than?.id === change.id && than.steps.length > change.steps.length;
 
-/** Takes over a change as the backend tells it now, from a live event or as the answer to a request. */
+/** Merges a change from a live event or a response into the cached open and ended changes; ignores older versions. */
 export function applyChangeUpdate(change: Change): void {
   const open = queryClient.getQueryData(openChangesQuery.queryKey)?.changes ?? [];
   if ([...open, ...ended].some((other) => isOlder(change, other))) return;
@@ -41,13 +41,13 @@ export function applyChangeUpdate(change: Change): void {
   void queryClient.invalidateQueries({ queryKey: ["changes", "node", change.node_id] });
 }
 
-/** Finds out how a change ended whose end was missed while the connection was away. */
-export async function takeMissedEnd(id: string): Promise<void> {
+/** Fetches a change that ended while the live connection was down. Rejects with ApiProblem. */
+export async function fetchMissedEnd(id: string): Promise<void> {
   if (ended.some((change) => change.id === id)) return;
   applyChangeUpdate(await answer(api.GET("/api/changes/{change_id}", { params: { path: { change_id: id } } })));
 }
 
-/** Changes that ended a moment ago. */
+/** Changes that ended within the last 10 s, newest first. */
 export function useEndedChanges(): Change[] {
   return useSyncExternalStore(
     (listener) => {

@@ -51,7 +51,7 @@ test("a source that could not be read has no column, which is null and not zeros
   expect(decoded.irqs).toBeNull();
 });
 
-test("a fleet frame keeps unknown figures as NaN", () => {
+test("a fleet frame has NaN for unknown figures", () => {
   const decoded = decodeFrame(
     frame({ type: "fleet", time_ms: 5 }, [
       column("node_id", "u32", Uint32Array.of(3, 9)),

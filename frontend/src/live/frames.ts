@@ -1,14 +1,14 @@
-/** The binary frames of /api/live: a JSON header, then little-endian columns that are used where they lie. */
+/** The binary frames of /api/live: a JSON header, then little-endian columns, read without copying. */
 
 type ColumnType = "u8" | "u16" | "u32" | "f32";
 type Column = Uint8Array | Uint16Array | Uint32Array | Float32Array;
-/** offset: from the frame's start; length: in bytes. */
+/** A column's header. offset: from the frame's start; length: in bytes. */
 type ColumnHeader = { name: string; type: ColumnType; offset: number; length: number };
 
 export const UNKNOWN_U32 = 0xffffffff;
 export const UNKNOWN_SHARE = 255;
 
-/** Health as the fleet frame numbers it. */
+/** Health values in the order of their codes in the fleet frame. */
 export const HEALTHS = ["live", "stale", "away", "new"] as const;
 
 type NetdevCounts = [name: string, ...counts: (number | null)[]];
@@ -30,7 +30,7 @@ export type RatesFrame = {
   share(name: string): Uint8Array | null;
   /** A count of the interval (not a rate), UNKNOWN_U32 where unknown. */
   count(name: string): Uint32Array | null;
-  /** The IRQ × CPU cells that moved: ids, CPUs and increments side by side. */
+  /** IRQ × CPU cells with increments: parallel columns of ids, CPUs and increments. */
   irqs: { ids: Uint32Array; cpus: Uint16Array; counts: Uint32Array } | null;
 };
 
@@ -65,7 +65,7 @@ function columnOf(buffer: ArrayBuffer, header: ColumnHeader): Column {
   return new array(buffer, header.offset, header.length / size);
 }
 
-/** Reads one binary frame without copying its columns. Throws FrameError with what does not fit. */
+/** Decodes a binary frame without copying its columns. Throws FrameError for an invalid frame. */
 export function decodeFrame(buffer: ArrayBuffer): RatesFrame | FleetFrame {
   if (buffer.byteLength < 4) throw new FrameError(`A frame of ${buffer.byteLength} bytes has no header.`);
   const headerLength = new DataView(buffer).getUint32(0, true);
@@ -90,10 +90,10 @@ export function decodeFrame(buffer: ArrayBuffer): RatesFrame | FleetFrame {
   };
 }
 
-/** Ids from here on are architecture rows such as LOC; those below are interrupt numbers. */
+/** First id of architecture rows such as LOC; smaller ids are interrupt numbers. */
 export const FIRST_LABEL = 0x21000000;
 
-/** The row label of /proc/interrupts that an irq id stands for: `41`, or four ASCII bytes such as `LOC`. */
+/** The row label in /proc/interrupts for an irq id: `41`, or four ASCII bytes such as `LOC`. */
 export function irqLabel(id: number): string {
   if (id < FIRST_LABEL) return String(id);
   return String.fromCharCode(id >>> 24, (id >>> 16) & 255, (id >>> 8) & 255, id & 255).trimEnd();

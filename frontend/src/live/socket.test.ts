@@ -42,11 +42,11 @@ afterEach(() => {
 
 const last = () => FakeSocket.opened.at(-1) as FakeSocket;
 
-test("what was subscribed before the connection is sent when it opens, and again after it comes back", () => {
+test("subscriptions are sent when the connection opens and after each reconnect", () => {
   const live = new Live();
   live.start();
-  live.wantNode(7);
-  live.wantFleet();
+  live.subscribeNode(7);
+  live.subscribeFleet();
   expect(last().sent).toEqual([]);
   last().open();
   expect(last().sent).toEqual([{ node: 7, fleet: true }]);
@@ -57,12 +57,12 @@ test("what was subscribed before the connection is sent when it opens, and again
   expect(last().sent).toEqual([{ node: 7, fleet: true }]);
 });
 
-test("the node subscribed last counts, and the one before it again when that ends", () => {
+test("the newest node subscription is active; when it ends, the previous one is again", () => {
   const live = new Live();
   live.start();
   last().open();
-  live.wantNode(7);
-  const end = live.wantNode(9);
+  live.subscribeNode(7);
+  const end = live.subscribeNode(9);
   end();
   expect(last().sent.slice(1)).toEqual([
     { node: 7, fleet: false },
@@ -71,7 +71,7 @@ test("the node subscribed last counts, and the one before it again when that end
   ]);
 });
 
-test("each failure doubles the wait up to ten seconds, and a connection resets it", () => {
+test("each failure doubles the retry delay up to 10 s, and a connection resets it", () => {
   const live = new Live();
   live.start();
   for (const waitMs of [500, 1000, 2000, 4000, 8000, 10_000, 10_000]) {

@@ -2,13 +2,13 @@ import { useEffect, useEffectEvent, useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
 import { decodeFrame, type FleetFrame, type RatesFrame } from "./frames";
 
-/** What the backend tells without being asked again. */
+/** Events of the live connection and their payloads. */
 export type LiveEvents = {
   change: Schemas["Change"];
   node: Schemas["NodeSummary"];
-  /** The node whose topology, inventory or tasks changed: fetch it again. */
+  /** Id of the node whose topology, inventory or tasks changed. */
   inventory: number;
-  /** What a node evaluated from policies changed, or its flows; null: policies or rollouts did. Fetch them again. */
+  /** Id of the node whose evaluations or flows changed; null: policies or rollouts changed. */
   policies: number | null;
   classes: ClassesEvent;
   experiment: Schemas["ExperimentSummary"];
@@ -16,7 +16,7 @@ export type LiveEvents = {
   fleet: FleetFrame;
 };
 
-/** What a node's agent has just told of a policy's service classes. time_ms: of the node's clock. */
+/** A node's report on a policy's service classes. time_ms: in the node's clock. */
 export type ClassesEvent = {
   node_id: number;
   policy_id: number;
@@ -24,7 +24,7 @@ export type ClassesEvent = {
   told: NonNullable<Schemas["PolicyClasses"]["told"]>;
 };
 
-/** since: when (Date.now()) it became so. */
+/** State of the live connection. since: Date.now() of the last transition. */
 export type LiveState = { status: "connecting" | "connected" | "retrying"; since: number };
 
 type Handler<T extends keyof LiveEvents> = (event: LiveEvents[T]) => void;
@@ -39,7 +39,7 @@ type TextFrame =
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
 
-/** One connection to /api/live that comes back by itself and remembers what was wanted. */
+/** The connection to /api/live: reconnects with back-off and renews its subscriptions. */
 export class Live {
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -56,8 +56,8 @@ export class Live {
     rates: new Set(),
     fleet: new Set(),
   };
-  private nodes: number[] = [];
-  private fleets = 0;
+  private nodeSubscriptions: number[] = [];
+  private fleetSubscriptions = 0;
 
   start(): void {
     if (this.socket !== null) return;
@@ -66,17 +66,17 @@ export class Live {
     socket.binaryType = "arraybuffer";
     socket.onopen = () => {
       this.failures = 0;
-      this.sendWish();
+      this.sendSubscription();
       this.setStatus("connected");
     };
     socket.onmessage = (message: MessageEvent<string | ArrayBuffer>) => this.receive(message.data);
     socket.onclose = () => {
       this.socket = null;
       this.setStatus("retrying");
-      // Jitter, so that a restarted backend does not meet all browsers at once.
-      const wait = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.failures) * (0.5 + Math.random() / 2);
+      // Jitter spreads the reconnects after a backend restart.
+      const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.failures) * (0.5 + Math.random() / 2);
       this.failures += 1;
-      this.timer = setTimeout(() => this.start(), wait);
+      this.timer = setTimeout(() => this.start(), delayMs);
     };
   }
 
@@ -89,29 +89,29 @@ export class Live {
     this.socket = null;
   }
 
-  /** Calls handler for every event of a type until the returned function is called. */
+  /** Registers a handler for a type of event; returns the function that removes it. */
   on<T extends keyof LiveEvents>(type: T, handler: Handler<T>): () => void {
     this.handlers[type].add(handler);
     return () => this.handlers[type].delete(handler);
   }
 
-  /** Asks for one node's rates until the returned function is called; the last asked for counts. */
-  wantNode(nodeId: number): () => void {
-    this.nodes.push(nodeId);
-    this.sendWish();
+  /** Subscribes to one node's rates; returns the unsubscribe function. The newest subscription is active. */
+  subscribeNode(nodeId: number): () => void {
+    this.nodeSubscriptions.push(nodeId);
+    this.sendSubscription();
     return () => {
-      this.nodes.splice(this.nodes.lastIndexOf(nodeId), 1);
-      this.sendWish();
+      this.nodeSubscriptions.splice(this.nodeSubscriptions.lastIndexOf(nodeId), 1);
+      this.sendSubscription();
     };
   }
 
-  /** Asks for the fleet's figures until the returned function is called. */
-  wantFleet(): () => void {
-    this.fleets += 1;
-    this.sendWish();
+  /** Subscribes to the fleet's figures; returns the unsubscribe function. */
+  subscribeFleet(): () => void {
+    this.fleetSubscriptions += 1;
+    this.sendSubscription();
     return () => {
-      this.fleets -= 1;
-      this.sendWish();
+      this.fleetSubscriptions -= 1;
+      this.sendSubscription();
     };
   }
 
@@ -122,9 +122,11 @@ export class Live {
     return () => this.stateListeners.delete(listener);
   };
 
-  private sendWish(): void {
+  private sendSubscription(): void {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
-    this.socket.send(JSON.stringify({ node: this.nodes.at(-1) ?? null, fleet: this.fleets > 0 }));
+    this.socket.send(
+      JSON.stringify({ node: this.nodeSubscriptions.at(-1) ?? null, fleet: this.fleetSubscriptions > 0 }),
+    );
   }
 
   private setStatus(status: LiveState["status"]): void {
@@ -156,20 +158,20 @@ export class Live {
 
 export const live = new Live();
 
-/** Calls handler for every live event of a type while the component is mounted. */
+/** Registers a handler for a type of live event while the component is mounted. */
 export function useLive<T extends keyof LiveEvents>(type: T, handler: Handler<T>): void {
   const latest = useEffectEvent(handler);
   useEffect(() => live.on(type, (event) => latest(event)), [type]);
 }
 
-/** Asks for one node's rates while the component is mounted; null asks for none. */
+/** Subscribes to one node's rates while the component is mounted; null: none. */
 export function useNodeSubscription(nodeId: number | null): void {
-  useEffect(() => (nodeId === null ? undefined : live.wantNode(nodeId)), [nodeId]);
+  useEffect(() => (nodeId === null ? undefined : live.subscribeNode(nodeId)), [nodeId]);
 }
 
-/** Asks for the fleet's figures while the component is mounted. */
+/** Subscribes to the fleet's figures while the component is mounted. */
 export function useFleetSubscription(): void {
-  useEffect(() => live.wantFleet(), []);
+  useEffect(() => live.subscribeFleet(), []);
 }
 
 export function useLiveState(): LiveState {

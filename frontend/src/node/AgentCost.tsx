@@ -1,7 +1,7 @@
 import { bytes, text } from "../lib/format";
 import { type NodeView, useFrames } from "./nodeView";
 
-/** What the watching itself costs the node. */
+/** The agent's own CPU time and memory. */
 export function AgentCost({ view }: { view: NodeView }) {
   useFrames(view.window);
   const frame = view.window.last;
@@ -9,7 +9,7 @@ export function AgentCost({ view }: { view: NodeView }) {
   return (
     <p className="muted">
       The agent ({view.node.agent_version}) used {((100 * frame.agent_cpu_s) / frame.duration_s).toFixed(1)} % of one
-      CPU in the last interval and holds {text(bytes(frame.agent_rss_bytes))}.
+      CPU in the last interval; memory {text(bytes(frame.agent_rss_bytes))}.
     </p>
   );
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { driversOf } from "./NodeHeader";
 import { inventory } from "./testData";
 
-test("physical NICs are counted by driver and speed, virtual ones and those without a driver are left out", () => {
+test("physical NICs are counted by driver and speed; virtual ones and those without a driver are omitted", () => {
   const [eth0] = inventory([]).netdevs;
   if (eth0 === undefined) throw new Error("the inventory has a NIC");
   const netdevs = [

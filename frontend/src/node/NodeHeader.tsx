@@ -7,7 +7,7 @@ import { ago } from "../lib/time";
 
 type Node = Schemas["Node"];
 
-/** Drivers of the physical NICs with how many of each and their speed: `igb ×2 · 1.00 Gb/s`. */
+/** Drivers of the physical NICs with count and link speed: `igb ×2 · 1 Gb/s`. */
 export function driversOf(inventory: Node["inventory"]): string[] {
   const groups = new Map<string, number>();
   for (const netdev of inventory?.netdevs ?? []) {
@@ -22,7 +22,7 @@ export function driversOf(inventory: Node["inventory"]): string[] {
   });
 }
 
-/** What the node is, in the top bar. */
+/** The node's name, health and facts in the top bar. */
 export function NodeHeader({ node }: { node: Node }) {
   const { rack } = node.labels;
   const offline = node.topology?.cpus.filter((cpu) => !cpu.online).length ?? 0;
@@ -76,12 +76,12 @@ export function NodeHeader({ node }: { node: Node }) {
         </span>
       ))}
       {node.inventory?.controllers.map((controller) => (
-        <span key={controller} className="tag warn" title="It moves interrupts too and may undo a change">
+        <span key={controller} className="tag warn" title="Also moves interrupts and may overwrite a change">
           {controller} runs
         </span>
       ))}
       {skew !== null && Math.abs(skew) > 1000 && (
-        <span className="tag warn" title="Times on this page are the node's own">
+        <span className="tag warn" title="Times on this page are in the node's clock">
           clock {duration(Math.abs(skew) / 1000)} {skew > 0 ? "ahead" : "behind"}
         </span>
       )}

@@ -31,7 +31,7 @@ import type { Change, Topology } from "./types";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
 
-/** One node: where its work lands, core by core, and the panel that moves it. */
+/** The page of a node: time range, figures, heatmap, network tasks, policies, charts, and the panel of the selection. */
 export function NodePage() {
   const { nodeId } = route.useParams();
   const node = useQuery(nodeQuery(nodeId));
@@ -40,7 +40,7 @@ export function NodePage() {
     const missing = node.error instanceof ApiProblem && node.error.status === 404;
     return (
       <section className="card" role="alert">
-        <h2>{missing ? "There is no such node" : "This node cannot be shown"}</h2>
+        <h2>{missing ? "Node not found" : "Node could not be loaded"}</h2>
         <div className="body">
           <p>{sentenceOf(node.error)}</p>
           <Link to="/fleet">Back to the fleet</Link>
@@ -55,10 +55,7 @@ export function NodePage() {
         <section className="card">
           <h2>No data yet</h2>
           <div className="body">
-            <p>
-              {node.data.name} is enrolled, but its agent has not told anything yet. This page fills as soon as it
-              connects.
-            </p>
+            <p>{node.data.name} is enrolled, but its agent has not reported yet. Data appears when it connects.</p>
           </div>
         </section>
       </>
@@ -66,11 +63,11 @@ export function NodePage() {
   return <LoadedNode key={nodeId} node={node.data} topology={node.data.topology} />;
 }
 
-/** The page's shape while the node is fetched, so that nothing jumps. */
+/** Placeholder of the page's size while the node loads. */
 function Skeleton() {
   return (
     <div aria-busy="true" role="status">
-      <span className="visually-hidden">Loading the node</span>
+      <span className="visually-hidden">Loading node</span>
       <div className={styles.skeleton} style={{ height: 28 }} />
       <div className={styles.skeleton} style={{ height: 68 }} />
       <div className={styles.skeleton} style={{ height: 320 }} />
@@ -83,8 +80,8 @@ function useNavigation() {
   const navigate = route.useNavigate();
   return useCallback(
     (change: Partial<NodeSearch>) => {
-      const moves = "from" in change || "span" in change || "sel" in change;
-      void navigate({ search: (before) => ({ ...before, ...change }), replace: !moves, resetScroll: false });
+      const addsToHistory = "from" in change || "span" in change || "sel" in change;
+      void navigate({ search: (before) => ({ ...before, ...change }), replace: !addsToHistory, resetScroll: false });
     },
     [navigate],
   );
@@ -107,7 +104,7 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const series = useQuery(seriesQuery(node.id, past ?? behind));
   const changes = useQuery(changesQuery(node.id, null)).data?.changes ?? NO_CHANGES;
   const decisions = useQuery(decisionsQuery(node.id, past)).data ?? NO_DECISIONS;
-  const inSight = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
+  const visibleChanges = useQuery(changesQuery(node.id, past)).data?.changes ?? NO_CHANGES;
   useEffect(() => {
     if (past === null && heat.data !== undefined && !heat.isPlaceholderData) window.fillHeat(heat.data);
   }, [past, heat.data, heat.isPlaceholderData, window]);
@@ -116,8 +113,8 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   }, [past, series.data, series.isPlaceholderData, window]);
 
   const skewMs = node.clock_skew_ms ?? 0;
-  const marks = useMemo(() => changeMarks(inSight, skewMs), [inSight, skewMs]);
-  const decided = useMemo(() => decisionMarks(decisions, skewMs), [decisions, skewMs]);
+  const marks = useMemo(() => changeMarks(visibleChanges, skewMs), [visibleChanges, skewMs]);
+  const policyMarks = useMemo(() => decisionMarks(decisions, skewMs), [decisions, skewMs]);
   const zoom = useCallback((range: Range) => navigate({ from: range.from, to: range.to }), [navigate]);
   const hold = useCallback((held: boolean) => window.hold(held), [window]);
   const pause = useCallback(() => {
@@ -135,19 +132,34 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   const view = useMemo<NodeView>(
     () => ({
       ...{ node, topology, inventory, search, navigate, window, past, pastHeat, changes },
-      ...{ marks, decided, cursor, zoom, hold },
+      ...{ marks, policyMarks, cursor, zoom, hold },
     }),
-    [node, topology, inventory, search, navigate, window, past, pastHeat, changes, marks, decided, cursor, zoom, hold],
+    [
+      node,
+      topology,
+      inventory,
+      search,
+      navigate,
+      window,
+      past,
+      pastHeat,
+      changes,
+      marks,
+      policyMarks,
+      cursor,
+      zoom,
+      hold,
+    ],
   );
   const failed = heat.error ?? series.error;
   return (
     <>
       <NodeHeader node={node} />
       <TimeBar view={view} onPause={pause} />
-      <Silence node={node} past={past} />
+      <NoSamples node={node} past={past} />
       {node.mode === "observe" && (
         <p className={styles.warnbox}>
-          <b>This node is observe-only:</b> it can be watched, not changed. {node.observe_reason}
+          <b>This node is observe-only:</b> its settings cannot be changed. {node.observe_reason}
         </p>
       )}
       {failed !== null && (
@@ -173,14 +185,14 @@ function LoadedNode({ node, topology }: { node: Schemas["Node"]; topology: Topol
   );
 }
 
-/** Says why nothing new comes. */
-function Silence({ node, past }: { node: Schemas["Node"]; past: Range | null }) {
+/** States why no live samples arrive. */
+function NoSamples({ node, past }: { node: Schemas["Node"]; past: Range | null }) {
   if (past !== null || node.health === "live") return null;
   const seen = node.last_seen_at === null ? "never" : dateTime(Date.parse(node.last_seen_at));
   return (
     <p className={styles.warnbox} role="status">
-      <b>{node.health === "stale" ? "The agent is connected but silent." : "The agent is not connected."}</b> Last seen{" "}
-      {seen}. Hatched stretches have no data.
+      <b>{node.health === "stale" ? "The agent is connected but sends no samples." : "The agent is not connected."}</b>{" "}
+      Last seen {seen}. Hatched: no data.
     </p>
   );
 }
@@ -189,7 +201,7 @@ function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 }
 
-/** Space pauses and goes on, Backspace goes back to the range before. */
+/** Space pauses and resumes, Backspace returns to the previous range. */
 function useTimeKeys(isPast: boolean, pause: () => void, navigate: (change: Partial<NodeSearch>) => void): void {
   const { history } = useRouter();
   useEffect(() => {

@@ -1,3 +1,3 @@
-/** The parts of a CPU's time that the heatmap can show, as the API names them. */
+/** CPU time shares that the heatmap can show, by their API names. */
 export const HEAT_SHARES = ["busy", "softirq", "irq", "user"] as const;
 export type HeatShare = (typeof HEAT_SHARES)[number];

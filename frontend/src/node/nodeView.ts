@@ -7,35 +7,35 @@ import type { NodeSearch } from "./search";
 import type { LiveWindow } from "./time/liveWindow";
 import type { Change, Inventory, Topology } from "./types";
 
-/** What the parts of the node page share. past: the range looked at; null while following the present. */
+/** State shared by the parts of the node page. past: the shown past range; null in live mode. */
 export type NodeView = {
   node: Schemas["Node"];
   topology: Topology;
   inventory: Inventory | null;
   search: NodeSearch;
-  /** Changes some of the URL's parameters; a new range makes a step in the browser's history. */
+  /** Sets parameters of the URL; a new range, span or selection adds an entry to the browser's history. */
   navigate: (change: Partial<NodeSearch>) => void;
   window: LiveWindow;
   past: Range | null;
-  /** A past range's cells, null until they are there. */
+  /** Heatmap cells of the past range; null in live mode and until loaded. */
   pastHeat: HeatBlock | null;
-  /** The node's newest changes, also while a past range is in sight. */
+  /** The node's newest changes, independent of the shown range. */
   changes: Change[];
-  /** The changes in sight. */
+  /** Marks of the changes in the shown range. */
   marks: Mark[];
-  /** What policies decided in sight without changing anything. */
-  decided: Mark[];
+  /** Marks of policy decisions in the shown range that did not become changes. */
+  policyMarks: Mark[];
   cursor: Cursor;
   zoom: (range: Range) => void;
   hold: (held: boolean) => void;
 };
 
-/** Renders anew with every live frame. */
+/** Rerenders the component with every live frame; returns the window's version. */
 export function useFrames(window: LiveWindow): number {
   return useSyncExternalStore(window.on, window.version);
 }
 
-/** The cells that are shown: the live window's or the past range's. */
+/** The shown heatmap cells: the live window's or the past range's. */
 export function heatOf(view: NodeView): HeatBlock | null {
   return view.past === null ? view.window.heat : view.pastHeat;
 }

@@ -9,13 +9,13 @@ import { METRICS } from "./timeseries/metricValues";
 const iso = (ms: number) => new Date(ms).toISOString();
 const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });
 
-/** CPU × time cells of a range. */
+/** Heatmap cells (CPU × time) of a range. Rejects with ApiProblem or HeatBlockError. */
 async function fetchHeat(nodeId: number, share: HeatShare, range: Range, signal?: AbortSignal) {
   const query = new URLSearchParams({ share, ...times(range), columns: String(HEAT_COLUMNS) });
   return HeatBlock.parse(await binary(`/api/nodes/${nodeId}/heatmap?${query}`, signal));
 }
 
-/** All the charts' lines over a range. */
+/** The metrics of all charts over a range. Rejects with ApiProblem. */
 function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
   return answer(
     api.GET("/api/nodes/{node_id}/series", {
@@ -28,7 +28,7 @@ function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
   );
 }
 
-/** A past range does not change: what was fetched of it stays. */
+/** A past range does not change: its data stays fresh. */
 const PAST = { staleTime: 60_000, placeholderData: keepPreviousData };
 
 export const heatQuery = (nodeId: number, share: HeatShare, range: Range | null) =>
@@ -61,10 +61,10 @@ export const matrixQuery = (nodeId: number, range: Range | null) =>
     ...PAST,
   });
 
-/** The least time between two looks at what classes got just now; a longer window is looked at less often. */
-const CLASSES_MS = 2000;
+/** Minimum polling interval of service classes; a longer window is polled less often. */
+const MIN_CLASSES_POLL_MS = 2000;
 
-/** F and response times of service classes over a past range, or over the window that follows the present. */
+/** F and response times (µs) of service classes over a past range or the live window. */
 export const classesHistoryQuery = (nodeId: number, past: Range | null, window: LiveWindow) =>
   queryOptions({
     queryKey: ["classes-history", nodeId, past ?? window.spanMs],
@@ -78,14 +78,14 @@ export const classesHistoryQuery = (nodeId: number, past: Range | null, window: 
           signal,
         }),
       ),
-    refetchInterval: past === null && Math.max(CLASSES_MS, window.spanMs / CHART_POINTS),
+    refetchInterval: past === null && Math.max(MIN_CLASSES_POLL_MS, window.spanMs / CHART_POINTS),
     ...PAST,
     staleTime: past === null ? 0 : PAST.staleTime,
   });
 
-const COALESCING_MS = 10_000;
+const COALESCING_POLL_MS = 10_000;
 
-/** A netdev's coalescing, for measured traffic or for what is supposed of it. */
+/** A network device's coalescing and trade-off, for measured or assumed traffic. */
 export const coalescingQuery = (nodeId: number, netdev: string, { pps, frame }: { pps?: number; frame?: number }) =>
   queryOptions({
     queryKey: ["coalescing", nodeId, netdev, pps, frame],
@@ -99,12 +99,12 @@ export const coalescingQuery = (nodeId: number, netdev: string, { pps, frame }: 
           signal,
         }),
       ),
-    staleTime: COALESCING_MS,
-    refetchInterval: COALESCING_MS,
+    staleTime: COALESCING_POLL_MS,
+    refetchInterval: COALESCING_POLL_MS,
     placeholderData: (before, query) => (query?.queryKey[2] === netdev ? before : undefined),
   });
 
-/** The node's newest changes, or those of a past range. */
+/** The node's newest changes (range null), or those of a past range. */
 export const changesQuery = (nodeId: number, range: Range | null) =>
   queryOptions({
     queryKey: ["changes", "node", nodeId, range],

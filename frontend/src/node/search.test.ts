@@ -28,4 +28,4 @@ test.each([
   ],
   [{ point: "54" }, { point: "54" }],
   [{ nic: "a b", colour: "?", point: "54x", pps: "0", frame: "1", bound: "" }, {}],
-])("%o is understood as %o", (search, expected) => expect(given(search)).toEqual(expected));
+])("%o is parsed as %o", (search, expected) => expect(given(search)).toEqual(expected));

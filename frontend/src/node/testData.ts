@@ -1,4 +1,4 @@
-/** Machines, interrupts and frames made up for tests. */
+/** Synthetic topologies, interrupts, changes and frames for tests. */
 
 import { formatCpuList } from "../lib/cpulist";
 import type { RatesFrame } from "../live/frames";
@@ -6,7 +6,7 @@ import type { Change, Inventory, Irq, Topology } from "./types";
 
 type Shape = { packages: number; nodesEach: number; cachesEach: number; coresEach: number; threads: number };
 
-/** A regular machine; the second threads of all cores are numbered after the first ones, as on most x86. */
+/** A symmetric topology; second threads are numbered after all first threads, as on most x86. */
 export function machine({ packages, nodesEach, cachesEach, coresEach, threads }: Shape): Topology {
   const cores = packages * nodesEach * cachesEach * coresEach;
   const cpusOf = (core: number) => Array.from({ length: threads }, (_, thread) => core + thread * cores);

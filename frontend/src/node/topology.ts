@@ -16,7 +16,7 @@ export function cachesOf(topology: Topology, cpu: number): Topology["caches"] {
     .sort((a, b) => a.level - b.level || a.type.localeCompare(b.type));
 }
 
-/** Where a CPU is, in words: `package 0 · core 3 · NUMA node 0 · L3 8 MiB with CPUs 0-3`. */
+/** A CPU's location: `package 0 · core 3 · NUMA node 0 · L3 of 4 CPUs`. */
 export function cpuLocation(topology: Topology, cpu: number): string {
   const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
   if (found === undefined) return "not a CPU of this node";
@@ -34,7 +34,7 @@ export function cpuLocation(topology: Topology, cpu: number): string {
     .join(" · ");
 }
 
-/** CPUs kept free of other work by isolcpus or nohz_full. */
+/** CPUs isolated by isolcpus or nohz_full. */
 export function isolatedCpus(topology: { isolated: string; nohz_full: string }): Set<number> {
   return new Set([...parseCpuList(topology.isolated), ...parseCpuList(topology.nohz_full)]);
 }

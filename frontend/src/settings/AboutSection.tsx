@@ -3,7 +3,7 @@ import { healthQuery } from "../api/queries";
 import { useMe } from "../auth/me";
 import styles from "./settings.module.css";
 
-/** What is running here. */
+/** Version, database state, API and the signed-in user. */
 export function AboutSection() {
   const health = useQuery(healthQuery);
   const me = useMe();
@@ -15,7 +15,7 @@ export function AboutSection() {
           <dt>Coresteer</dt>
           <dd>{health.data?.version ?? "–"}</dd>
           <dt>Database</dt>
-          <dd>{health.isError ? "away" : (health.data?.database ?? "–")}</dd>
+          <dd>{health.isError ? "unreachable" : (health.data?.database ?? "–")}</dd>
           <dt>API</dt>
           <dd>
             <a href="/api/openapi.json">/api/openapi.json</a>

@@ -6,15 +6,15 @@ test.each([
   ["", {}],
   ["rack=r01, url=a=b", { rack: "r01", url: "a=b" }],
   ["empty=", { empty: "" }],
-])("%j is read as labels", (line, labels) => {
+])("%j is parsed as labels", (line, labels) => {
   expect(readLabels(line)).toEqual(labels);
 });
 
 test.each([
   ["rack", /no value/],
-  ["Rack=r01", /small letters/],
-  ["=r01", /small letters/],
+  ["Rack=r01", /valid label name/],
+  ["=r01", /valid label name/],
   ["rack=a rack=b", /twice/],
-])("%j is refused with a sentence", (line, sentence) => {
+])("%j is rejected with a message", (line, sentence) => {
   expect(readLabels(line)).toMatch(sentence);
 });

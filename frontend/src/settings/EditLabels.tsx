@@ -8,21 +8,21 @@ import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
 
-/** The labels in a line such as `rack=r01 role=db`, or the sentence why it is none. */
+/** Parses labels from a line such as `rack=r01 role=db`; returns a message if it is invalid. */
 export function readLabels(line: string): Record<string, string> | string {
   const labels: Record<string, string> = {};
-  for (const word of line.split(/[\s,]+/).filter(Boolean)) {
-    const [key = "", value] = word.split(/=(.*)/s);
-    if (value === undefined) return `“${word}” has no value; write it as name=value.`;
+  for (const part of line.split(/[\s,]+/).filter(Boolean)) {
+    const [key = "", value] = part.split(/=(.*)/s);
+    if (value === undefined) return `“${part}” has no value; write it as name=value.`;
     if (!/^[a-z0-9][a-z0-9._/-]*$/.test(key))
-      return `“${key}” is not a label's name: it takes small letters, digits and . _ / - and starts with one of the first two.`;
+      return `“${key}” is not a valid label name: use a-z, 0-9 and . _ / -, starting with a letter or digit.`;
     if (Object.hasOwn(labels, key)) return `“${key}” is given twice.`;
     labels[key] = value;
   }
   return labels;
 }
 
-/** Labels group and filter nodes; an operator gives them here. */
+/** Dialog to edit a node's labels, which group and filter nodes. */
 export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () => void }) {
   const [line, setLine] = useState(() =>
     Object.entries(node.labels)
@@ -49,7 +49,7 @@ export function EditLabels({ node, onClose }: { node: NodeSummary; onClose: () =
       <form className={styles.dialog} onSubmit={submit}>
         <TextInput
           label="Labels"
-          description="For example rack=r01 role=db. Those that the agent itself tells come back."
+          description="For example rack=r01 role=db. Labels set by the agent are restored when it reconnects."
           data-autofocus
           autoComplete="off"
           spellCheck={false}

@@ -7,15 +7,15 @@ import { CopyField, Secret } from "../components/CopyField";
 import { Moment } from "../components/Moment";
 import styles from "./settings.module.css";
 
-/** Makes a one-time token for a new agent and shows the command that uses it. */
+/** Creates a one-time enrolment token and shows the command that uses it. */
 export function EnrolNode() {
-  const may = useHasRole("admin");
+  const isAdmin = useHasRole("admin");
   const enrol = useMutation({
     mutationFn: (simulated: boolean) =>
       answer(api.POST("/api/enrolment-tokens", { body: { simulated, expires_in_minutes: 60 } })),
     onError: signedOut,
   });
-  if (!may)
+  if (!isAdmin)
     return <p className="muted">Adding a node needs the admin role; ask an administrator for an enrolment token.</p>;
   return (
     <div>
@@ -36,13 +36,13 @@ export function EnrolNode() {
         <Secret>
           <p>
             {enrol.variables
-              ? "Run this wherever the simulated nodes shall run:"
+              ? "Run this on the machine for the simulated nodes:"
               : "Run this on the machine to add, as root:"}
           </p>
           <CopyField text={enrol.data.command} label="command" />
           <p className="muted">
-            The token works once, until <Moment at={enrol.data.expires_at} />, and is not shown again. The node keeps
-            its own key afterwards.
+            The token works once, until <Moment at={enrol.data.expires_at} />, and is not shown again. The enrolled node
+            uses its own key.
           </p>
         </Secret>
       )}

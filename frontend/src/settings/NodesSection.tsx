@@ -15,7 +15,7 @@ import { EnrolNode } from "./EnrolNode";
 import styles from "./settings.module.css";
 
 type NodeSummary = Schemas["NodeSummary"];
-type DesiredValue = { what: "revoke" | "delete" | "labels"; node: NodeSummary };
+type NodeAction = { kind: "revoke" | "delete" | "labels"; node: NodeSummary };
 
 const PAGE = 50;
 const SKEW_WARN_MS = 1_000;
@@ -24,18 +24,18 @@ function Skew({ ms }: { ms: number | null }) {
   if (ms === null) return <span className="muted">–</span>;
   if (Math.abs(ms) < SKEW_WARN_MS) return <>{`${Math.round(ms)} ms`}</>;
   return (
-    <span className="warn" title="Set the node's clock: its samples are filed under its own time">
+    <span className="warn" title="Set the node's clock: samples are stored with the node's time">
       {ms > 0 ? "ahead by " : "behind by "}
       {duration(Math.abs(ms) / 1000)}
     </span>
   );
 }
 
-function Ask({ node, what, onClose }: { node: NodeSummary; what: "revoke" | "delete"; onClose: () => void }) {
+function ConfirmAction({ node, kind, onClose }: { node: NodeSummary; kind: "revoke" | "delete"; onClose: () => void }) {
   const params = { path: { node_id: node.id } };
   const act = useMutation({
     mutationFn: () =>
-      what === "revoke"
+      kind === "revoke"
         ? answer(api.POST("/api/nodes/{node_id}/revoke-key", { params }))
         : answer(api.DELETE("/api/nodes/{node_id}", { params })),
     onError: signedOut,
@@ -45,9 +45,9 @@ function Ask({ node, what, onClose }: { node: NodeSummary; what: "revoke" | "del
     },
   });
   const common = { pending: act.isPending, error: act.error, onConfirm: () => act.mutate(), onClose };
-  return what === "revoke" ? (
+  return kind === "revoke" ? (
     <ConfirmDialog title={`Revoke the key of ${node.name}`} action="Revoke" {...common}>
-      <p>Its agent is disconnected and cannot come back until it is enrolled again. The node's history stays.</p>
+      <p>Its agent is disconnected and must be enrolled again to reconnect. The node's history is retained.</p>
     </ConfirmDialog>
   ) : (
     <ConfirmDialog title={`Delete ${node.name}`} action="Delete" typed={node.name} {...common}>
@@ -58,12 +58,12 @@ function Ask({ node, what, onClose }: { node: NodeSummary; what: "revoke" | "del
   );
 }
 
-/** All nodes with their agents: how they are, and their keys. */
+/** Settings section of nodes and agents: enrolment, health, clocks, labels and keys. */
 export function NodesSection() {
   const nodes = useQuery(nodesQuery);
-  const may = useHasRole("admin");
+  const isAdmin = useHasRole("admin");
   const mayLabel = useHasRole("operator");
-  const [desiredValue, setWish] = useState<DesiredValue | null>(null);
+  const [action, setAction] = useState<NodeAction | null>(null);
   const [shown, setShown] = useState(PAGE);
   const sorted = nodes.data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })) ?? [];
   return (
@@ -96,7 +96,7 @@ export function NodesSection() {
                   <th className="n">clock</th>
                   <th>last seen</th>
                   <th>labels</th>
-                  {may && <th>key</th>}
+                  {isAdmin && <th>key</th>}
                 </tr>
               </thead>
               <tbody>
@@ -128,23 +128,26 @@ export function NodesSection() {
                       {mayLabel && (
                         <Button
                           variant="subtle"
-                          onClick={() => setWish({ what: "labels", node })}
+                          onClick={() => setAction({ kind: "labels", node })}
                           aria-label={`Edit labels of ${node.name}`}
                         >
                           Edit
                         </Button>
                       )}
                     </td>
-                    {may && (
+                    {isAdmin && (
                       <td>
                         <span className={styles.actions}>
                           <Button
-                            onClick={() => setWish({ what: "revoke", node })}
+                            onClick={() => setAction({ kind: "revoke", node })}
                             aria-label={`Revoke key of ${node.name}`}
                           >
                             Revoke key
                           </Button>
-                          <Button onClick={() => setWish({ what: "delete", node })} aria-label={`Delete ${node.name}`}>
+                          <Button
+                            onClick={() => setAction({ kind: "delete", node })}
+                            aria-label={`Delete ${node.name}`}
+                          >
                             Delete
                           </Button>
                         </span>
@@ -161,11 +164,11 @@ export function NodesSection() {
             <Button onClick={() => setShown(shown + PAGE)}>Show {Math.min(PAGE, sorted.length - shown)} more</Button>
           </div>
         )}
-        {!may && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
+        {!isAdmin && <p className="body muted">Revoking a key or deleting a node needs the admin role.</p>}
       </section>
-      {desiredValue?.what === "labels" && <EditLabels node={desiredValue.node} onClose={() => setWish(null)} />}
-      {desiredValue !== null && desiredValue.what !== "labels" && (
-        <Ask node={desiredValue.node} what={desiredValue.what} onClose={() => setWish(null)} />
+      {action?.kind === "labels" && <EditLabels node={action.node} onClose={() => setAction(null)} />}
+      {action !== null && action.kind !== "labels" && (
+        <ConfirmAction node={action.node} kind={action.kind} onClose={() => setAction(null)} />
       )}
     </>
   );

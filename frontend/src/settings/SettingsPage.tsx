@@ -9,7 +9,7 @@ const SECTIONS = [
   ["/settings/about", "About"],
 ] as const;
 
-/** Settings: the list of sections and the one that is open. */
+/** The settings page: navigation and the open section. */
 export function SettingsPage() {
   const matches = useMatchRoute();
   const section = SECTIONS.find(([to]) => matches({ to }))?.[1];

@@ -14,8 +14,8 @@ const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
 const LIFETIMES = [
   { value: "30", label: "30 days" },
   { value: "90", label: "90 days" },
-  { value: "365", label: "a year" },
-  { value: "", label: "no end" },
+  { value: "365", label: "1 year" },
+  { value: "", label: "no expiry" },
 ];
 const KEY = ["tokens"];
 const refetch = () => queryClient.invalidateQueries({ queryKey: KEY });
@@ -41,7 +41,7 @@ function NewToken() {
     <>
       <form className={styles.form} onSubmit={submit}>
         <TextInput
-          label="What it is for"
+          label="Purpose"
           required
           maxLength={100}
           autoComplete="off"
@@ -64,7 +64,7 @@ function NewToken() {
           onChange={(event) => setDays(event.currentTarget.value)}
         />
         <Button type="submit" variant="filled" loading={create.isPending}>
-          Make a token
+          Create token
         </Button>
         <FormError error={create.error} fields={["name", "role"]} />
       </form>
@@ -99,22 +99,22 @@ function Delete({ token, onClose }: { token: Schemas["ApiToken"]; onClose: () =>
       onConfirm={() => remove.mutate()}
       onClose={onClose}
     >
-      <p>Scripts that use it are refused from now on.</p>
+      <p>Requests with this token are rejected immediately.</p>
     </ConfirmDialog>
   );
 }
 
-/** Tokens with which scripts use the API. */
+/** Settings section of API tokens for scripts. */
 export function TokensSection() {
-  const may = useHasRole("admin");
-  const tokens = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/tokens")), enabled: may });
+  const isAdmin = useHasRole("admin");
+  const tokens = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/tokens")), enabled: isAdmin });
   const [leaving, setLeaving] = useState<Schemas["ApiToken"] | null>(null);
   return (
     <section className="card">
       <h2>
         API tokens <small>for scripts; a token's text is shown once</small>
       </h2>
-      {!may ? (
+      {!isAdmin ? (
         <p className="body muted">Managing API tokens needs the admin role.</p>
       ) : (
         <>
@@ -126,17 +126,17 @@ export function TokensSection() {
               {sentenceOf(tokens.error)}
             </p>
           )}
-          {tokens.data?.length === 0 && <p className="body muted">There is no token.</p>}
+          {tokens.data?.length === 0 && <p className="body muted">No API tokens.</p>}
           {tokens.data !== undefined && tokens.data.length > 0 && (
             <table className="table">
               <thead>
                 <tr>
-                  <th>for</th>
+                  <th>purpose</th>
                   <th>role</th>
-                  <th>made by</th>
-                  <th>made</th>
+                  <th>created by</th>
+                  <th>created</th>
                   <th>last used</th>
-                  <th>ends</th>
+                  <th>expires</th>
                   <th>
                     <span className="visually-hidden">actions</span>
                   </th>

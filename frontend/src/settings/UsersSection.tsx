@@ -86,7 +86,7 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
           onChange={(event) => update.mutate({ role: event.currentTarget.value as Schemas["Role"] })}
         />
       </td>
-      <td className={user.disabled ? "warn" : ""}>{user.disabled ? "disabled" : "may sign in"}</td>
+      <td className={user.disabled ? "warn" : ""}>{user.disabled ? "disabled" : "enabled"}</td>
       <td>
         <Moment at={user.last_login_at} />
       </td>
@@ -111,18 +111,18 @@ function UserRow({ user, self }: { user: Schemas["User"]; self: boolean }) {
   );
 }
 
-/** People who may sign in, and what they may do. */
+/** Settings section of users and their roles. */
 export function UsersSection() {
-  const may = useHasRole("admin");
+  const isAdmin = useHasRole("admin");
   const me = useMe();
-  const users = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/users")), enabled: may });
+  const users = useQuery({ queryKey: KEY, queryFn: () => answer(api.GET("/api/users")), enabled: isAdmin });
   return (
     <section className="card">
       <h2>
-        Users <small>viewers read, operators also change nodes, admins also manage people, tokens and agents</small>
+        Users <small>viewers read; operators also change nodes; admins also manage users, tokens and agents</small>
       </h2>
-      {!may ? (
-        <p className="body muted">Managing people needs the admin role.</p>
+      {!isAdmin ? (
+        <p className="body muted">Managing users needs the admin role.</p>
       ) : (
         <>
           <div className="body">

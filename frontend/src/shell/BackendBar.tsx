@@ -5,10 +5,10 @@ import { healthQuery, queryClient } from "../api/queries";
 import { clock } from "../lib/time";
 import styles from "./shell.module.css";
 
-type Trouble = { kind: "backend" | "database"; since: number };
+type Outage = { kind: "backend" | "database"; since: number };
 
-/** Which part does not answer and since when; null while all is well. */
-export function useTrouble(): Trouble | null {
+/** The part that does not respond (backend or database) and since when; null while both respond. */
+export function useOutage(): Outage | null {
   const health = useQuery(healthQuery);
   const kind = !health.isError
     ? health.data === undefined || health.data.database === "ok"
@@ -17,16 +17,16 @@ export function useTrouble(): Trouble | null {
     : health.error instanceof ApiProblem && health.error.databaseAway
       ? "database"
       : "backend";
-  const trouble = useRef<Trouble | null>(null);
-  if (kind === null) trouble.current = null;
-  else if (trouble.current?.kind !== kind) trouble.current = { kind, since: Date.now() };
-  return trouble.current;
+  const outage = useRef<Outage | null>(null);
+  if (kind === null) outage.current = null;
+  else if (outage.current?.kind !== kind) outage.current = { kind, since: Date.now() };
+  return outage.current;
 }
 
-/** Says calmly that the backend or its database is away; what was read last stays on the page, marked as old. */
+/** States an outage of the backend or its database; the last loaded data stays on the page, marked as stale. */
 export function BackendBar() {
-  const trouble = useTrouble();
-  const kind = trouble?.kind;
+  const outage = useOutage();
+  const kind = outage?.kind;
   useEffect(() => {
     if (kind === undefined) return;
     document.documentElement.dataset.stale = kind;
@@ -35,14 +35,14 @@ export function BackendBar() {
       void queryClient.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "health" });
     };
   }, [kind]);
-  if (trouble === null) return null;
-  const since = clock(trouble.since);
+  if (outage === null) return null;
+  const since = clock(outage.since);
   return (
     <div className={styles.bar} role="status">
       <span className="dot warn" />
-      {trouble.kind === "backend"
-        ? `The backend does not answer since ${since}; retrying. What is shown is from before.`
-        : `The backend's database is away since ${since}; retrying. Live figures go on, history and changes wait.`}
+      {outage.kind === "backend"
+        ? `The backend has not responded since ${since}; retrying. The data shown is older.`
+        : `The database has been unreachable since ${since}; retrying. Live data continues; history and changes are unavailable.`}
     </div>
   );
 }

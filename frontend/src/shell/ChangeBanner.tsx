@@ -6,22 +6,22 @@ import { answer, api, type Schemas, sentenceOf } from "../api/client";
 import { signedOut } from "../api/queries";
 import { useHasRole } from "../auth/me";
 import { SimulatedTagOf } from "../components/NodeTags";
-import { countdown } from "../lib/format";
+import { countdown, duration } from "../lib/format";
 import { applyChangeUpdate } from "../live/changes";
 import { MeasuredSoFar } from "./MeasuredSoFar";
 import styles from "./shell.module.css";
 
 type Change = Schemas["Change"];
-type Decision = "confirm" | "rollback" | "extend";
+type Command = "confirm" | "rollback" | "extend";
 
 const TICK_MS = 250;
 const EXTEND_S = 120;
 const RADIUS = 8;
-const ROUND = 2 * Math.PI * RADIUS;
+const CIRCUMFERENCE = 2 * Math.PI * RADIUS;
 
-/** Seconds that remain, of an unconfirmed change or an experiment, counted by a clock that nobody can set. */
+/** Seconds until an unconfirmed change or an experiment ends, by the monotonic clock; null without a deadline. */
 export function useRemaining(change: Pick<Change, "remaining_s">): number | null {
-  // biome-ignore lint/correctness/useExhaustiveDependencies: each telling of the change is as of its arrival
+  // biome-ignore lint/correctness/useExhaustiveDependencies: remaining_s counts from the arrival of each update
   const arrived = useMemo(() => performance.now(), [change]);
   const [now, setNow] = useState(arrived);
   const running = change.remaining_s !== null;
@@ -43,25 +43,25 @@ function Ring({ share }: { share: number }) {
         cy="10"
         r={RADIUS}
         transform="rotate(-90 10 10)"
-        strokeDasharray={`${ROUND * Math.min(1, share)} ${ROUND}`}
+        strokeDasharray={`${CIRCUMFERENCE * Math.min(1, share)} ${CIRCUMFERENCE}`}
       />
     </svg>
   );
 }
 
-function decide(decision: Decision, changeId: string) {
+function send(command: Command, changeId: string) {
   const params = { path: { change_id: changeId } };
-  if (decision === "confirm") return answer(api.POST("/api/changes/{change_id}/confirm", { params }));
-  if (decision === "rollback") return answer(api.POST("/api/changes/{change_id}/rollback", { params }));
+  if (command === "confirm") return answer(api.POST("/api/changes/{change_id}/confirm", { params }));
+  if (command === "rollback") return answer(api.POST("/api/changes/{change_id}/rollback", { params }));
   return answer(api.POST("/api/changes/{change_id}/extend", { params, body: { seconds: EXTEND_S } }));
 }
 
-const ASKED = {
-  confirm: "The node is asked to keep it.",
-  rollback: "The node is asked to roll it back.",
+const REQUESTED = {
+  confirm: "Confirmation requested.",
+  rollback: "Rollback requested.",
 } as const;
 
-function Standing({ change, remaining }: { change: Change; remaining: number | null }) {
+function Status({ change, remaining }: { change: Change; remaining: number | null }) {
   const node = (
     <>
       <Link to="/nodes/$nodeId" params={{ nodeId: change.node_id }}>
@@ -70,33 +70,34 @@ function Standing({ change, remaining }: { change: Change; remaining: number | n
       <SimulatedTagOf nodeId={change.node_id} />
     </>
   );
-  if (change.state === "applying") return <>Being applied on {node}, then read back.</>;
-  if (remaining === null) return <>Applied on {node}; it waits to be kept.</>;
-  if (remaining === 0) return <>Time is up on {node}; it is being put back.</>;
+  if (change.state === "applying") return <>Applying on {node}, then reading back.</>;
+  if (remaining === null) return <>Applied on {node}, unconfirmed.</>;
+  if (remaining === 0) return <>Confirmation timeout on {node}; rolling back.</>;
   return (
     <>
-      Applied on {node}; it returns in <span className={styles.remaining}>{countdown(remaining)}</span> unless kept.
+      Applied on {node}; rolls back in <span className={styles.remaining}>{countdown(remaining)}</span> unless
+      confirmed.
     </>
   );
 }
 
-/** A change that waits to be kept: what it is, when it returns, what it did so far, and what to do with it. */
+/** An open change: its sentence, the time until rollback, the effect measured so far, and Confirm, Roll back, +2 min. */
 export function ChangeBanner({ change }: { change: Change }) {
   const remaining = useRemaining(change);
-  const mayDecide = useHasRole("operator");
-  const decision = useMutation({
-    mutationFn: (wanted: Decision) => decide(wanted, change.id),
+  const isOperator = useHasRole("operator");
+  const command = useMutation({
+    mutationFn: (wanted: Command) => send(wanted, change.id),
     onSuccess: applyChangeUpdate,
     onError: signedOut,
   });
-  const waits = change.state === "unconfirmed";
-  const asked = decision.isSuccess && decision.variables !== "extend" ? ASKED[decision.variables] : null;
-  const button = (wanted: Decision, label: string, filled = false) => (
+  const isUnconfirmed = change.state === "unconfirmed";
+  const requested = command.isSuccess && command.variables !== "extend" ? REQUESTED[command.variables] : null;
+  const button = (wanted: Command, label: string, filled = false) => (
     <Button
       variant={filled ? "filled" : "default"}
-      disabled={!mayDecide || decision.isPending}
-      loading={decision.isPending && decision.variables === wanted}
-      onClick={() => decision.mutate(wanted)}
+      disabled={!isOperator || command.isPending}
+      loading={command.isPending && command.variables === wanted}
+      onClick={() => command.mutate(wanted)}
     >
       {label}
     </Button>
@@ -105,52 +106,56 @@ export function ChangeBanner({ change }: { change: Change }) {
     <div className={styles.banner} data-change={change.id}>
       <Ring share={remaining === null ? 1 : remaining / change.confirm_timeout_s} />
       <div className={styles.what}>
-        <b className="change">{change.sentence}</b> <Standing change={change} remaining={remaining} />
+        <b className="change">{change.sentence}</b> <Status change={change} remaining={remaining} />
         <div className={styles.measured}>
-          {waits && <MeasuredSoFar change={change} />}
-          {asked !== null && <span className="muted"> {asked}</span>}
+          {isUnconfirmed && <MeasuredSoFar change={change} />}
+          {requested !== null && <span className="muted"> {requested}</span>}
         </div>
-        {decision.isError && (
+        {command.isError && (
           <div className="bad" role="alert">
-            {sentenceOf(decision.error)}
+            {sentenceOf(command.error)}
           </div>
         )}
       </div>
-      {waits && !mayDecide && <span className="muted">Operators can keep it or roll it back.</span>}
-      {waits && button("confirm", "Keep", true)}
-      {waits && button("rollback", "Roll back now")}
-      {waits && button("extend", "+2 min")}
+      {isUnconfirmed && !isOperator && <span className="muted">Operators can confirm or roll back.</span>}
+      {isUnconfirmed && button("confirm", "Confirm", true)}
+      {isUnconfirmed && button("rollback", "Roll back")}
+      {isUnconfirmed && button("extend", "+2 min")}
     </div>
   );
 }
 
-const RETURNED = {
-  user: "It was rolled back by a person.",
-  timeout: "Nobody kept it in time, so it returned by itself.",
-  guardrail: "A guardrail was passed, so it was rolled back at once.",
-  lost_backend: "The node lost the backend while it waited, so it was rolled back.",
-  agent_restart: "The agent restarted while it waited, so it was rolled back.",
-  error: "It was rolled back after an error.",
+const ROLLED_BACK = {
+  user: "Rolled back by a user.",
+  guardrail: "Guardrail violated: rolled back.",
+  lost_backend: "Rolled back: the node lost the backend before confirmation.",
+  agent_restart: "Rolled back: the agent restarted before confirmation.",
+  error: "Rolled back after an error.",
 } as const;
 
-function endOf(change: Change): string {
-  if (change.state === "confirmed") return "Kept.";
-  if (change.state === "rolled_back") return change.ended_by ? RETURNED[change.ended_by] : "It was rolled back.";
-  return "It failed.";
+function outcomeOf({ state, ended_by, applied_at, deadline_at, confirm_timeout_s }: Change): string {
+  if (state === "confirmed") return "Confirmed.";
+  if (state !== "rolled_back") return "Failed.";
+  if (ended_by === null) return "Rolled back.";
+  if (ended_by !== "timeout") return ROLLED_BACK[ended_by];
+  // An extension moves the deadline.
+  const known = applied_at !== null && deadline_at !== null;
+  const timeoutS = known ? (Date.parse(deadline_at) - Date.parse(applied_at)) / 1000 : confirm_timeout_s;
+  return `Rolled back: not confirmed within ${duration(timeoutS)}.`;
 }
 
-/** How a change ended. */
+/** The outcome of an ended change: confirmed, rolled back with its cause, or failed. */
 export function EndedBanner({ change }: { change: Change }) {
-  const last = change.steps.at(-1)?.sentence;
+  const lastStep = change.steps.at(-1)?.sentence;
   const tone = change.state === "confirmed" ? "ok" : change.state === "failed" ? "bad" : "muted";
   return (
     <div className={styles.ended} role="status" data-change={change.id}>
       <div className={styles.what}>
-        <b>{change.sentence}</b> <span className={tone}>{endOf(change)}</span>{" "}
+        <b>{change.sentence}</b> <span className={tone}>{outcomeOf(change)}</span>{" "}
         <span className="muted">
           {change.node_name}
           <SimulatedTagOf nodeId={change.node_id} />
-          {last ? `: ${last}` : ""}
+          {lastStep ? `: ${lastStep}` : ""}
         </span>
       </div>
     </div>

@@ -34,12 +34,12 @@ const change = (more: Partial<Change> = {}): Change => ({
   ...more,
 });
 
-/** The backend: what it was asked, and how it answers a path that ends so. The client takes fetch when it is loaded. */
+/** A fake backend: records requests and answers by the end of the path. The client binds fetch when it is loaded. */
 const backend = vi.hoisted(() => {
-  const state = { asked: [] as string[], answers: {} as Record<string, () => Promise<Response>> };
+  const state = { requests: [] as string[], answers: {} as Record<string, () => Promise<Response>> };
   globalThis.fetch = async (input) => {
     const request = input as Request;
-    state.asked.push(`${request.method} ${new URL(request.url).pathname}`);
+    state.requests.push(`${request.method} ${new URL(request.url).pathname}`);
     const found = Object.entries(state.answers).find(([path]) => request.url.endsWith(path));
     return found ? found[1]() : Response.json({});
   };
@@ -76,7 +76,7 @@ const json = (body: unknown, status = 200, type = "application/json") =>
 beforeEach(() => {
   vi.useFakeTimers();
   backend.answers = {};
-  backend.asked.length = 0;
+  backend.requests.length = 0;
 });
 
 afterEach(() => {
@@ -85,47 +85,47 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("the remaining time runs down by itself and never below nothing", async () => {
+test("the remaining time counts down and stops at zero", async () => {
   await show("operator", change());
   expect(screen.getByText("1:22")).toBeTruthy();
   await pass(2_000);
   expect(screen.getByText("1:20")).toBeTruthy();
   await pass(90_000);
-  expect(screen.getByText(/Time is up on/)).toBeTruthy();
+  expect(screen.getByText(/Confirmation timeout on/)).toBeTruthy();
 });
 
-test("several changes stand in a line each", async () => {
+test("each open change has its own line", async () => {
   await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 goes from CPU 0 to CPU 1." }));
-  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(2);
+  expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(2);
 });
 
-test("what a policy keeps or undoes by itself asks nobody", async () => {
+test("a policy's change needs no confirmation", async () => {
   await show("operator", change({ policy_id: 3, created_by: "policy spread v1" }), change({ id: "b" }));
-  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(1);
+  expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(1);
 });
 
-test("a viewer sees why the buttons are off", async () => {
+test("a viewer sees why the buttons are disabled", async () => {
   await show("viewer", change());
-  for (const name of ["Keep", "Roll back now", "+2 min"])
+  for (const name of ["Confirm", "Roll back", "+2 min"])
     expect(screen.getByRole("button", { name }).hasAttribute("disabled")).toBe(true);
-  expect(screen.getByText("Operators can keep it or roll it back.")).toBeTruthy();
+  expect(screen.getByText("Operators can confirm or roll back.")).toBeTruthy();
 });
 
-test("keeping is shown only once the backend has answered", async () => {
+test("a confirmation is shown only after the backend's response", async () => {
   let answer: (response: Response) => void = () => undefined;
   backend.answers["/confirm"] = () => new Promise((resolve) => (answer = resolve));
   await show("operator", change());
-  await press("Keep");
-  expect(backend.asked).toContain("POST /api/changes/a/confirm");
-  expect(screen.queryByText("Kept.")).toBeNull();
-  expect(screen.getByRole("button", { name: "Roll back now" }).hasAttribute("disabled")).toBe(true);
+  await press("Confirm");
+  expect(backend.requests).toContain("POST /api/changes/a/confirm");
+  expect(screen.queryByText("Confirmed.")).toBeNull();
+  expect(screen.getByRole("button", { name: "Roll back" }).hasAttribute("disabled")).toBe(true);
   answer(json(change({ state: "confirmed", ended_by: "user", remaining_s: null })));
   await pass(0);
-  expect(screen.getByText("Kept.")).toBeTruthy();
-  expect(screen.queryByRole("button", { name: "Keep" })).toBeNull();
+  expect(screen.getByText("Confirmed.")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Confirm" })).toBeNull();
 });
 
-test("a refusal is shown in its place and the change stays open", async () => {
+test("a refused request shows its reason and the change stays open", async () => {
   backend.answers["/rollback"] = async () =>
     json(
       { type: "urn:coresteer:node-away", title: "Away", status: 503, detail: "db-17 is not connected." },
@@ -133,39 +133,39 @@ test("a refusal is shown in its place and the change stays open", async () => {
       "application/problem+json",
     );
   await show("operator", change());
-  await press("Roll back now");
+  await press("Roll back");
   expect(screen.getByRole("alert").textContent).toBe("db-17 is not connected.");
-  expect(screen.getByRole("button", { name: "Keep" }).hasAttribute("disabled")).toBe(false);
+  expect(screen.getByRole("button", { name: "Confirm" }).hasAttribute("disabled")).toBe(false);
 });
 
-test("more time counts from the answer", async () => {
+test("an extension takes the remaining time from the response", async () => {
   backend.answers["/extend"] = async () => json(change({ remaining_s: 200 }));
   await show("operator", change());
   await press("+2 min");
   expect(screen.getByText("3:20")).toBeTruthy();
 });
 
-test("a change that returned by itself says so for a few seconds", async () => {
+test("a change rolled back on timeout is shown for a few seconds", async () => {
   await show("operator", change());
   act(() => applyChangeUpdate(change({ state: "rolled_back", ended_by: "timeout", remaining_s: null })));
   await pass(0);
-  expect(screen.getByText("Nobody kept it in time, so it returned by itself.")).toBeTruthy();
-  expect(screen.queryByRole("button", { name: "Keep" })).toBeNull();
+  expect(screen.getByText("Rolled back: not confirmed within 2 min.")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Confirm" })).toBeNull();
   await pass(11_000);
-  expect(screen.queryByText("Nobody kept it in time, so it returned by itself.")).toBeNull();
+  expect(screen.queryByText("Rolled back: not confirmed within 2 min.")).toBeNull();
 });
 
-test("an end that was missed while the connection was away is asked for and shown", async () => {
+test("an outcome missed while disconnected is fetched and shown", async () => {
   backend.answers["/changes/a"] = async () =>
     json(change({ state: "rolled_back", ended_by: "lost_backend", remaining_s: null }));
   await show("operator", change());
   act(() => queryClient.setQueryData(openChangesQuery.queryKey, { changes: [], older: null }));
   await pass(0);
-  expect(backend.asked).toContain("GET /api/changes/a");
-  expect(screen.getByText("The node lost the backend while it waited, so it was rolled back.")).toBeTruthy();
+  expect(backend.requests).toContain("GET /api/changes/a");
+  expect(screen.getByText("Rolled back: the node lost the backend before confirmation.")).toBeTruthy();
 });
 
-test("an answer that comes after the live event of a later step does not take the change back", async () => {
+test("a response older than the last live event is ignored", async () => {
   const at = "2026-11-21T08:00:00Z";
   const applying = { at, state: "applying" as const, sentence: "Sent to the agent." };
   const applied = { at, state: "unconfirmed" as const, sentence: "Applied and read back." };
@@ -173,5 +173,5 @@ test("an answer that comes after the live event of a later step does not take th
   act(() => applyChangeUpdate(change({ steps: [applying, applied] })));
   act(() => applyChangeUpdate(change({ state: "applying", steps: [applying] })));
   await pass(0);
-  expect(screen.getAllByRole("button", { name: "Keep" })).toHaveLength(1);
+  expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(1);
 });

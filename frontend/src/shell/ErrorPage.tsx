@@ -6,7 +6,7 @@ import styles from "./shell.module.css";
 
 const RETRY_MS = 3_000;
 
-/** Shown instead of a page that could not be drawn: what went wrong, and what to do. */
+/** Replaces a page that failed: the error, and what to do. */
 export function ErrorPage({ error }: { error: unknown }) {
   const router = useRouter();
   const transient = error instanceof ApiProblem && (error.away || error.databaseAway);
@@ -18,12 +18,12 @@ export function ErrorPage({ error }: { error: unknown }) {
   return (
     <main className={styles.alone}>
       <title>Error · Coresteer</title>
-      <h1>{transient ? "Waiting for the backend" : "This page stopped"}</h1>
+      <h1>{transient ? "Waiting for the backend" : "This page failed"}</h1>
       <p role="alert">{sentenceOf(error)}</p>
       <p className="muted">
         {transient
-          ? "It is asked again every 3 seconds; nothing needs to be done here."
-          : "Nothing was changed on any node by this. Try again; if it stays, reload the page and tell your administrator the sentence above."}
+          ? "Retrying every 3 s."
+          : "No node was changed. Try again or reload the page; if the error persists, report the message above to your administrator."}
       </p>
       <div className={styles.row}>
         <Button variant="filled" onClick={() => void router.invalidate()}>
@@ -36,14 +36,14 @@ export function ErrorPage({ error }: { error: unknown }) {
   );
 }
 
-/** Shown for an address that leads nowhere. */
+/** Shown for a URL without a page. */
 export function NotFoundPage() {
   return (
     <main className={styles.alone}>
       <title>Not found · Coresteer</title>
-      <h1>There is no such page</h1>
+      <h1>Page not found</h1>
       <p>
-        Nothing answers to <code>{location.pathname}</code>. The link may be old or mistyped.
+        No page at <code>{location.pathname}</code>. The link may be outdated or mistyped.
       </p>
       <Link to="/fleet">Go to the fleet</Link>
     </main>

@@ -6,11 +6,11 @@ import styles from "./shell.module.css";
 const KEYS = [
   ["⌘K or Ctrl K", "Go to a node or a page"],
   ["/", "Filter"],
-  ["?", "These keys"],
+  ["?", "Keyboard shortcuts"],
   ["Arrows", "Move in a map, heatmap or matrix"],
   ["Enter", "Open what is selected"],
-  ["Space", "Pause or go on, on a node's page"],
-  ["Backspace", "Back to the time range before, on a node's page"],
+  ["Space", "Pause or resume (node page)"],
+  ["Backspace", "Previous time range (node page)"],
   ["Esc", "Close"],
 ] as const;
 
@@ -20,7 +20,7 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
-/** The keys that work on every page, and the two buttons that show them. */
+/** The global keyboard shortcuts, and the buttons for the palette and the list of shortcuts. */
 export function Keys() {
   const [shown, setShown] = useState<"keys" | "palette" | null>(null);
   useEffect(() => {
@@ -48,11 +48,16 @@ export function Keys() {
       <button type="button" className="kbd" onClick={() => setShown("palette")} aria-label="⌘K, go to a node or a page">
         ⌘K
       </button>
-      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="?, show the keys">
+      <button type="button" className="kbd" onClick={() => setShown("keys")} aria-label="?, keyboard shortcuts">
         ?
       </button>
       {shown === "palette" && <Palette onClose={close} />}
-      <Modal opened={shown === "keys"} onClose={close} title="Keys" closeButtonProps={{ "aria-label": "Close" }}>
+      <Modal
+        opened={shown === "keys"}
+        onClose={close}
+        title="Keyboard shortcuts"
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
         <dl className={styles.keyList}>
           {KEYS.map(([key, meaning]) => [
             <dt key={key}>

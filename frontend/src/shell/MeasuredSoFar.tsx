@@ -4,7 +4,7 @@ import { type Figure, micros, perSecond, text } from "../lib/format";
 
 const BEFORE_MS = 60_000;
 const REFRESH_MS = 5_000;
-const LEAST_VALUES = 3;
+const MIN_VALUES = 3;
 
 const METRICS: { metric: Schemas["Metric"]; label: string; format: (value: number) => Figure }[] = [
   { metric: "rtt_p99_us", label: "RTT p99", format: micros },
@@ -13,7 +13,7 @@ const METRICS: { metric: Schemas["Metric"]; label: string; format: (value: numbe
 ];
 
 function median(values: number[]): number | null {
-  if (values.length < LEAST_VALUES) return null;
+  if (values.length < MIN_VALUES) return null;
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2
@@ -21,7 +21,7 @@ function median(values: number[]): number | null {
     : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }
 
-/** A metric's median before and since a moment; null unless both sides have at least three values. */
+/** A metric's medians before and since a moment; null unless both sides have at least three values. */
 export function beforeAndSince(
   series: Pick<Schemas["Series"], "times_ms" | "values">,
   metric: string,
@@ -37,7 +37,7 @@ export function beforeAndSince(
   return before === null || since === null ? null : [before, since];
 }
 
-/** What is measured since a change was applied, beside the minute before it; only what differs. */
+/** Medians of metrics in the minute before a change and since it was applied; only metrics that differ. */
 export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   const appliedMs = change.applied_at === null ? null : Date.parse(change.applied_at);
   const series = useQuery({
@@ -69,7 +69,7 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   });
   if (parts.length === 0) return null;
   return (
-    <span className="muted" title="Medians: the minute before the change, and since then">
+    <span className="muted" title="Median in the minute before the change → median since">
       {parts.join(" · ")}
     </span>
   );

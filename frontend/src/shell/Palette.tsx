@@ -8,21 +8,21 @@ import { PAGES, SETTINGS_SECTIONS } from "./pages";
 import styles from "./shell.module.css";
 
 const TARGETS = [...PAGES.filter(({ to }) => to !== "/settings"), ...SETTINGS_SECTIONS];
-const MOST_NODES = 50;
+const MAX_NODES = 50;
 
-/** Goes to a node or a page by a part of its name. */
+/** Search dialog that opens a node or a page by part of its name. */
 export function Palette({ onClose }: { onClose: () => void }) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const navigate = useNavigate();
   const [query, setQuery] = useState("");
   const [selected, setSelected] = useState(0);
   const id = useId();
-  const words = query.toLowerCase().split(/\s+/);
-  const fits = (name: string) => words.every((word) => name.toLowerCase().includes(word));
+  const terms = query.toLowerCase().split(/\s+/);
+  const fits = (name: string) => terms.every((term) => name.toLowerCase().includes(term));
   const entries = [
     ...nodes
       .filter((node) => fits(node.name))
-      .slice(0, MOST_NODES)
+      .slice(0, MAX_NODES)
       .map((node) => ({
         key: `node ${node.id}`,
         label: (

@@ -1,20 +1,20 @@
-import { useTrouble } from "./BackendBar";
+import { useOutage } from "./BackendBar";
 import styles from "./shell.module.css";
 
-/** Stands while a page has not come up, and says what it waits for. */
+/** Placeholder while a page loads; states an outage of the backend or its database. */
 export function Pending() {
-  const trouble = useTrouble();
+  const outage = useOutage();
   return (
     <main className={styles.alone} aria-busy="true">
       <title>Coresteer</title>
       <h1>Coresteer</h1>
       <p role="status">
-        {trouble === null ? (
+        {outage === null ? (
           <span className="muted">Loading.</span>
-        ) : trouble.kind === "database" ? (
-          "The backend's database is away. This page comes up as soon as it is back."
+        ) : outage.kind === "database" ? (
+          "The database is unreachable. This page loads when it is back."
         ) : (
-          "The backend does not answer. This page comes up as soon as it does."
+          "The backend does not respond. This page loads when it does."
         )}
       </p>
     </main>

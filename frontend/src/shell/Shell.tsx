@@ -2,7 +2,7 @@ import { Link, Outlet } from "@tanstack/react-router";
 import { PAGE_TOP_ID } from "../components/PageTop";
 import { useLiveCache } from "../live/cacheUpdates";
 import { useLiveState } from "../live/socket";
-import { BackendBar, useTrouble } from "./BackendBar";
+import { BackendBar, useOutage } from "./BackendBar";
 import { ChangeBanners } from "./ChangeBanners";
 import { Logo } from "./icons";
 import { Keys } from "./Keys";
@@ -12,24 +12,24 @@ import { UserMenu } from "./UserMenu";
 
 function LiveTag() {
   const { status } = useLiveState();
-  // A connection may stand while nothing comes through it any more.
-  const silent = useTrouble()?.kind === "backend";
-  const word = status === "connecting" ? "connecting" : status === "retrying" || silent ? "retrying" : "live";
+  // A WebSocket may stay open while the backend is unresponsive.
+  const silent = useOutage()?.kind === "backend";
+  const label = status === "connecting" ? "connecting" : status === "retrying" || silent ? "retrying" : "live";
   return (
     <span className={styles.live} role="status">
-      <span className={word === "live" ? "dot ok" : "dot warn"} />
-      {word}
+      <span className={label === "live" ? "dot ok" : "dot warn"} />
+      {label}
     </span>
   );
 }
 
-/** What surrounds every page: rail, top bar, and the lines that concern all pages. */
+/** The frame of every page: rail, top bar, outages and unconfirmed changes. */
 export function Shell() {
   useLiveCache();
   return (
     <div className={styles.shell}>
       <a className={styles.skip} href="#content">
-        Skip to the page
+        Skip to content
       </a>
       <nav className={styles.rail} aria-label="Pages">
         <span className={styles.logo} aria-hidden="true">

@@ -6,12 +6,12 @@ import { queryClient } from "../api/queries";
 import { useMe } from "../auth/me";
 
 const SCHEMES = [
-  ["auto", "As the system"],
+  ["auto", "System"],
   ["light", "Light"],
   ["dark", "Dark"],
 ] as const;
 
-/** Who is signed in with which role, the colour scheme, and the way out. */
+/** Menu with the user's name and role, the colour scheme and Sign out. */
 export function UserMenu() {
   const me = useMe();
   const navigate = useNavigate();
@@ -29,14 +29,14 @@ export function UserMenu() {
         <Button>{me ? `${me.username} · ${me.role}` : "…"}</Button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label>Colours</Menu.Label>
+        <Menu.Label>Colour scheme</Menu.Label>
         {SCHEMES.map(([scheme, label]) => (
           <Menu.Item
             key={scheme}
             closeMenuOnClick={false}
             onClick={() => setColorScheme(scheme)}
             rightSection={colorScheme === scheme ? "✓" : undefined}
-            aria-label={colorScheme === scheme ? `${label}, chosen` : label}
+            aria-label={colorScheme === scheme ? `${label}, selected` : label}
           >
             {label}
           </Menu.Item>

@@ -1,6 +1,6 @@
 import { AuditIcon, ExperimentsIcon, FleetIcon, PoliciesIcon, SettingsIcon } from "./icons";
 
-/** Every page with a link in the rail. */
+/** The pages linked in the rail and offered by the palette. */
 export const PAGES = [
   { to: "/fleet", label: "Fleet", icon: <FleetIcon /> },
   { to: "/policies", label: "Policies", icon: <PoliciesIcon /> },
@@ -9,7 +9,7 @@ export const PAGES = [
   { to: "/settings", label: "Settings", icon: <SettingsIcon /> },
 ] as const;
 
-/** Sections that the palette offers instead of their page. */
+/** Settings sections, offered by the palette instead of the settings page. */
 export const SETTINGS_SECTIONS = [
   { to: "/settings/nodes", label: "Settings: nodes" },
   { to: "/settings/users", label: "Settings: users" },

@@ -17,7 +17,7 @@ import { ChangePreview } from "./ChangePreview";
 
 type Props = { node: Schemas["Node"]; desired: Schemas["DesiredValueIn"][]; reason: string };
 
-/** Settings that somebody proposes: what they would do now, and applying them for a while. */
+/** Previews proposed values and applies them with a confirmation timeout. */
 export function ApplyPlan({ node, desired, reason }: Props) {
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const may = useHasRole("operator");
@@ -39,7 +39,7 @@ export function ApplyPlan({ node, desired, reason }: Props) {
         </Button>
       </div>
       {apply.isSuccess ? (
-        <p role="status">It is under way; the banner above says when it returns.</p>
+        <p role="status">Applied. Confirm it in the banner above, or it rolls back.</p>
       ) : (
         why !== null && <p className="muted">{why}</p>
       )}

@@ -17,13 +17,13 @@ const ANSWER: Schemas["PreviewAnswer"] = {
   blocked_because: null,
 };
 
-test("a preview begins with what it would do, in one sentence", () => {
+test("a preview starts with its effect in one sentence", () => {
   render(<ChangePreview answer={ANSWER} error={null} confirmS={120} limitUs={null} />);
   const preview = screen.getByRole("region", { name: "Preview" });
   expect(preview.firstElementChild?.textContent).toBe(ANSWER.sentence);
 });
 
-test("a refused preview says why once, and not what would happen", () => {
+test("a refused preview shows its reason once and no effect", () => {
   const sentence = "CPU 99 is not online.";
   const refused = [{ code: "offline", key: "irq/41/affinity", sentence }] as typeof ANSWER.refused;
   render(
@@ -37,7 +37,7 @@ test("a refused preview says why once, and not what would happen", () => {
   expect(screen.getAllByText(/CPU 99 is not online/)).toHaveLength(1);
 });
 
-test("Esc closes the panel, but not when it is meant for a dialog above", () => {
+test("Esc closes the panel unless a dialog has the focus", () => {
   const navigate = vi.fn();
   const view = { navigate, inventory: null } as unknown as NodeView;
   render(

@@ -11,16 +11,16 @@ type Props = {
   limitUs: number | null;
 };
 
-/** What a plan would do: was and becomes, what speaks against it, its effect, the same by hand, and its end. */
+/** A plan's preview: was → becomes, refusals, warnings, expected effect, equivalent commands, and the rollback. */
 export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
   if (answer === undefined) {
-    const said = error instanceof ApiProblem && error.field("value") !== undefined;
+    const isShownAtField = error instanceof ApiProblem && error.field("value") !== undefined;
     return (
       <div className={styles.preview} aria-busy={error === null}>
         {error === null ? (
-          <p className="muted">Looking at what would change…</p>
+          <p className="muted">Computing the preview…</p>
         ) : (
-          !said && (
+          !isShownAtField && (
             <p className="bad" role="alert">
               {sentenceOf(error)}
             </p>
@@ -29,7 +29,7 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
       </div>
     );
   }
-  const returns = [...new Set(answer.plan.actions.map((action) => action.was))].join(", ");
+  const originals = [...new Set(answer.plan.actions.map((action) => action.was))].join(", ");
   return (
     <section className={styles.preview} aria-label="Preview" aria-live="polite">
       {answer.plan.actions.length > 0 && answer.refused.length === 0 && <p>{answer.sentence}</p>}
@@ -82,7 +82,7 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
         )}
         {answer.commands.length > 0 && (
           <div>
-            <dt>same by hand</dt>
+            <dt>equivalent commands</dt>
             <dd>
               {answer.commands.map((command) => (
                 <code key={command} className={styles.command}>
@@ -94,10 +94,10 @@ export function ChangePreview({ answer, error, confirmS, limitUs }: Props) {
         )}
         {answer.plan.actions.length > 0 && (
           <div>
-            <dt>if not kept</dt>
+            <dt>if not confirmed</dt>
             <dd>
-              returns to {returns} after {duration(confirmS)}
-              {limitUs !== null && `, or at once if p99 exceeds ${text(micros(limitUs))}`}
+              rolls back to {originals} after {duration(confirmS)}
+              {limitUs !== null && `, or as soon as RTT p99 exceeds ${text(micros(limitUs))}`}
             </dd>
           </div>
         )}

@@ -2,7 +2,7 @@ import { clock, dateTime } from "../../lib/time";
 import type { Change } from "../types";
 import styles from "./changes.module.css";
 
-/** The last change of a setting, step by step as the node told it. */
+/** The last change of a setting with the steps that the node reported. */
 export function ChangeSteps({ change }: { change: Change }) {
   return (
     <section className={styles.steps} aria-label="Last change" aria-live="polite">

@@ -7,21 +7,21 @@ import { applyChangeUpdate } from "../../live/changes";
 const CONFIRM_S = [30, 60, 120, 300, 600];
 export const DEFAULT_CONFIRM_S = 120;
 
-/** Why nobody may or can change a node now; null when nothing speaks against it. */
-export function reasonNotToApply(node: Schemas["Node"], may: boolean): string | null {
-  if (!may) return "Your role may look but not change nodes.";
+/** The reason why this user cannot change the node now; null when it can be changed. */
+export function reasonNotToApply(node: Schemas["Node"], isOperator: boolean): string | null {
+  if (!isOperator) return "Changing nodes requires the operator role.";
   if (node.mode === "observe") return `This node is observe-only. ${node.observe_reason ?? ""}`;
   if (node.health !== "live" && node.health !== "stale") return "The node is not connected.";
   return null;
 }
 
-/** Why a previewed plan cannot be applied; null when it can, or while there is no preview. */
+/** The reason why a previewed plan is refused; null when it can be applied, and without a preview. */
 export function refusalOf(preview: Schemas["PreviewAnswer"] | undefined): string | null {
   if (preview === undefined || preview.can_apply) return null;
   return preview.blocked_because ?? preview.refused[0]?.sentence ?? "This plan is refused.";
 }
 
-/** What settings would do now if they had these values. */
+/** Query for the preview of desired values on a node's current state. */
 export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enabled = true) {
   return useQuery({
     queryKey: ["preview", nodeId, body],
@@ -35,7 +35,7 @@ export function usePreview(nodeId: number, body: Schemas["PreviewRequest"], enab
 
 type Terms = Omit<Schemas["ChangeRequest"], "plan">;
 
-/** Applying what a preview shows, for a while. */
+/** Mutation that applies a preview's plan; it rolls back unless confirmed within terms.confirm_timeout_s. */
 export function useApply(nodeId: number, preview: UseQueryResult<Schemas["PreviewAnswer"]>, terms: Terms) {
   return useMutation({
     mutationFn: () => {
@@ -53,11 +53,11 @@ export function useApply(nodeId: number, preview: UseQueryResult<Schemas["Previe
 
 type Props = { seconds: number; onChange: (seconds: number) => void };
 
-/** How long a change may wait to be kept. */
+/** Selects the confirmation timeout, 30 to 600 s. */
 export function ConfirmTimeout({ seconds, onChange }: Props) {
   return (
     <NativeSelect
-      label="Returns unless kept within"
+      label="Confirm within"
       value={String(seconds)}
       data={CONFIRM_S.map((choice) => ({ value: String(choice), label: duration(choice) }))}
       onChange={(event) => onChange(Number(event.currentTarget.value))}
@@ -65,7 +65,7 @@ export function ConfirmTimeout({ seconds, onChange }: Props) {
   );
 }
 
-/** Why applying did not work. */
+/** The message of a failed apply request. */
 export function ApplyError({ error }: { error: Error | null }) {
   return error === null ? null : (
     <p className="bad" role="alert">

@@ -9,17 +9,17 @@ type Props = {
   param: Param;
   current: string;
   value: string;
-  /** The largest value that the driver takes, where it tells one. */
-  most: string | number | undefined;
+  /** The driver's maximum, if it reports one. */
+  max: string | number | undefined;
   error: string | undefined;
   tried: Tried[];
   onChange: (value: string) => void;
 };
 
-/** One NIC parameter: a number or on/off, with what its driver made of earlier values. */
-export function ParamField({ name, param: { unit, help }, current, value, most, error, tried, onChange }: Props) {
+/** The field of one NIC parameter, a number or on/off, with the driver's responses to earlier values. */
+export function ParamField({ name, param: { unit, help }, current, value, max, error, tried, onChange }: Props) {
   const changed = value.trim() !== current;
-  const notes = [unit, changed ? `now ${current}` : null, most === undefined ? null : `at most ${most}`];
+  const notes = [unit, changed ? `now ${current}` : null, max === undefined ? null : `max ${max}`];
   return (
     <div className={styles.param} data-changed={changed || undefined}>
       <label htmlFor={`param-${name}`} title={help}>
@@ -44,7 +44,7 @@ export function ParamField({ name, param: { unit, help }, current, value, most, 
           onChange={(event) => onChange(event.currentTarget.value)}
         />
       )}
-      <DriverResponses tried={tried} name={name} asked={changed ? value.trim() : null} />
+      <DriverResponses tried={tried} name={name} typed={changed ? value.trim() : null} />
     </div>
   );
 }

@@ -27,36 +27,36 @@ import { ParamField } from "./ParamField";
 
 const TYPING_MS = 250;
 const SOFTWARE = "gro_flush_timeout";
-const NOTHING_TRIED: Tried[] = [];
+const NO_RESPONSES: Tried[] = [];
 
-/** When a network device or one of its queues interrupts: each value, what its driver made of others, and changing them. */
+/** Edits the coalescing parameters of a network device or of one queue: values, driver responses, preview, apply. */
 export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev }) {
   const { point, pps, frame } = view.search;
   const [queue, setQueue] = useState<string | null>(null);
   const [draft, setDraft] = useState(() => pointDraft(point, netdev.params));
-  const [taken, setTaken] = useState(point);
-  if (point !== taken) {
-    setTaken(point);
+  const [appliedPoint, setAppliedPoint] = useState(point);
+  if (point !== appliedPoint) {
+    setAppliedPoint(point);
     setQueue(null);
     setDraft((before) => ({ ...before, ...pointDraft(point, netdev.params) }));
   }
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const known = useQuery(coalescingQuery(view.node.id, netdev.name, { pps, frame }));
-  const own = netdev.queues.filter(({ params }) => Object.keys(params).length > 0);
-  const params = own.find(({ name }) => name === queue)?.params ?? netdev.params;
+  const queues = netdev.queues.filter(({ params }) => Object.keys(params).length > 0);
+  const params = queues.find(({ name }) => name === queue)?.params ?? netdev.params;
   const groups = presentParams(params);
   const { desired, wrong } = useMemo(
     () => desiredValuesOf(params, draft, (name) => keyOf(netdev.name, queue, name)),
     [params, draft, netdev.name, queue],
   );
-  const [asked] = useDebouncedValue(desired, TYPING_MS);
+  const [debounced] = useDebouncedValue(desired, TYPING_MS);
   const isWrong = Object.keys(wrong).length > 0;
-  const ready = desired.length > 0 && !isWrong && JSON.stringify(asked) === JSON.stringify(desired);
-  const preview = usePreview(view.node.id, { desired: asked, allow_isolated: false }, ready);
+  const ready = desired.length > 0 && !isWrong && JSON.stringify(debounced) === JSON.stringify(desired);
+  const preview = usePreview(view.node.id, { desired: debounced, allow_isolated: false }, ready);
   const apply = useApply(view.node.id, preview, { confirm_timeout_s: confirmS, guardrails: [], reason: "" });
   const settled = ready && preview.data !== undefined && !preview.isFetching;
-  const why = reasonNotToApply(view.node, may) ?? (settled ? refusalOf(preview.data) : null);
+  const why = reasonNotToApply(view.node, isOperator) ?? (settled ? refusalOf(preview.data) : null);
   const end = useScrollToPreview(point, settled);
   const edit = (name: string, value: string) => {
     setDraft((before) => ({ ...before, [name]: value }));
@@ -68,13 +68,9 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
   };
   const latest = latestChange(view.changes, netdev);
   const software = known.data?.can_wait === false;
-  const tried = known.data?.tried ?? NOTHING_TRIED;
+  const tried = known.data?.tried ?? NO_RESPONSES;
   if (groups.length === 0)
-    return (
-      <p className="muted">
-        Neither its driver nor its kernel tells of anything that decides when it interrupts, so nothing can be changed.
-      </p>
-    );
+    return <p className="muted">Neither the driver nor the kernel exposes coalescing parameters of this device.</p>;
   return (
     <div className={styles.editor}>
       {known.isError && (
@@ -83,10 +79,10 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
         </p>
       )}
       {known.data?.why_not && known.data.traffic !== null && <p className={nodeStyles.warnbox}>{known.data.why_not}</p>}
-      {own.length > 0 && (
+      {queues.length > 0 && (
         <QueueSelect
           netdev={netdev.name}
-          queues={own.map(({ name }) => name)}
+          queues={queues.map(({ name }) => name)}
           chosen={queue}
           onChoose={(name) => {
             setQueue(name);
@@ -95,24 +91,26 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
           }}
         />
       )}
-      {groups.map(({ label, params: there }, place) => (
+      {groups.map(({ label, params: present }, index) => (
         <details
           key={label}
           className={styles.group}
-          open={place === 0 || there.some(([name]) => name in draft || (software && name === SOFTWARE))}
+          open={index === 0 || present.some(([name]) => name in draft || (software && name === SOFTWARE))}
         >
           <summary>
             {label}{" "}
-            <small className="muted">{there.map(([name]) => `${tunableName(name)} ${params[name]}`).join(", ")}</small>
+            <small className="muted">
+              {present.map(([name]) => `${tunableName(name)} ${params[name]}`).join(", ")}
+            </small>
           </summary>
-          {there.map(([name, param]) => (
+          {present.map(([name, param]) => (
             <ParamField
               key={name}
               name={name}
               param={param}
               current={params[name] ?? ""}
               value={draft[name] ?? params[name] ?? ""}
-              most={netdev.params_max[name]}
+              max={netdev.params_max[name]}
               error={wrong[name]}
               tried={tried}
               onChange={(value) => edit(name, value)}
@@ -151,15 +149,15 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
 
 type QueueProps = { netdev: string; queues: string[]; chosen: string | null; onChoose: (queue: string | null) => void };
 
-/** Selects whose parameters are shown: the device's (null) or one queue's. */
+/** Selects the device (null) or one of its queues. */
 function QueueSelect({ netdev, queues, chosen, onChoose }: QueueProps) {
   return (
     <NativeSelect
-      label="Values of"
+      label="Parameters of"
       value={chosen ?? ""}
       data={[
-        { value: "", label: `${netdev} as a whole` },
-        ...queues.map((name) => ({ value: name, label: `queue ${name} alone` })),
+        { value: "", label: `${netdev} (all queues)` },
+        ...queues.map((name) => ({ value: name, label: `queue ${name}` })),
       ]}
       onChange={(event) => onChoose(event.currentTarget.value || null)}
     />
@@ -173,7 +171,7 @@ function latestChange(changes: Change[], { name, params }: Netdev): Change | und
   return changes.find(({ plan }) => plan.actions.some(({ key }) => isOurs(key)));
 }
 
-/** Scrolls the preview of a picked point into view, in a panel that scrolls or on a page that does. */
+/** Scrolls the preview of a selected point into view. */
 function useScrollToPreview(point: string | undefined, settled: boolean): RefObject<HTMLDivElement | null> {
   const end = useRef<HTMLDivElement>(null);
   const shown = useRef<string>(undefined);

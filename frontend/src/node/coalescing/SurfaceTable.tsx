@@ -2,17 +2,17 @@ import { Scroll } from "../../components/Scroll";
 import { micros, perSecond, ratio, text } from "../../lib/format";
 import nodeStyles from "../node.module.css";
 import type { Coalescing, Surface } from "./nicParams";
-import { type Cell, cellOf, cellValues, describePoint, isBeyond } from "./surface";
+import { type Cell, cellOf, cellValues, describePoint, exceedsBound } from "./surface";
 
 type Props = {
   coalescing: Coalescing;
   surface: Surface;
   allowedUs: number | null;
-  onPick: (cell: Cell) => void;
+  onSelect: (cell: Cell) => void;
 };
 
-/** The picture as a table: what the model says of each pair of values, and what was measured there. */
-export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) {
+/** The trade-off as a table: predictions and measurements for each pair of rx-usecs and rx-frames. */
+export function SurfaceTable({ coalescing, surface, allowedUs, onSelect }: Props) {
   const { current, points } = coalescing;
   const same = (cell: Cell, rxUsecs: number | null, rxFrames: number | null) =>
     surface.rx_usecs[cell.column] === rxUsecs && (surface.rx_frames[cell.row] ?? null) === rxFrames;
@@ -27,22 +27,22 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
               <th className="n">rx-usecs</th>
               {surface.rx_frames.length > 0 && <th className="n">rx-frames</th>}
               <th className="n">interrupts</th>
-              <th className="n">packets each</th>
-              <th className="n">adds, mean</th>
+              <th className="n">packets/interrupt</th>
+              <th className="n">added, mean</th>
               <th className="n">p99</th>
-              <th className="n">at most</th>
+              <th className="n">max</th>
               <th>measured</th>
               <th>
-                <span className="visually-hidden">try</span>
+                <span className="visually-hidden">select</span>
               </th>
             </tr>
           </thead>
           <tbody>
             {cells.map(({ predicted, ...cell }) => {
               const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
-              const beyond = isBeyond(surface, cell, allowedUs);
+              const exceeds = exceedsBound(surface, cell, allowedUs);
               return (
-                <tr key={cellValues(surface, cell)} className={beyond ? "muted" : undefined}>
+                <tr key={cellValues(surface, cell)} className={exceeds ? "muted" : undefined}>
                   <td className="n">{surface.rx_usecs[cell.column]}</td>
                   {surface.rx_frames.length > 0 && <td className="n">{surface.rx_frames[cell.row]}</td>}
                   <td className="n">{text(perSecond(predicted?.interrupts_per_s))}</td>
@@ -50,8 +50,8 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
                   <td className="n">{text(micros(predicted?.added_mean_us))}</td>
                   <td className="n">{text(micros(predicted?.added_p99_us))}</td>
                   <td className="n">
-                    {bound === null ? "no end" : text(micros(bound))}
-                    {beyond && <span className="warn"> beyond</span>}
+                    {bound === null ? "unbounded" : text(micros(bound))}
+                    {exceeds && <span className="warn"> over bound</span>}
                   </td>
                   <td className="wrap">
                     {placed
@@ -66,10 +66,10 @@ export function SurfaceTable({ coalescing, surface, allowedUs, onPick }: Props) 
                       <button
                         type="button"
                         className="link"
-                        aria-label={`Try ${cellValues(surface, cell)}`}
-                        onClick={() => onPick(cell)}
+                        aria-label={`Select ${cellValues(surface, cell)}`}
+                        onClick={() => onSelect(cell)}
                       >
-                        try
+                        select
                       </button>
                     )}
                   </td>

@@ -16,14 +16,14 @@ import { netdevsOf, selectedNetdev } from "./netdevSelection";
 import { type Coalescing, pointText, type Surface } from "./nicParams";
 import { SurfaceTable } from "./SurfaceTable";
 import { allowedOf, type Cell, type Colour, cellOf, describeCell, describePoint, figureOf, scaleOf } from "./surface";
-import { cellSize, heightOf, LEFT, paint, TOP } from "./surfacePainter";
+import { cellSize, heightOf, LEFT, paintSurface, TOP } from "./surfacePainter";
 
 const COLOURS = [
-  { value: "interrupts", label: "interrupts", title: "Interrupts a second of all receive queues" },
-  { value: "latency", label: "added latency", title: "What the wait adds to a packet, p99" },
+  { value: "interrupts", label: "interrupts", title: "Interrupts/s of all receive queues" },
+  { value: "latency", label: "added latency", title: "Latency added per packet, p99" },
 ] as const;
 
-/** How long a network device waits before it interrupts, and what other values would do to its traffic. */
+/** Interrupt coalescing of a network device: predicted interrupts/s and added latency for other values. */
 export function TradeOff({ view }: { view: NodeView }) {
   const netdev = selectedNetdev(view.inventory, view.search);
   return netdev === null ? null : <Card view={view} netdev={netdev.name} height={heightOf(netdev.params)} />;
@@ -37,9 +37,9 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
   const table = search.tab === "coalescing";
   const { data } = answer;
   const surface = data?.surface ?? null;
-  const choose = (name: string) =>
+  const selectNetdev = (name: string) =>
     navigate({ nic: name, point: undefined, ...(search.sel?.startsWith("nic:") && { sel: `nic:${name}` }) });
-  const pick = (cell: Cell) => {
+  const select = (cell: Cell) => {
     const usecs = surface?.rx_usecs[cell.column];
     if (surface === null || usecs === undefined) return;
     navigate({ sel: `nic:${netdev}`, point: pointText(usecs, surface.rx_frames[cell.row]) });
@@ -55,7 +55,7 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
             value: name,
             label: driver === null ? name : `${name} · ${driver}`,
           }))}
-          onChange={(event) => choose(event.currentTarget.value)}
+          onChange={(event) => selectNetdev(event.currentTarget.value)}
         />
         <Segments
           label="Colour of the trade-off"
@@ -71,22 +71,34 @@ function Card({ view, netdev, height }: { view: NodeView; netdev: string; height
           aria-pressed={table}
           onClick={() => navigate({ tab: table ? undefined : "coalescing" })}
         >
-          {table ? "view as picture" : "view as table"}
+          {table ? "view as chart" : "view as table"}
         </button>
       </h2>
       <div className="body">
         {data === undefined || surface === null ? (
           <div className={`hatched ${styles.nothing}`} style={{ height }}>
             <p role={answer.isError ? "alert" : undefined}>
-              {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Working out what other values would do…")}
+              {answer.isError ? sentenceOf(answer.error) : (data?.why_not ?? "Computing the trade-off…")}
             </p>
           </div>
         ) : table ? (
-          <SurfaceTable coalescing={data} surface={surface} allowedUs={allowedOf(data, search.bound)} onPick={pick} />
+          <SurfaceTable
+            coalescing={data}
+            surface={surface}
+            allowedUs={allowedOf(data, search.bound)}
+            onSelect={select}
+          />
         ) : (
-          <Picture view={view} coalescing={data} surface={surface} colour={colour} height={height} onPick={pick} />
+          <SurfaceChart
+            view={view}
+            coalescing={data}
+            surface={surface}
+            colour={colour}
+            height={height}
+            onSelect={select}
+          />
         )}
-        <Suppose key={netdev} view={view} coalescing={data} />
+        <AssumedTraffic key={netdev} view={view} coalescing={data} />
         <Notes coalescing={data} view={view} netdev={netdev} />
       </div>
     </section>
@@ -103,13 +115,13 @@ function Legend({ surface, colour }: { surface: Surface; colour: Colour }) {
   );
 }
 
-type PictureProps = {
+type SurfaceChartProps = {
   view: NodeView;
   coalescing: Coalescing;
   surface: Surface;
   colour: Colour;
   height: number;
-  onPick: (cell: Cell) => void;
+  onSelect: (cell: Cell) => void;
 };
 
 const MOVES: Record<string, [down: number, across: number]> = {
@@ -119,7 +131,7 @@ const MOVES: Record<string, [down: number, across: number]> = {
   ArrowLeft: [0, -1],
 };
 
-function Picture({ view, coalescing, surface, colour, height, onPick }: PictureProps) {
+function SurfaceChart({ view, coalescing, surface, colour, height, onSelect }: SurfaceChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const tip = useRef<HTMLDivElement>(null);
@@ -129,8 +141,8 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
   const [at, setAt] = useState<Cell | null>(null);
   const { point } = view.search;
   const allowedUs = allowedOf(coalescing, view.search.bound);
-  const stands = cellOf(surface, coalescing.current.rx_usecs, coalescing.current.rx_frames);
-  const picked = useMemo(() => {
+  const currentCell = cellOf(surface, coalescing.current.rx_usecs, coalescing.current.rx_frames);
+  const selected = useMemo(() => {
     const [usecs, frames] = point?.split("x").map(Number) ?? [];
     return usecs === undefined ? null : cellOf(surface, usecs, frames ?? null);
   }, [point, surface]);
@@ -140,8 +152,8 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
     if (canvas.current === null || width === 0) return;
     const context = prepare(canvas.current, width, height);
     if (context === null) return;
-    paint(context, coloursOf(canvas.current), { coalescing, surface, colour, allowedUs, width, picked, at });
-  }, [coalescing, surface, colour, allowedUs, width, height, picked, at, scheme]);
+    paintSurface(context, coloursOf(canvas.current), { coalescing, surface, colour, allowedUs, width, selected, at });
+  }, [coalescing, surface, colour, allowedUs, width, height, selected, at, scheme]);
 
   const inside = ({ row, column }: Cell) =>
     row >= 0 && column >= 0 && row < surface.predicted.length && column < surface.rx_usecs.length;
@@ -170,15 +182,15 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
     tip.current.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.current.offsetWidth - 8)}px`;
     tip.current.style.top = `${event.clientY + 14}px`;
   };
-  const walk = (event: KeyboardEvent<HTMLDivElement>) => {
+  const onKeyDown = (event: KeyboardEvent<HTMLDivElement>) => {
     if (event.key === "Enter" && at !== null) {
       event.preventDefault();
-      return onPick(at);
+      return onSelect(at);
     }
     const [down, across] = MOVES[event.key] ?? [0, 0];
     if (down === 0 && across === 0) return;
     event.preventDefault();
-    const from = at ?? picked ?? stands;
+    const from = at ?? selected ?? currentCell;
     const next = from === null ? { row: 0, column: 0 } : { row: from.row + down, column: from.column + across };
     if (inside(next)) setAt(next);
   };
@@ -187,24 +199,24 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
       <p id={help} className="visually-hidden">
         {count(surface.rx_usecs.length, "value")} of rx-usecs
         {surface.rx_frames.length > 0 && ` by ${count(surface.rx_frames.length, "value")} of rx-frames`}. Arrow keys
-        move; Enter takes the values to be tried.
+        move; Enter selects the values.
       </p>
       <div
         ref={box}
-        className={styles.picture}
+        className={styles.chart}
         style={{ height }}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: role application is a widget.
         tabIndex={0}
         role="application"
         aria-label={`Trade-off of ${coalescing.netdev}`}
         aria-describedby={help}
-        onKeyDown={walk}
+        onKeyDown={onKeyDown}
         onBlur={() => setAt(null)}
         onPointerMove={hover}
         onPointerLeave={() => hover(null)}
         onPointerUp={(event) => {
           const cell = cellAt(event);
-          if (cell !== null) onPick(cell);
+          if (cell !== null) onSelect(cell);
         }}
       >
         <canvas ref={canvas} />
@@ -223,8 +235,8 @@ function Picture({ view, coalescing, surface, colour, height, onPick }: PictureP
 const TYPING_MS = 300;
 type Name = keyof typeof BOUNDS;
 
-/** What is supposed of the traffic, and the bound; empty is what is measured and what policies say. */
-function Suppose({ view, coalescing }: { view: NodeView; coalescing: Coalescing | undefined }) {
+/** Fields for assumed traffic and the latency bound; empty: the measured traffic and the policies' bound. */
+function AssumedTraffic({ view, coalescing }: { view: NodeView; coalescing: Coalescing | undefined }) {
   const { search, navigate } = view;
   const [texts, setTexts] = useState<Record<Name, string>>(() => ({
     pps: String(search.pps ?? ""),
@@ -233,7 +245,7 @@ function Suppose({ view, coalescing }: { view: NodeView; coalescing: Coalescing 
   }));
   const fits = (name: Name, value: string) =>
     value === "" || (Number(value) >= BOUNDS[name][0] && Number(value) <= BOUNDS[name][1]);
-  const tell = useDebouncedCallback((name: Name, value: string) => {
+  const publish = useDebouncedCallback((name: Name, value: string) => {
     if (fits(name, value)) navigate({ [name]: value === "" ? undefined : Number(value) });
   }, TYPING_MS);
   const traffic = coalescing?.traffic ?? null;
@@ -249,40 +261,40 @@ function Suppose({ view, coalescing }: { view: NodeView; coalescing: Coalescing 
       onChange={(event) => {
         const value = event.currentTarget.value.trim();
         setTexts((before) => ({ ...before, [name]: value }));
-        tell(name, value);
+        publish(name, value);
       }}
     />
   );
   return (
-    <div className={styles.suppose}>
-      {field("pps", "Suppose packets/s", measured ? `measured ${significant(traffic.packets_per_s)}` : "measured")}
-      {field("frame", "Suppose bytes a frame", measured ? `measured ${significant(traffic.frame_bytes)}` : "measured")}
-      {field("bound", "Allowed latency, µs", allowed === null ? "no policy has a bound" : `policy ${allowed}`)}
+    <div className={styles.assumed}>
+      {field("pps", "Assumed packets/s", measured ? `measured ${significant(traffic.packets_per_s)}` : "measured")}
+      {field("frame", "Assumed bytes/frame", measured ? `measured ${significant(traffic.frame_bytes)}` : "measured")}
+      {field("bound", "Latency bound, µs", allowed === null ? "no policy bound" : `policy ${allowed}`)}
     </div>
   );
 }
 
-function trafficWords({ traffic, current }: Coalescing): string {
-  if (traffic === null) return "It receives nothing that could be measured.";
-  const how = traffic.measured_s === null ? "Supposed" : `Mean of the last ${duration(traffic.measured_s)}`;
-  const gap = traffic.gap_us === null ? "" : `, ${text(micros(traffic.gap_us))} on the wire each`;
+function trafficText({ traffic, current }: Coalescing): string {
+  if (traffic === null) return "No received traffic to measure.";
+  const origin = traffic.measured_s === null ? "Assumed" : `Mean of the last ${duration(traffic.measured_s)}`;
+  const gap = traffic.gap_us === null ? "" : `, ${text(micros(traffic.gap_us))} on the wire per frame`;
   const rate = current.interrupts_per_s;
   return [
-    `${how}: ${text(packetRate(traffic.packets_per_s))} of ${count(Math.round(traffic.frame_bytes), "byte")}${gap},`,
-    `${text(packetRate(traffic.packets_per_s_a_queue))} of them on the busiest queue.`,
+    `${origin}: ${text(packetRate(traffic.packets_per_s))} of ${count(Math.round(traffic.frame_bytes), "byte")}${gap};`,
+    `${text(packetRate(traffic.packets_per_s_a_queue))} on the busiest queue.`,
     rate === null ? "" : `Interrupts now: ${text(perSecond(rate))} measured`,
     rate === null
       ? ""
       : current.predicted === null
         ? "."
-        : `, ${text(perSecond(current.predicted.interrupts_per_s))} by the model.`,
+        : `, ${text(perSecond(current.predicted.interrupts_per_s))} predicted.`,
   ]
     .join(" ")
     .replace(" ,", ",")
     .replace(" .", ".");
 }
 
-/** In words what the picture rests on. Its height is kept while it is read. */
+/** The traffic, the timer model and the measured points behind the trade-off. */
 function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefined; view: NodeView; netdev: string }) {
   const correlation = coalescing?.rank_correlation ?? null;
   const points = coalescing?.points.length ?? 0;
@@ -290,31 +302,30 @@ function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefine
     <div className={styles.notes}>
       {coalescing !== undefined && (
         <>
-          <p>{trafficWords(coalescing)}</p>
+          <p>{trafficText(coalescing)}</p>
           <p>
-            <b>{coalescing.timer === null ? "Timer not known" : `Timer: ${coalescing.timer}`}.</b>{" "}
-            {coalescing.timer_why}
-            {coalescing.current.adaptive && " adaptive-rx is on, so the driver moves these values by itself."}
+            <b>{coalescing.timer === null ? "Timer unknown" : `Timer: ${coalescing.timer}`}.</b> {coalescing.timer_why}
+            {coalescing.current.adaptive && " adaptive-rx is on: the driver adjusts these values itself."}
             {coalescing.current.own_pace &&
-              ` rx-usecs ${coalescing.current.rx_usecs} is a mode in which ${coalescing.driver} sets its own pace.`}
+              ` rx-usecs ${coalescing.current.rx_usecs} selects a mode of ${coalescing.driver} that adapts the interval.`}
           </p>
           <p>
             {points === 0
-              ? "No values have stood long enough under traffic to be measured yet."
-              : `${count(points, "measured point")}${points > 1 ? " are circles" : " is a circle"}.`}{" "}
+              ? "No measured points yet: a value must stay set under traffic long enough."
+              : `${count(points, "measured point")} (${points > 1 ? "circles" : "circle"}).`}{" "}
             {correlation !== null && `Rank correlation of model and measurement: ${correlation.toFixed(2)}. `}
             {coalescing.bounds
-              .map(({ name, max_added_us }) => `Policy ${name} allows ${text(micros(max_added_us))}.`)
+              .map(({ name, max_added_us }) => `Policy ${name}: bound ${text(micros(max_added_us))}.`)
               .join(" ")}{" "}
             {coalescing.surface !== null &&
               (view.search.bound !== undefined || coalescing.bounds.length > 0) &&
-              "Hatched values may make a packet wait longer than is allowed."}
+              "Hatched: the longest wait exceeds the bound."}
           </p>
         </>
       )}
       <p>
         <button type="button" className="link" onClick={() => view.navigate({ sel: `nic:${netdev}` })}>
-          all values of {netdev}
+          all parameters of {netdev}
         </button>
       </p>
     </div>

@@ -7,8 +7,8 @@ const PARAMS = { "coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "on", "ring/r
 
 const key = (name: string) => keyOf("eth0", null, name);
 
-test("only what differs from what stands is asked for, in its one spelling", () => {
-  const draft = { "coalesce/rx-usecs": " 050 ", "coalesce/adaptive-rx": "off", "ring/rx": "256", unheard: "1" };
+test("only values that differ from the current ones are desired, in canonical form", () => {
+  const draft = { "coalesce/rx-usecs": " 050 ", "coalesce/adaptive-rx": "off", "ring/rx": "256", unknown: "1" };
   expect(desiredValuesOf(PARAMS, draft, key)).toEqual({
     desired: [
       { key: "netdev/eth0/coalesce/rx-usecs", value: "50" },
@@ -18,7 +18,7 @@ test("only what differs from what stands is asked for, in its one spelling", () 
   });
 });
 
-test.each(["", "-1", "1.5", "x", "99999999999"])("“%s” is not a number to ask for", (typed) => {
+test.each(["", "-1", "1.5", "x", "99999999999"])("“%s” is not a valid number", (typed) => {
   const { desired, wrong } = desiredValuesOf(PARAMS, { "ring/rx": typed }, key);
   expect(desired).toEqual([]);
   expect(Object.keys(wrong)).toEqual(["ring/rx"]);
@@ -27,9 +27,9 @@ test.each(["", "-1", "1.5", "x", "99999999999"])("“%s” is not a number to as
 test("a queue's own value has the queue in its key", () =>
   expect(keyOf("eth0", "rx-3", "coalesce/rx-usecs")).toBe("netdev/eth0/rx-3/coalesce/rx-usecs"));
 
-test("groups of which a device has nothing are left out", () =>
+test("groups without a present parameter are omitted", () =>
   expect(presentParams(PARAMS).map(({ label, params }) => [label, params.length])).toEqual([
-    ["NIC, receiving", 2],
+    ["NIC, receive", 2],
     ["Rings", 1],
   ]));
 
@@ -51,12 +51,12 @@ test.each([
   [tried({ verdict: "refused", stood: null, words: "Invalid argument" }), "refused 504: Invalid argument"],
   [tried({ verdict: "ignored", stood: "3" }), "ignored 504, stayed 3"],
   [tried({ verdict: "no_effect", words: "21,000/s" }), "504 had no effect: 21,000/s"],
-  [tried({}), "took 504"],
-])("%o reads “%s”", (one, words) =>
-  expect(driverResponses([one], "coalesce/rx-usecs").map((line) => line.words)).toEqual([words]),
+  [tried({}), "accepted 504"],
+])("%o reads “%s”", (one, text) =>
+  expect(driverResponses([one], "coalesce/rx-usecs").map((line) => line.text)).toEqual([text]),
 );
 
-test("what the driver did not do as asked comes before what it took, the newest first", () => {
+test("values not accepted as requested come first, newest first", () => {
   const all = [
     tried({ asked: "1", time_ms: 9 }),
     tried({ asked: "2", verdict: "refused", words: "no", time_ms: 1 }),
@@ -64,14 +64,14 @@ test("what the driver did not do as asked comes before what it took, the newest 
     tried({ asked: "5", time_ms: 3 }),
     tried({ name: "ring/rx" }),
   ];
-  expect(driverResponses(all, "coalesce/rx-usecs").map(({ bad, words }) => [bad, words])).toEqual([
+  expect(driverResponses(all, "coalesce/rx-usecs").map(({ warning, text }) => [warning, text])).toEqual([
     [true, "rounded 3 → 4"],
     [true, "refused 2: no"],
-    [false, "took 1, 5"],
+    [false, "accepted 1, 5"],
   ]);
 });
 
-test("a picked point asks for its values and for a driver that leaves them alone", () => {
+test("a selected point sets its values and turns adaptive-rx off", () => {
   expect(pointText(54, 32)).toBe("54x32");
   expect(pointText(54, undefined)).toBe("54");
   expect(pointDraft("54x32", PARAMS)).toEqual({
@@ -83,7 +83,7 @@ test("a picked point asks for its values and for a driver that leaves them alone
   expect(pointDraft(undefined, PARAMS)).toEqual({});
 });
 
-test("the panel's device is in sight, else the URL's, else the first that can be told to wait", () => {
+test("the selected device is the panel's, else the URL's, else the first with rx-usecs", () => {
   const { netdevs, ...rest } = made([irq(1)]);
   const [eth0] = netdevs;
   if (eth0 === undefined) throw new Error("There is no eth0.");

@@ -1,4 +1,4 @@
-/** The settings of a network device or of a queue that decide when it interrupts: their units, and what drivers made of them. */
+/** Coalescing parameters of network devices and queues: units, help, and the drivers' responses. */
 
 import type { Schemas } from "../../api/client";
 
@@ -6,19 +6,19 @@ export type Coalescing = Schemas["Coalescing"];
 export type Surface = NonNullable<Coalescing["surface"]>;
 export type Tried = Coalescing["tried"][number];
 
-/** unit: null for what is on or off. */
+/** unit: null for on/off parameters. */
 export type Param = { unit: string | null; help: string };
 
-const WAIT = "How long the NIC waits before it interrupts.";
-const FRAMES = "After so many packets it interrupts without waiting longer.";
-const WHILE = "The same while the last interrupt is still being handled.";
-const ADAPTIVE = "On, the driver changes these values by itself as the load goes.";
-const CQE = "On, the wait begins anew with each packet.";
+const WAIT = "Delay before the NIC raises an interrupt.";
+const FRAMES = "Packets after which the NIC raises an interrupt without further delay.";
+const WHILE = "The same while an interrupt is being handled.";
+const ADAPTIVE = "On: the driver adapts these values to the load.";
+const CQE = "On: each packet restarts the delay.";
 
-/** Every parameter by the end of its key, in the order and the groups in which they are shown. */
+/** All parameters by the end of their keys, in display order and groups. */
 export const GROUPS: { label: string; params: Record<string, Param> }[] = [
   {
-    label: "NIC, receiving",
+    label: "NIC, receive",
     params: {
       "coalesce/rx-usecs": { unit: "µs", help: WAIT },
       "coalesce/rx-frames": { unit: "packets", help: FRAMES },
@@ -29,7 +29,7 @@ export const GROUPS: { label: string; params: Record<string, Param> }[] = [
     },
   },
   {
-    label: "NIC, sending",
+    label: "NIC, transmit",
     params: {
       "coalesce/tx-usecs": { unit: "µs", help: WAIT },
       "coalesce/tx-frames": { unit: "packets", help: FRAMES },
@@ -40,25 +40,25 @@ export const GROUPS: { label: string; params: Record<string, Param> }[] = [
     },
   },
   {
-    label: "Kernel, in the NIC's place",
+    label: "Kernel (software coalescing)",
     params: {
       gro_flush_timeout: {
         unit: "ns",
-        help: "How long the kernel waits before it polls again; needs the next above 0.",
+        help: "Delay until the kernel polls again; requires napi_defer_hard_irqs > 0.",
       },
-      napi_defer_hard_irqs: { unit: "polls", help: "So many empty polls until the interrupt is on again." },
+      napi_defer_hard_irqs: { unit: "polls", help: "Empty polls before the interrupt is enabled again." },
     },
   },
   {
     label: "Rings",
     params: {
-      "ring/rx": { unit: "packets", help: "So many packets wait in the NIC before it drops some." },
-      "ring/tx": { unit: "packets", help: "So many packets wait to be sent." },
+      "ring/rx": { unit: "packets", help: "Received packets that the NIC buffers before it drops." },
+      "ring/tx": { unit: "packets", help: "Packets that wait for transmission." },
     },
   },
 ];
 
-/** The groups with what is there of them. */
+/** The groups with the parameters that are present. */
 export function presentParams(
   params: Record<string, string>,
 ): { label: string; params: [name: string, of: Param][] }[] {
@@ -73,7 +73,7 @@ export function keyOf(netdev: string, queue: string | null, name: string): strin
   return ["netdev", netdev, ...(queue === null ? [] : [queue]), name].join("/");
 }
 
-/** What is typed, by name, and differs from what stands: as desired, or why it cannot be one. */
+/** Typed values that differ from the current ones, as desired values; wrong: messages for invalid ones, by name. */
 export function desiredValuesOf(
   params: Record<string, string>,
   draft: Record<string, string>,
@@ -85,7 +85,7 @@ export function desiredValuesOf(
     for (const [name, { unit }] of there) {
       const typed = draft[name]?.trim();
       if (typed === undefined) continue;
-      if (unit !== null && !/^\d{1,10}$/.test(typed)) wrong[name] = "A whole number.";
+      if (unit !== null && !/^\d{1,10}$/.test(typed)) wrong[name] = "Enter a whole number.";
       else {
         const value = unit === null ? typed : String(Number(typed));
         if (value !== params[name]) desired.push({ key: key(name), value });
@@ -94,34 +94,36 @@ export function desiredValuesOf(
   return { desired, wrong };
 }
 
-/** Values of a driver that are told; older ones are left out. */
+/** Responses shown per kind; older ones are omitted. */
 const SHOWN = 4;
 
-/** What the driver made of values that were asked of it, the newest first: a line for each that did not become what was asked. */
-export function driverResponses(tried: Tried[], name: string): { bad: boolean; words: string }[] {
+/** A driver's responses to requested values, newest first: one line per value not accepted as requested, one for the accepted. */
+export function driverResponses(tried: Tried[], name: string): { warning: boolean; text: string }[] {
   const newest = tried.filter((one) => one.name === name).sort((a, b) => b.time_ms - a.time_ms);
-  const taken = newest.filter(({ verdict }) => verdict === "taken").slice(0, SHOWN);
+  const accepted = newest.filter(({ verdict }) => verdict === "taken").slice(0, SHOWN);
   const others = newest.filter(({ verdict }) => verdict !== "taken").slice(0, SHOWN);
   return [
-    ...others.map((one) => ({ bad: true, words: responseText(one) })),
-    ...(taken.length === 0 ? [] : [{ bad: false, words: `took ${taken.map(({ asked }) => asked).join(", ")}` }]),
+    ...others.map((one) => ({ warning: true, text: responseText(one) })),
+    ...(accepted.length === 0
+      ? []
+      : [{ warning: false, text: `accepted ${accepted.map(({ asked }) => asked).join(", ")}` }]),
   ];
 }
 
 function responseText({ asked, stood, verdict, words }: Tried): string {
-  const said = words === "" ? "" : `: ${words}`;
+  const reason = words === "" ? "" : `: ${words}`;
   if (verdict === "rounded") return `rounded ${asked} → ${stood}`;
   if (verdict === "ignored") return `ignored ${asked}${stood === null ? "" : `, stayed ${stood}`}`;
-  if (verdict === "no_effect") return `${asked} had no effect${said}`;
-  return `refused ${asked}${said}`;
+  if (verdict === "no_effect") return `${asked} had no effect${reason}`;
+  return `refused ${asked}${reason}`;
 }
 
-/** Values of rx-usecs and rx-frames as the URL has them: `54x32`, `54`. */
+/** Values of rx-usecs and rx-frames in URL format: `54x32`, `54`. */
 export function pointText(rxUsecs: number, rxFrames: number | undefined): string {
   return rxFrames === undefined ? String(rxUsecs) : `${rxUsecs}x${rxFrames}`;
 }
 
-/** What a picked point asks for; a driver that adapts by itself is told not to. */
+/** The parameter values of a selected point, with adaptive-rx off. */
 export function pointDraft(point: string | undefined, params: Record<string, string>): Record<string, string> {
   if (point === undefined) return {};
   const [usecs = "", frames] = point.split("x");

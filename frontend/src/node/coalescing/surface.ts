@@ -1,4 +1,4 @@
-/** What the picture of a trade-off shows and says, apart from how it is drawn. */
+/** Scale, cells and texts of the coalescing trade-off, without drawing. */
 
 import { count, duration, type Figure, micros, perSecond, ratio, text } from "../../lib/format";
 import type { Coalescing, Surface } from "./nicParams";
@@ -8,7 +8,7 @@ export type Cell = { row: number; column: number };
 type Predicted = NonNullable<Surface["predicted"][number][number]>;
 type Point = Coalescing["points"][number];
 
-/** What a cell's colour stands for. */
+/** The figure that a cell's colour shows: interrupts/s or added latency p99 in µs. */
 export function amountOf(predicted: Predicted, colour: Colour): number {
   return colour === "interrupts" ? predicted.interrupts_per_s : predicted.added_p99_us;
 }
@@ -17,37 +17,37 @@ export function figureOf(amount: number, colour: Colour): Figure {
   return colour === "interrupts" ? perSecond(amount) : micros(amount);
 }
 
-/** The ends of the colour scale around all amounts from 1 on, as 1, 2 or 5 times a power of ten; five times apart at least. */
-export function scaleOf(surface: Surface, colour: Colour): [least: number, most: number] {
-  let [least, most] = [Number.POSITIVE_INFINITY, 1];
+/** The ends of the colour scale: 1, 2 or 5 × 10ⁿ around all amounts ≥ 1, with a ratio of at least 5. */
+export function scaleOf(surface: Surface, colour: Colour): [min: number, max: number] {
+  let [min, max] = [Number.POSITIVE_INFINITY, 1];
   for (const line of surface.predicted)
     for (const predicted of line) {
       if (predicted === null) continue;
       const amount = Math.max(1, amountOf(predicted, colour));
-      least = Math.min(least, amount);
-      most = Math.max(most, amount);
+      min = Math.min(min, amount);
+      max = Math.max(max, amount);
     }
-  const low = STEPS.findLast((step) => step <= least) ?? 1;
-  return [low, STEPS.find((step) => step >= most && step >= 5 * low) ?? most];
+  const low = STEPS.findLast((step) => step <= min) ?? 1;
+  return [low, STEPS.find((step) => step >= max && step >= 5 * low) ?? max];
 }
 
 const STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
-/** An amount's place on the scale, 0 to 1, logarithmic. */
-export function scalePosition(amount: number, [least, most]: [number, number]): number {
-  const place = Math.log10(Math.max(least, amount) / least) / Math.log10(most / least);
-  return Math.min(1, place);
+/** An amount's position on the logarithmic scale, 0 to 1. */
+export function scalePosition(amount: number, [min, max]: [number, number]): number {
+  const position = Math.log10(Math.max(min, amount) / min) / Math.log10(max / min);
+  return Math.min(1, position);
 }
 
-/** Whether a packet may wait longer than is allowed; null allows everything. */
-export function isBeyond(surface: Surface, { row, column }: Cell, allowedUs: number | null): boolean {
+/** Whether the longest wait exceeds the bound in µs; null: no bound. */
+export function exceedsBound(surface: Surface, { row, column }: Cell, allowedUs: number | null): boolean {
   if (allowedUs === null) return false;
   const bound = surface.bound_us[row]?.[column] ?? null;
   return bound === null || bound > allowedUs;
 }
 
-/** Where a value is among sorted ones, as a fraction of places: between two of them by its ratio to both. */
-export function placeOf(values: number[], value: number): number {
+/** A value's position among sorted values as a fractional index, interpolated linearly and limited to the ends. */
+export function fractionalIndex(values: number[], value: number): number {
   const after = values.findIndex((other) => other >= value);
   if (after === -1) return values.length - 1;
   const [low, high] = [values[after - 1], values[after]];
@@ -55,35 +55,34 @@ export function placeOf(values: number[], value: number): number {
   return after - 1 + (value - low) / (high - low);
 }
 
-/** The cell of values that stand, were measured or were picked; null where they have no place. */
+/** The cell nearest to values; null where a needed value is null. */
 export function cellOf(surface: Surface, rxUsecs: number | null, rxFrames: number | null): Cell | null {
   if (rxUsecs === null || (surface.rx_frames.length > 0 && rxFrames === null)) return null;
-  const row = surface.rx_frames.length === 0 ? 0 : Math.round(placeOf(surface.rx_frames, rxFrames ?? 0));
-  return { row, column: Math.round(placeOf(surface.rx_usecs, rxUsecs)) };
+  const row = surface.rx_frames.length === 0 ? 0 : Math.round(fractionalIndex(surface.rx_frames, rxFrames ?? 0));
+  return { row, column: Math.round(fractionalIndex(surface.rx_usecs, rxUsecs)) };
 }
 
-/** A cell's values in words: `rx-usecs 54, rx-frames 32`. */
+/** A cell's values: `rx-usecs 54, rx-frames 32`. */
 export function cellValues(surface: Surface, { row, column }: Cell): string {
   const frames = surface.rx_frames[row];
   return `rx-usecs ${surface.rx_usecs[column]}${frames === undefined ? "" : `, rx-frames ${frames}`}`;
 }
 
-/** What the model says of a cell, in one sentence. */
+/** The prediction for a cell in one sentence. */
 export function describeCell(surface: Surface, cell: Cell, allowedUs: number | null): string {
   const predicted = surface.predicted[cell.row]?.[cell.column];
   const values = cellValues(surface, cell);
-  if (!predicted)
-    return `${values}: no time, but a mode in which the driver sets its own pace; the model says nothing.`;
+  if (!predicted) return `${values}: a driver mode, not a time; no prediction.`;
   const bound = surface.bound_us[cell.row]?.[cell.column] ?? null;
   const product = surface.product_us[cell.row]?.[cell.column] ?? null;
   return [
     `${values}: ${text(perSecond(predicted.interrupts_per_s))},`,
-    `${text(ratio(predicted.packets_per_interrupt))} packets an interrupt;`,
-    `adds ${text(micros(predicted.added_mean_us))} in the mean, ${text(micros(predicted.added_p99_us))} p99,`,
-    `${bound === null ? "without an end where no packet follows" : `${text(micros(bound))} at most`}`,
+    `${text(ratio(predicted.packets_per_interrupt))} packets/interrupt;`,
+    `adds ${text(micros(predicted.added_mean_us))} mean, ${text(micros(predicted.added_p99_us))} p99,`,
+    `${bound === null ? "unbounded if no packet follows" : `${text(micros(bound))} max`}`,
     product === null ? "" : `(rx-usecs × rx-frames: ${text(micros(product))})`,
     predicted.dropped_share > 0 ? `; ${(100 * predicted.dropped_share).toFixed(1)} % dropped` : "",
-    isBeyond(surface, cell, allowedUs) ? "; beyond the bound" : "",
+    exceedsBound(surface, cell, allowedUs) ? "; exceeds the bound" : "",
   ]
     .filter(Boolean)
     .join(" ")
@@ -91,20 +90,20 @@ export function describeCell(surface: Surface, cell: Cell, allowedUs: number | n
     .concat(".");
 }
 
-/** What was measured while values stood. */
+/** A measured point in one sentence. */
 export function describePoint(point: Point): string {
   const { interrupts_per_s, predicted_interrupts_per_s, packets_per_s, rtt_p50_us, dropped_per_s } = point;
   return [
     `Measured${point.adaptive ? " with adaptive-rx on" : ""}: ${text(perSecond(interrupts_per_s))}`,
-    ` at ${count(Math.round(packets_per_s), "packet")} a second for ${duration(point.seconds)}`,
-    predicted_interrupts_per_s === null ? "" : `, model ${text(perSecond(predicted_interrupts_per_s))}`,
-    rtt_p50_us === null ? "" : `, round trip p50 ${text(micros(rtt_p50_us))}`,
+    ` at ${count(Math.round(packets_per_s), "packet")}/s for ${duration(point.seconds)}`,
+    predicted_interrupts_per_s === null ? "" : `, predicted ${text(perSecond(predicted_interrupts_per_s))}`,
+    rtt_p50_us === null ? "" : `, RTT p50 ${text(micros(rtt_p50_us))}`,
     dropped_per_s > 0 ? `, ${text(perSecond(dropped_per_s))} dropped` : "",
     ".",
   ].join("");
 }
 
-/** The bound that is in sight: what the URL has, else the strictest of the policies'; null where there is none. */
+/** The latency bound in µs: the URL's, else the lowest of the policies'; null without one. */
 export function allowedOf({ bounds }: Coalescing, bound: number | undefined): number | null {
   if (bound !== undefined) return bound;
   return bounds.length === 0 ? null : Math.min(...bounds.map(({ max_added_us }) => max_added_us));

@@ -6,9 +6,9 @@ import {
   type Cell,
   type Colour,
   cellOf,
+  exceedsBound,
   figureOf,
-  isBeyond,
-  placeOf,
+  fractionalIndex,
   scaleOf,
   scalePosition,
 } from "./surface";
@@ -16,39 +16,39 @@ import {
 export const LEFT = 76;
 export const TOP = 34;
 const HEIGHT = 320;
-/** With a single row. */
-const LOW = 150;
-/** A cell that is narrower has no room for its figure. */
+/** Height with a single row. */
+const ROW_HEIGHT = 150;
+/** Minimum width of a cell that shows its figure. */
 const FIGURE_WIDTH = 46;
 const POINT = 5;
 
-export type Picture = {
+export type SurfacePicture = {
   coalescing: Coalescing;
   surface: Surface;
   colour: Colour;
   allowedUs: number | null;
   width: number;
-  picked: Cell | null;
+  selected: Cell | null;
   at: Cell | null;
 };
 
-/** The picture's height in CSS pixels, known before what it shows is. */
+/** The chart's height in CSS pixels; needs only the device's parameters. */
 export function heightOf(params: Record<string, string>): number {
-  return "coalesce/rx-frames" in params ? HEIGHT : LOW;
+  return "coalesce/rx-frames" in params ? HEIGHT : ROW_HEIGHT;
 }
 
 /** The size of a cell in CSS pixels. */
 export function cellSize(surface: Surface, width: number): { w: number; h: number } {
   const rows = surface.predicted.length;
-  const high = surface.rx_frames.length === 0 ? LOW : HEIGHT;
+  const high = surface.rx_frames.length === 0 ? ROW_HEIGHT : HEIGHT;
   return { w: (width - LEFT) / surface.rx_usecs.length, h: (high - TOP) / rows };
 }
 
 const rgb = (place: number) => `rgb(${cividis(place).join(" ")})`;
 
-/** Draws the surface, what is beyond the bound, what was measured, and where the values stand. */
-export function paint(context: CanvasRenderingContext2D, colours: Colours, picture: Picture): void {
-  const { coalescing, surface, colour, allowedUs, width, picked, at } = picture;
+/** Draws the surface, the edge of the bound, the measured points and the frames of current and selected values. */
+export function paintSurface(context: CanvasRenderingContext2D, colours: Colours, picture: SurfacePicture): void {
+  const { coalescing, surface, colour, allowedUs, width, selected, at } = picture;
   const { w, h } = cellSize(surface, width);
   const scale = scaleOf(surface, colour);
   const unknown = hatch(context, colours.get("--line-strong"));
@@ -60,8 +60,8 @@ export function paint(context: CanvasRenderingContext2D, colours: Colours, pictu
       const place = predicted === null ? 0 : scalePosition(amountOf(predicted, colour), scale);
       context.fillStyle = predicted === null ? unknown : rgb(place);
       context.fillRect(x, y, w - 1, h - 1);
-      const beyond = isBeyond(surface, { row, column }, allowedUs);
-      if (beyond && predicted !== null) {
+      const exceeds = exceedsBound(surface, { row, column }, allowedUs);
+      if (exceeds && predicted !== null) {
         context.globalAlpha = 0.62;
         context.fillStyle = colours.get("--panel");
         context.fillRect(x, y, w - 1, h - 1);
@@ -86,17 +86,17 @@ export function paint(context: CanvasRenderingContext2D, colours: Colours, pictu
   edge(context, colours, picture, w, h);
   for (const point of coalescing.points) {
     if (point.rx_usecs === null) continue;
-    const row = surface.rx_frames.length === 0 ? 0 : placeOf(surface.rx_frames, point.rx_frames ?? 0);
+    const row = surface.rx_frames.length === 0 ? 0 : fractionalIndex(surface.rx_frames, point.rx_frames ?? 0);
     const inCell = w >= FIGURE_WIDTH ? w - POINT - 5 : w / 2; // beside the figure
-    const x = LEFT + placeOf(surface.rx_usecs, point.rx_usecs) * w + inCell;
+    const x = LEFT + fractionalIndex(surface.rx_usecs, point.rx_usecs) * w + inCell;
     const y = TOP + (row + 0.5) * h;
     const filled = colour === "interrupts" ? rgb(scalePosition(point.interrupts_per_s, scale)) : colours.get("--panel");
     dot(context, colours, x, y, filled, point.adaptive);
   }
   const { current } = coalescing;
-  const stands = current.adaptive ? null : cellOf(surface, current.rx_usecs, current.rx_frames);
-  if (stands !== null) mark(context, colours, stands, w, h, "--text", "now");
-  if (picked !== null) mark(context, colours, picked, w, h, "--accent", "picked");
+  const currentCell = current.adaptive ? null : cellOf(surface, current.rx_usecs, current.rx_frames);
+  if (currentCell !== null) mark(context, colours, currentCell, w, h, "--text", "now");
+  if (selected !== null) mark(context, colours, selected, w, h, "--accent", "selected");
   if (at !== null) {
     context.strokeStyle = colours.get("--text");
     context.lineWidth = 1;
@@ -123,8 +123,14 @@ function axes(context: CanvasRenderingContext2D, colours: Colours, surface: Surf
   });
 }
 
-/** The line between what is within the bound and what is beyond it. */
-function edge(context: CanvasRenderingContext2D, colours: Colours, picture: Picture, w: number, h: number): void {
+/** Draws the edge between cells within the bound and cells that exceed it. */
+function edge(
+  context: CanvasRenderingContext2D,
+  colours: Colours,
+  picture: SurfacePicture,
+  w: number,
+  h: number,
+): void {
   const { surface, allowedUs } = picture;
   if (allowedUs === null) return;
   context.strokeStyle = colours.get("--warn");
@@ -132,13 +138,13 @@ function edge(context: CanvasRenderingContext2D, colours: Colours, picture: Pict
   context.beginPath();
   surface.predicted.forEach((line, row) => {
     line.forEach((_, column) => {
-      const here = isBeyond(surface, { row, column }, allowedUs);
+      const here = exceedsBound(surface, { row, column }, allowedUs);
       const [x, y] = [LEFT + column * w - 0.5, TOP + row * h - 0.5];
-      if (column > 0 && here !== isBeyond(surface, { row, column: column - 1 }, allowedUs)) {
+      if (column > 0 && here !== exceedsBound(surface, { row, column: column - 1 }, allowedUs)) {
         context.moveTo(x, y);
         context.lineTo(x, y + h);
       }
-      if (row > 0 && here !== isBeyond(surface, { row: row - 1, column }, allowedUs)) {
+      if (row > 0 && here !== exceedsBound(surface, { row: row - 1, column }, allowedUs)) {
         context.moveTo(x, y);
         context.lineTo(x + w, y);
       }
@@ -169,7 +175,7 @@ function dot(
   context.setLineDash([]);
 }
 
-/** A frame around a cell with a word on its edge, where it hides no figure. */
+/** Draws a frame around a cell with a label on its edge, clear of the figures. */
 function mark(
   context: CanvasRenderingContext2D,
   colours: Colours,
@@ -177,7 +183,7 @@ function mark(
   w: number,
   h: number,
   token: string,
-  word: string,
+  label: string,
 ): void {
   const [x, y] = [LEFT + column * w, TOP + row * h];
   context.strokeStyle = colours.get("--panel");
@@ -189,11 +195,11 @@ function mark(
   context.font = `600 10px ${colours.get("--font")}`;
   context.textAlign = "left";
   context.textBaseline = "middle";
-  const wide = context.measureText(word).width + 6;
+  const wide = context.measureText(label).width + 6;
   const up = Math.max(TOP - 5, y - 7);
   const left = Math.max(LEFT, Math.min(x, x + w - wide));
   context.fillStyle = colours.get(token);
   context.fillRect(left, up, wide, 13);
   context.fillStyle = colours.get("--panel");
-  context.fillText(word, left + 3, up + 7);
+  context.fillText(label, left + 3, up + 7);
 }

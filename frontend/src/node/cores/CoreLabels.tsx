@@ -6,10 +6,10 @@ import type { Row } from "./coreRows";
 import styles from "./cores.module.css";
 import type { Chip } from "./irqChips";
 
-/** More chips than this do not fit beside a CPU's name. */
+/** Maximum number of chips beside a CPU's name. */
 const CHIPS = 3;
 
-/** A longer list of CPUs does not fit beside a group's name. */
+/** Maximum length of a CPU list beside a group's name. */
 const LIST = 16;
 
 function briefly(cpus: number[]): string {
@@ -28,7 +28,7 @@ type Props = {
   onSelect: (sel: string) => void;
 };
 
-/** The row header: groups that fold, CPUs, and the NICs' interrupts that land on each. */
+/** The row headers: foldable groups, and CPUs with the NIC interrupts that target them. */
 export const CoreLabels = memo(
   function CoreLabels({ rows, bands, chips, isolated, selected, selectedIrq, onToggle, onSelect }: Props) {
     return (
@@ -42,7 +42,7 @@ export const CoreLabels = memo(
                   <span aria-hidden="true">{row.folded ? "▸" : "▾"}</span> {row.label}
                 </button>
                 {row.folded && (
-                  <span className={styles.faintly} title={`The highest of CPUs ${formatCpuList(row.cpus)}`}>
+                  <span className={styles.faintly} title={`Maximum of CPUs ${formatCpuList(row.cpus)}`}>
                     {briefly(row.cpus)}
                   </span>
                 )}
@@ -62,7 +62,7 @@ export const CoreLabels = memo(
                 CPU {row.cpu}
               </button>
               {isolated.has(row.cpu) && (
-                <span className={styles.chip} title="Kept free by isolcpus or nohz_full">
+                <span className={styles.chip} title="Isolated by isolcpus or nohz_full">
                   isolated
                 </span>
               )}

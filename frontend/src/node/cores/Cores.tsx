@@ -11,7 +11,7 @@ import { Heatmap } from "./Heatmap";
 import { chipsByCpu } from "./irqChips";
 import { useLoadOrder } from "./useLoadOrder";
 
-/** What each share means, for the heading and for those who wonder. */
+/** Definition of each share, for tooltips. */
 const MEANING: Record<HeatShare, string> = {
   busy: "everything but idle and waiting for I/O",
   softirq: "softirq work: the network stack's receive and send side, timers",
@@ -19,7 +19,7 @@ const MEANING: Record<HeatShare, string> = {
   user: "user processes",
 };
 
-/** The topology as the heatmap's row header: which core does how much, when, and whose interrupts land there. */
+/** The CPU × time heatmap with the topology as row headers, or its table. */
 export function Cores({ view }: { view: NodeView }) {
   const { topology, inventory, search, navigate } = view;
   const share = search.share ?? "busy";
@@ -50,7 +50,7 @@ export function Cores({ view }: { view: NodeView }) {
           onChange={(value) => navigate({ share: value === "busy" ? undefined : value })}
         />
         <Segments
-          label="Order of lines"
+          label="Row order"
           value={search.order ?? "structure"}
           options={[
             { value: "structure", label: "by structure" },
@@ -76,7 +76,7 @@ export function Cores({ view }: { view: NodeView }) {
           onClick={() => navigate({ tab: table ? undefined : "cores" })}
           aria-pressed={table}
         >
-          {table ? "view as picture" : "view as table"}
+          {table ? "view as chart" : "view as table"}
         </button>
       </h2>
       {table ? (

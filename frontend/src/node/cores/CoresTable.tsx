@@ -9,7 +9,7 @@ import type { Chip } from "./irqChips";
 
 const KINDS = ["busy", "user", "system", "softirq", "irq", "steal", "iowait"] as const;
 
-/** The heatmap's numbers as a table: each CPU's present, and its highest share in sight. */
+/** The heatmap as a table: each CPU's current shares and its maximum in the shown range. */
 export function CoresTable({
   view,
   rows,
@@ -45,8 +45,8 @@ export function CoresTable({
               </th>
             ))}
             <th className="n">highest {view.search.share ?? "busy"}</th>
-            <th>place</th>
-            <th>interrupts of</th>
+            <th>location</th>
+            <th>IRQs of</th>
           </tr>
         </thead>
         <tbody>

@@ -16,8 +16,8 @@ import { useHeatmapPainting } from "./useHeatmapPainting";
 
 const MAX_HEIGHT = 640;
 const KEYS_HELP =
-  "Arrow keys move by line and by time, with Shift ten columns at once; Home and End go to the first and the last " +
-  "line; Enter opens a CPU or folds a group. The same numbers are under “view as table”.";
+  "Arrow keys move by row and time, with Shift by ten columns; Home and End move to the first and the last " +
+  "row; Enter opens a CPU or folds a group. “View as table” has the same values.";
 
 type Props = {
   view: NodeView;
@@ -27,7 +27,7 @@ type Props = {
   onToggle: (key: string) => void;
 };
 
-/** CPUs × time on a canvas: drawn from the live window without React, hovered, brushed, and walked with the arrows. */
+/** CPU × time heatmap on a canvas, drawn without React renders; supports hover, brushing and arrow keys. */
 export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
   const { topology, past, search, navigate } = view;
   const scroll = useRef<HTMLDivElement>(null);
@@ -35,7 +35,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
   const right = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const cell = useRef<Cell | null>(null);
-  const [said, setSaid] = useState("");
+  const [announcement, setAnnouncement] = useState("");
   const width = useWidth(right);
   const help = useId();
   const { bands, height } = useMemo(() => bandsOf(rows), [rows]);
@@ -68,7 +68,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
     else if (row !== undefined) onToggle(row.key);
   };
 
-  const walk = (event: KeyboardEvent<HTMLDivElement>) => {
+  const onKeyDown = (event: KeyboardEvent<HTMLDivElement>) => {
     const cells = heatOf(view);
     if (cells === null) return;
     const before = cell.current ?? { row: -1, timeMs: cells.endMs - cells.columnMs / 2 };
@@ -86,7 +86,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
     if (band === undefined || row === undefined || box === null) return;
     box.scrollTop = Math.max(Math.min(box.scrollTop, band.top), band.top + band.height - shownHeight);
     view.cursor.set(after.timeMs);
-    setSaid(`${rowName(row)}, ${clock(after.timeMs)}: ${band.cpus.length === 0 ? "group" : describe(after)}`);
+    setAnnouncement(`${rowName(row)}, ${clock(after.timeMs)}: ${band.cpus.length === 0 ? "group" : describe(after)}`);
     redraw.current();
   };
 
@@ -104,7 +104,7 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
         role="application"
         aria-label={`Heatmap of the ${share} share by CPU and time`}
         aria-describedby={help}
-        onKeyDown={walk}
+        onKeyDown={onKeyDown}
         onScroll={() => redraw.current()}
         onBlur={() => {
           cell.current = null;
@@ -142,20 +142,20 @@ export function Heatmap({ view, rows, chips, isolated, onToggle }: Props) {
         <span />
       </div>
       <div className="visually-hidden" aria-live="polite">
-        {said}
+        {announcement}
       </div>
     </div>
   );
 }
 
-/** The row under the pointer; null where there is none. */
+/** The index of the row under the pointer; null without one. */
 function rowAtPointer(event: PointerEvent<HTMLDivElement>, bands: Band[], scrollTop: number): number | null {
   const y = event.clientY - event.currentTarget.getBoundingClientRect().top + scrollTop;
   const found = bands.findIndex((band) => y >= band.top && y < band.top + band.height);
   return found === -1 ? null : found;
 }
 
-/** Shows the tooltip's two lines beside the pointer, on its left where the right has no room. */
+/** Places the tooltip's two lines right of the pointer, or left without room. */
 function placeTip(box: HTMLDivElement, { clientX, clientY }: PointerEvent, lines: [string, string]): void {
   for (const [index, line] of lines.entries()) {
     const child = box.children[index];
@@ -173,12 +173,12 @@ type OverlayProps = {
   onClick: (event: PointerEvent<HTMLDivElement>) => void;
 };
 
-/** The overlay moves with the live window; the heatmap around it does not render for that. */
+/** The overlay of the plot area; rerenders with the live window, separately from the heatmap. */
 function HeatOverlay({ view, onHover, onClick }: OverlayProps) {
   const version = useFrames(view.window);
   const block = heatOf(view);
   const { from, to } = block === null ? view.window.range() : { from: block.startMs, to: block.endMs };
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a held window keeps its range until the next version.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the range changes only with the window's version.
   const range = useMemo(() => ({ from, to }), [version, block]);
   return (
     <TimeOverlay

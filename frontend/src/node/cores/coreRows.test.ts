@@ -9,13 +9,13 @@ const NOTHING: ReadonlySet<string> = new Set();
 const labels = (topology: Topology, folded = NOTHING) =>
   rowsByStructure(topology, folded).map((row) => (row.kind === "cpu" ? row.cpu : row.label));
 
-describe("the lines by structure", () => {
-  test("of two CPUs that share everything are one heading and two lines", () => {
+describe("rows in topology order", () => {
+  test("for two CPUs that share everything: one heading and two rows", () => {
     const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
     expect(labels(topology)).toEqual(["package 0 · node 0 · L3 8 MiB", 0, 1]);
   });
 
-  test("of twenty CPUs name what divides them, siblings of a core side by side", () => {
+  test("for twenty CPUs: headings where the topology divides, siblings of a core adjacent", () => {
     const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 5, threads: 2 });
     expect(labels(topology)).toEqual([
       "package 0 · node 0 · L3 8 MiB",
@@ -28,14 +28,14 @@ describe("the lines by structure", () => {
   test.each([
     [72, { packages: 2, nodesEach: 1, cachesEach: 2, coresEach: 9, threads: 2 }, 2 + 4],
     [256, { packages: 2, nodesEach: 4, cachesEach: 4, coresEach: 4, threads: 2 }, 2 + 8 + 32],
-  ])("of %s CPUs hold every CPU exactly once, below %o", (cpus, shape, groups) => {
+  ])("for %s CPUs contain every CPU exactly once, below %o", (cpus, shape, groups) => {
     const rows = rowsByStructure(machine(shape), NOTHING);
     const found = rows.flatMap((row) => (row.kind === "cpu" ? [row.cpu] : []));
     expect([...found].sort((a, b) => a - b)).toEqual(Array.from({ length: cpus }, (_, cpu) => cpu));
     expect(rows.filter((row) => row.kind === "group")).toHaveLength(groups);
   });
 
-  test("of a large machine start folded into its innermost groups, each with all its CPUs", () => {
+  test("for a large machine start folded into its innermost groups", () => {
     const topology = machine({ packages: 2, nodesEach: 4, cachesEach: 4, coresEach: 4, threads: 2 });
     const rows = rowsByStructure(topology, initiallyFolded(topology));
     expect(rows.some((row) => row.kind === "cpu")).toBe(false);
@@ -47,12 +47,12 @@ describe("the lines by structure", () => {
     );
   });
 
-  test("of a large machine with two groups start unfolded, for two lines would tell too little", () => {
+  test("for a large machine with two groups start unfolded", () => {
     const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 18, threads: 2 });
     expect(initiallyFolded(topology).size).toBe(0);
   });
 
-  test("of a folded group show its heading alone", () => {
+  test("for a folded group: its heading alone", () => {
     const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
     const [first] = innermostGroups(rowsByStructure(topology, NOTHING));
     expect(labels(topology, new Set([first ?? ""]))).toEqual([
@@ -63,27 +63,27 @@ describe("the lines by structure", () => {
     ]);
   });
 
-  test("put offline CPUs last, in a group of their own", () => {
+  test("have offline CPUs last, in a separate group", () => {
     const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
     const offline = { cpu: 2, core: null, package: null, numa_node: null, online: false, siblings: "", capacity: null };
     const rows = rowsByStructure({ ...topology, cpus: [...topology.cpus, offline] }, NOTHING);
     expect(rows.slice(-2).map((row) => row.key)).toEqual(["/offline", "cpu:2"]);
   });
 
-  test("do without caches and nodes that the kernel does not tell", () => {
+  test("omit caches and packages that the kernel does not report", () => {
     const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
     const bare = { ...topology, caches: [], cpus: topology.cpus.map((cpu) => ({ ...cpu, package: null })) };
     expect(labels(bare)).toEqual(["package ? · node 0", 0, 1]);
   });
 });
 
-test("the hottest CPUs come first and equal ones by number", () => {
+test("rows by load: highest first, ties by CPU number", () => {
   const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 4, threads: 1 });
   const level = (cpu: number) => [5, 9, 5, 1][cpu] ?? 0;
   expect(rowsByLoad(topology, level).map((row) => row.cpus[0])).toEqual([1, 0, 2, 3]);
 });
 
-test("few CPUs get tall lines, many get low ones, and a picture of two is no thin strip", () => {
+test("fewer CPUs get taller rows", () => {
   expect([2, 8, 64, 256].map(rowHeight)).toEqual([44, 22, 18, 15]);
   const topology = machine({ packages: 1, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 1 });
   const { bands, height } = bandsOf(rowsByStructure(topology, NOTHING));
@@ -95,7 +95,7 @@ test("few CPUs get tall lines, many get low ones, and a picture of two is no thi
   expect(height).toBe(110);
 });
 
-test("a CPU's place is told in words", () => {
+test("a CPU's location as text", () => {
   const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 2 });
   expect(cpuLocation(topology, 5)).toBe("package 0 · core 1 · shared with CPU 1 · NUMA node 0 · L3 of 4 CPUs");
   expect(cpuLocation(topology, 99)).toBe("not a CPU of this node");

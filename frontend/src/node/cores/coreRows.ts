@@ -2,16 +2,16 @@ import { parseCpuList } from "../../lib/cpulist";
 import { bytes, text } from "../../lib/format";
 import type { Cpu, Topology } from "../types";
 
-/** One line of the heatmap: a group's heading (folded: with the maximum of its CPUs) or one CPU. */
+/** A row of the heatmap: a CPU, or a group (folded: the maximum of its CPUs). */
 export type Row =
   | { kind: "group"; key: string; label: string; depth: number; cpus: number[]; folded: boolean }
   | { kind: "cpu"; key: string; cpu: number; depth: number; cpus: [number] };
 
 type Level = { name: string; of: (cpu: Cpu) => string; label: (cpu: Cpu) => string };
 
-/** Above this many CPUs the innermost groups start folded, so that the whole machine is in sight. */
+/** Number of CPUs above which the innermost groups start folded. */
 const FOLD_ABOVE = 64;
-/** Into fewer groups than this nothing is folded: two lines of maxima tell less than CPUs one must scroll to. */
+/** Minimum number of groups for folding: fewer rows of maxima show too little. */
 const FEWEST_GROUPS = 4;
 
 function levels(topology: Topology): Level[] {
@@ -51,9 +51,9 @@ function groupBy<T>(items: T[], keyOf: (item: T) => string): [string, T[]][] {
 }
 
 /**
- * The lines by structure: package ▸ NUMA node ▸ last-level cache ▸ core ▸ CPU. A level that does not divide its
- * parent is named on the parent's line. Siblings of a core are neighbours. Offline CPUs come last, in a group of
- * their own, for they have no place. folded: keys of the groups of which only the heading is shown.
+ * The rows in topology order: package ▸ NUMA node ▸ last-level cache ▸ core ▸ CPU. A level that does not divide its
+ * parent is named on the parent's row. Siblings of a core are adjacent. Offline CPUs form the last group.
+ * folded: keys of the groups shown as one row.
  */
 export function rowsByStructure(topology: Topology, folded: ReadonlySet<string>): Row[] {
   const online = topology.cpus.filter((cpu) => cpu.online).sort((a, b) => a.cpu - b.cpu);
@@ -100,19 +100,19 @@ export function rowsByStructure(topology: Topology, folded: ReadonlySet<string>)
   return rows;
 }
 
-/** The groups that hold CPUs and no further groups. */
+/** Keys of the groups that contain CPUs directly. */
 export function innermostGroups(rows: Row[]): string[] {
   return rows.flatMap((row, index) => (row.kind === "group" && rows[index + 1]?.kind !== "group" ? [row.key] : []));
 }
 
-/** What is folded before anybody has folded anything: on large machines, the innermost groups. */
+/** Keys of the groups folded initially: on large machines the innermost ones. */
 export function initiallyFolded(topology: Topology): ReadonlySet<string> {
   if (topology.cpus.length <= FOLD_ABOVE) return new Set();
   const groups = innermostGroups(rowsByStructure(topology, new Set()));
   return new Set(groups.length < FEWEST_GROUPS ? [] : groups);
 }
 
-/** One line a CPU, the busiest first. level: how busy a CPU is, any unit. */
+/** One row per CPU, highest load first. level: a CPU's load in any unit. */
 export function rowsByLoad(topology: Topology, level: (cpu: number) => number): Row[] {
   return topology.cpus
     .map(({ cpu }) => ({ cpu, level: level(cpu) }))
@@ -120,7 +120,7 @@ export function rowsByLoad(topology: Topology, level: (cpu: number) => number): 
     .map(({ cpu }): Row => ({ kind: "cpu", key: `cpu:${cpu}`, cpu, depth: 0, cpus: [cpu] }));
 }
 
-/** A line's height in pixels: fewer CPUs get taller lines, so that two are still a picture. */
+/** Row height in pixels; fewer CPUs get taller rows. */
 export function rowHeight(rows: number): number {
   if (rows <= 3) return 44;
   if (rows <= 6) return 32;

@@ -3,13 +3,13 @@ import { type HeatBlock, larger, NO_DATA } from "../../charts/heatBlock";
 import type { Band } from "../../charts/heatPainter";
 import { type RatesFrame, UNKNOWN_SHARE } from "../../live/frames";
 
-/** Width of the column on the heatmap's right that shows the present. */
+/** Width in pixels of the column of current values, right of the heatmap. */
 export const CURRENT_LOAD_WIDTH = 132;
 
 const TEXT_WIDTH = 40;
 const HOT = 180;
 
-/** A band's present: units of 0.5 % of its busiest CPU, by kind; null where unknown. */
+/** Current shares of a band's busiest CPU in units of 0.5 %; null if unknown. */
 export function currentLoadOf(band: Band, frame: RatesFrame): { busy: number; softirq: number; irq: number } | null {
   const busy = frame.share("busy");
   if (busy === null) return null;
@@ -26,7 +26,7 @@ export function currentLoadOf(band: Band, frame: RatesFrame): { busy: number; so
   return { busy: busy[best] ?? 0, softirq: of("softirq"), irq: of("irq") };
 }
 
-/** Draws, right of the cells, each band's bar of now, or its maximum in a past block; without either a dash. */
+/** Draws, right of the cells, each band's current load, or its maximum in a past block; a dash if unknown. */
 export function drawCurrentLoad(
   context: CanvasRenderingContext2D,
   colours: Colours,
@@ -36,24 +36,24 @@ export function drawCurrentLoad(
   frame: RatesFrame | undefined,
   block: HeatBlock | null,
 ): void {
-  const [x, room] = [left + 10, CURRENT_LOAD_WIDTH - TEXT_WIDTH - 14];
+  const [x, barWidth] = [left + 10, CURRENT_LOAD_WIDTH - TEXT_WIDTH - 14];
   context.font = `12px ${colours.get("--font")}`;
   context.textAlign = "right";
   context.textBaseline = "middle";
   for (const band of bands) {
     if (band.cpus.length === 0) continue;
     const middle = band.top - scrollTop + band.height / 2;
-    const tall = Math.min(12, Math.max(5, band.height * 0.35));
+    const barHeight = Math.min(12, Math.max(5, band.height * 0.35));
     const now = frame === undefined ? null : currentLoadOf(band, frame);
     const past = frame === undefined && block !== null ? maximum(block, band) : null;
     const units = now?.busy ?? past;
     context.fillStyle = colours.get("--raised");
-    context.fillRect(x, middle - tall / 2, room, tall);
+    context.fillRect(x, middle - barHeight / 2, barWidth, barHeight);
     let at = x;
     const part = (amount: number, token: string) => {
       context.fillStyle = colours.get(token);
-      context.fillRect(at, middle - tall / 2, (room * amount) / 200, tall);
-      at += (room * amount) / 200;
+      context.fillRect(at, middle - barHeight / 2, (barWidth * amount) / 200, barHeight);
+      at += (barWidth * amount) / 200;
     };
     if (now !== null) {
       part(Math.max(0, now.busy - now.softirq - now.irq), "--user");

@@ -7,7 +7,7 @@ import { type Row, rowHeight } from "./coreRows";
 
 const HEADING_HEIGHT = 22;
 
-/** Where each line is; an unfolded group's heading has no cells. */
+/** The bands of rows in pixels; an unfolded group's heading has no cells. */
 export function bandsOf(rows: Row[]): { bands: Band[]; height: number } {
   const tall = rowHeight(rows.filter((row) => row.kind === "cpu" || row.folded).length);
   let top = 0;
@@ -22,7 +22,7 @@ export function bandsOf(rows: Row[]): { bands: Band[]; height: number } {
 
 export type Cell = { row: number; timeMs: number };
 
-/** Where a key leads from a cell; null for keys that do not move. */
+/** The cell that a key moves to; null for other keys. */
 export function nextCell(key: string, from: Cell, rows: number, stepMs: number): Cell | null {
   const last = rows - 1;
   if (key === "ArrowDown") return { ...from, row: Math.min(last, from.row + 1) };
@@ -34,12 +34,12 @@ export function nextCell(key: string, from: Cell, rows: number, stepMs: number):
   return null;
 }
 
-/** A row's name for a screen reader and the tooltip. */
+/** A row's name for screen readers and the tooltip. */
 export function rowName(row: Row): string {
-  return row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, highest of CPUs ${formatCpuList(row.cpus)}`;
+  return row.kind === "cpu" ? `CPU ${row.cpu}` : `${row.label}, maximum of CPUs ${formatCpuList(row.cpus)}`;
 }
 
-/** The share that a row's cell shows at a time: `softirq 94 %`, or `no data`. */
+/** A cell's text at a time: `softirq 94 %`, or `no data`. */
 export function cellText(block: HeatBlock | null, row: Row | undefined, timeMs: number, share: string): string {
   if (block === null || row === undefined) return "no data";
   const column = block.first + Math.floor((timeMs - block.startMs) / block.columnMs);

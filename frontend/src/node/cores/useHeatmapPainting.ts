@@ -6,25 +6,25 @@ import { heatOf, type NodeView } from "../nodeView";
 import { drawCurrentLoad } from "./currentLoad";
 import type { Cell } from "./heatmapGeometry";
 
-/** Separators between bands lower than this would hide the bands themselves. */
+/** Minimum band height in pixels for separators. */
 const SEPARATED_HEIGHT = 12;
 
 type Painting = {
   canvas: RefObject<HTMLCanvasElement | null>;
   scroll: RefObject<HTMLDivElement | null>;
-  /** The cell that the keyboard is on. */
+  /** The cell with the keyboard cursor. */
   cell: RefObject<Cell | null>;
-  /** Receives the function that paints again, for scrolling and the keyboard. */
+  /** Receives the repaint function, for scrolling and the keyboard. */
   redraw: RefObject<() => void>;
   view: NodeView;
   bands: Band[];
-  /** Of the canvas, and of its part with cells, in CSS pixels. */
+  /** Widths in CSS pixels: of the canvas, and of its part with cells. */
   width: number;
   heatWidth: number;
   height: number;
 };
 
-/** Paints the heatmap when its data, size or colours change; a live window paints it without rendering React. */
+/** Paints the heatmap when its data, size or colours change; live frames repaint without a React render. */
 export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, width, heatWidth, height }: Painting) {
   const { window, past } = view;
   const block = heatOf(view);
@@ -38,7 +38,7 @@ export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, 
       const context = prepare(canvas.current, width, height);
       if (context === null) return;
       const top = scroll.current?.scrollTop ?? 0;
-      // The live window replaces its block when another share is shown, without rendering this component.
+      // The live window replaces its block for another share without a render of this component.
       const cells = past === null ? window.heat : block;
       context.fillStyle = hatch(context, colours.get("--line-strong"));
       for (const band of bands) if (band.cpus.length > 0) context.fillRect(0, band.top - top, heatWidth, band.height);
@@ -57,7 +57,7 @@ export function useHeatmapPainting({ canvas, scroll, cell, redraw, view, bands, 
   }, [window, past, block, bands, heatWidth, width, height, scheme]);
 }
 
-/** Outlines the cell that the keyboard is on, at least 8 pixels wide. */
+/** Outlines the cell with the keyboard cursor, at least 8 pixels wide. */
 function outline(
   context: CanvasRenderingContext2D,
   colours: Colours,

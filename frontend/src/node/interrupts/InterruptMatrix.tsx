@@ -10,16 +10,16 @@ import { matrixQuery } from "../queries";
 import styles from "./interrupts.module.css";
 import { MatrixTable } from "./MatrixTable";
 import { columnsOf, HEAD_HEIGHT, LABEL_WIDTH, paintMatrix, ROW_HEIGHT, scaleEnd } from "./matrixPainter";
-import { averageRates, keepRowOrder, type MatrixRow, matrixRows, ratesOfAnswer } from "./matrixRows";
+import { averageRates, type MatrixRow, matrixRows, ratesOfAnswer, stableRowOrder } from "./matrixRows";
 
 const MAX_HEIGHT = 400;
-/** Rows do not change places more often than this, and never under the pointer or while somebody walks. */
+/** Minimum time between two sorts of the rows; none happens under the pointer or the keyboard focus. */
 const RESORT_MS = 15_000;
 
-/** Before that many frames have come, the order is not worth keeping. */
-const SETTLED = 3;
+/** Frames needed before an order is retained. */
+const MIN_FRAMES = 3;
 
-/** Which interrupt is served by which CPU, and how often. */
+/** The IRQ × CPU matrix: interrupts per second, as a chart or a table. */
 export function InterruptMatrix({ view }: { view: NodeView }) {
   const answer = useQuery(matrixQuery(view.node.id, view.past));
   const table = view.search.tab === "irqs";
@@ -42,17 +42,17 @@ export function InterruptMatrix({ view }: { view: NodeView }) {
           aria-pressed={table}
           onClick={() => view.navigate({ tab: table ? undefined : "irqs" })}
         >
-          {table ? "view as picture" : "view as table"}
+          {table ? "view as chart" : "view as table"}
         </button>
       </h2>
       {view.past !== null && answer.isError && <p className={nodeStyles.note}>{sentenceOf(answer.error)}</p>}
       {rows.length === 0 ? (
         <p className={`${nodeStyles.note} ${none ? "" : styles.matrixNote}`} aria-busy={answer.isFetching}>
           {answer.isFetching
-            ? "Reading the interrupts of this range…"
+            ? "Loading interrupts…"
             : none
-              ? "This node tells of no interrupts."
-              : "No interrupts are known of this time."}
+              ? "This node reports no interrupts."
+              : "No interrupt data for this time range."}
         </p>
       ) : table ? (
         <MatrixTable view={view} rows={rows} />
@@ -71,21 +71,21 @@ function Legend({ rows }: { rows: MatrixRow[] }) {
   );
 }
 
-/** The rows of the moment in an order that holds still. */
+/** The current rows in an order that changes at most every 15 s. */
 function useLiveRows(view: NodeView, past: MatrixRow[] | null): MatrixRow[] {
   const version = useFrames(view.window);
   const order = useRef<{ at: number; labels: string[] }>({ at: 0, labels: [] });
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; version tells when.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is mutated in place; version changes with it.
   return useMemo(() => {
     if (view.past !== null) return past ?? [];
     const rows = matrixRows(view.inventory, averageRates(view.window.recent));
-    const still = document.querySelector(`.${nodeStyles.matrix}:hover, .${nodeStyles.matrix}:focus-within`) !== null;
-    if (order.current.labels.length === 0 || (!still && Date.now() - order.current.at > RESORT_MS))
+    const isInUse = document.querySelector(`.${nodeStyles.matrix}:hover, .${nodeStyles.matrix}:focus-within`) !== null;
+    if (order.current.labels.length === 0 || (!isInUse && Date.now() - order.current.at > RESORT_MS))
       order.current = {
-        at: view.window.recent.length < SETTLED ? 0 : Date.now(),
+        at: view.window.recent.length < MIN_FRAMES ? 0 : Date.now(),
         labels: rows.map(({ label }) => label),
       };
-    return keepRowOrder(rows, order.current.labels);
+    return stableRowOrder(rows, order.current.labels);
   }, [view.past, view.inventory, view.window, past, version]);
 }
 
@@ -141,7 +141,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const open = (row: MatrixRow | undefined) => {
     if (row !== undefined && row.irq !== null) view.navigate({ sel: `irq:${row.irq}` });
   };
-  const walk = (event: KeyboardEvent<HTMLDivElement>) => {
+  const onKeyDown = (event: KeyboardEvent<HTMLDivElement>) => {
     if (event.key === "Enter" && at !== null) return open(rows[at.row]);
     const [down, across] = MOVES[event.key] ?? [0, 0];
     if (down === 0 && across === 0) return;
@@ -168,7 +168,7 @@ function MatrixPicture({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
         role="application"
         aria-label="Matrix of interrupts by CPU"
         aria-describedby={help}
-        onKeyDown={walk}
+        onKeyDown={onKeyDown}
         onScroll={(event) => setScrollTop(event.currentTarget.scrollTop)}
         onBlur={() => setAt(null)}
       >

@@ -3,10 +3,10 @@ import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import type { MatrixRow } from "./matrixRows";
 
-/** CPUs named beside an interrupt; the rest is in their sum. */
+/** CPUs listed per interrupt; the rest is counted. */
 const CPUS = 6;
 
-/** The matrix as a table: each interrupt with its rate, the CPUs that serve it, and what is asked for. */
+/** The matrix as a table: each interrupt with its rate per CPU and its requested and effective affinity. */
 export function MatrixTable({ view, rows }: { view: NodeView; rows: MatrixRow[] }) {
   const irqs = new Map(view.inventory?.irqs.map((irq) => [irq.irq, irq]));
   return (

@@ -8,7 +8,7 @@ const row = (...rates: number[]): MatrixRow => ({
   perS: new Map(rates.entries()),
 });
 
-test("columns are grouped by NUMA node, and each node's first column names it", () => {
+test("columns are grouped by NUMA node, and each node's first column is marked", () => {
   const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 1, coresEach: 2, threads: 2 });
   expect(columnsOf(topology)).toEqual([
     { cpu: 0, starts: 0 },
@@ -30,7 +30,7 @@ test.each([
   [[row(5, 1000), row(7)], 1000],
 ])("the scale of %o ends at %d per second", (rows, end) => expect(scaleEnd(rows)).toBe(end));
 
-test("a scale position is 0 at no interrupts, 1 at the end and never beyond", () => {
+test("a scale position is 0 for no interrupts and 1 from the scale's end on", () => {
   expect([scalePosition(0, 1000), scalePosition(1000, 1000), scalePosition(5000, 1000)]).toEqual([0, 1, 1]);
   expect(scalePosition(30, 1000)).toBeGreaterThan(scalePosition(3, 1000));
 });

@@ -9,10 +9,10 @@ export const HEAD_HEIGHT = 32;
 export const LABEL_WIDTH = 300;
 const RATE_WIDTH = 70;
 
-/** A column of the matrix. starts: the NUMA node whose first column this is. */
+/** A column of the matrix. starts: the NUMA node that begins at this column. */
 export type MatrixColumn = { cpu: number; starts: number | null };
 
-/** The CPUs by NUMA node, so that what crosses a node is seen at once. */
+/** The columns: CPUs grouped by NUMA node. */
 export function columnsOf(topology: Topology): MatrixColumn[] {
   const sorted = [...topology.cpus].sort((a, b) => (a.numa_node ?? 1e9) - (b.numa_node ?? 1e9) || a.cpu - b.cpu);
   return sorted.map((cpu, index) => ({
@@ -21,14 +21,14 @@ export function columnsOf(topology: Topology): MatrixColumn[] {
   }));
 }
 
-/** The scale's end: the power of ten that is not below the largest cell, at least 100 a second. */
+/** The scale's end: the smallest power of ten ≥ the largest cell, at least 100/s. */
 export function scaleEnd(rows: MatrixRow[]): number {
   let most = 100;
   for (const row of rows) for (const rate of row.perS.values()) most = Math.max(most, rate);
   return 10 ** Math.ceil(Math.log10(most) - 1e-9);
 }
 
-/** A rate's place on the scale, 0 to 1: logarithmic, with 0 at nothing. */
+/** A rate's position on the logarithmic scale, 0 to 1; 0 for no interrupts. */
 export function scalePosition(rate: number, end: number): number {
   return Math.min(1, Math.log10(1 + Math.max(0, rate)) / Math.log10(1 + end));
 }
@@ -43,7 +43,7 @@ export type MatrixPicture = {
   at: { row: number; column: number } | null;
 };
 
-/** Draws the header, the labels and rates, and the cells that are in sight. */
+/** Draws the header, the labels, the rates and the visible cells. */
 export function paintMatrix(context: CanvasRenderingContext2D, colours: Colours, picture: MatrixPicture): void {
   const { rows, columns, width, height, scrollTop, selected, at } = picture;
   const each = (width - LABEL_WIDTH) / Math.max(1, columns.length);

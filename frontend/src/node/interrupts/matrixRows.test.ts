@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { chipsByCpu, queueLabel } from "../cores/irqChips";
 import { change, frame, inventory, irq } from "../testData";
 import { ownerOf } from "./irqAffinity";
-import { averageRates, keepRowOrder, matrixRows } from "./matrixRows";
+import { averageRates, matrixRows, stableRowOrder } from "./matrixRows";
 
 const LOC = 0x4c4f4320; // "LOC "
 
@@ -29,7 +29,7 @@ test("rates are averaged over the frames' whole time", () => {
   expect(rates?.get("LOC")?.get(0)).toBe(250);
 });
 
-test("the matrix has silent interrupts too, numbers before architecture rows, the busiest first", () => {
+test("rows include interrupts without a rate; numbers before architecture rows, highest rate first", () => {
   const rates = averageRates([
     frame({
       cells: [
@@ -48,7 +48,7 @@ test("the matrix has silent interrupts too, numbers before architecture rows, th
     ["LOC", 1000],
   ]);
   expect(rows.map(({ locked: why }) => why)).toEqual([null, null, "managed", null]);
-  expect(keepRowOrder(rows, ["7", "41"]).map(({ label }) => label)).toEqual(["7", "41", "9", "LOC"]);
+  expect(stableRowOrder(rows, ["7", "41"]).map(({ label }) => label)).toEqual(["7", "41", "9", "LOC"]);
 });
 
 test("without samples rates are unknown and not zero", () => {
@@ -57,34 +57,34 @@ test("without samples rates are unknown and not zero", () => {
   expect(matrixRows(inventory([irq(41)]), null).map(({ label, total }) => [label, total])).toEqual([["41", null]]);
 });
 
-describe("who owns an interrupt", () => {
+describe("an interrupt's owner is", () => {
   const online = [0, 1, 2, 3];
   const moved = irq(41, { requested: "2" });
   test.each([
-    ["Coresteer's kept change that set the value", moved, [], [change({})], "Coresteer (ann)"],
+    ["Coresteer's confirmed change that set the value", moved, [], [change({})], "Coresteer (ann)"],
     [
-      "Coresteer also while it is not kept yet",
+      "Coresteer also for an unconfirmed change",
       moved,
       ["irqbalance"],
       [change({ state: "unconfirmed" })],
       "Coresteer (ann)",
     ],
-    ["nobody known when the change was rolled back", moved, [], [change({ state: "rolled_back" })], "unknown"],
+    ["unknown when the change was rolled back", moved, [], [change({ state: "rolled_back" })], "unknown"],
     [
-      "the controller when it has moved it since",
+      "the controller when the value differs from the change's",
       irq(41, { requested: "3" }),
       ["irqbalance"],
       [change({})],
       "irqbalance",
     ],
-    ["the controller that runs", moved, ["irqbalance"], [], "irqbalance"],
-    ["the kernel when any CPU is allowed", irq(41), [], [], "kernel default"],
-    ["nobody known otherwise", moved, [], [change({ key: "irq/42/affinity" })], "unknown"],
+    ["a running controller", moved, ["irqbalance"], [], "irqbalance"],
+    ["the kernel when all CPUs are allowed", irq(41), [], [], "kernel default"],
+    ["unknown otherwise", moved, [], [change({ key: "irq/42/affinity" })], "unknown"],
   ])("%s", (_, subject, controllers, changes, who) =>
     expect(ownerOf(subject, inventory([subject], controllers), online, changes).who).toBe(who),
   );
 
-  test("the newest of several changes counts", () => {
+  test("the newest of several changes determines the owner", () => {
     const older = change({ id: "a", becomes: "2", created_at: "2026-11-20T08:00:00Z" });
     const newer = change({ id: "b", becomes: "3" });
     expect(ownerOf(moved, inventory([moved]), online, [older, newer]).who).toBe("unknown");
@@ -98,7 +98,7 @@ test.each([
   [["rx-0", "rx-1", "rx-2"], "eth0 ×3"],
 ])("the chip of queues %o is %s", (queues, label) => expect(queueLabel("eth0", queues)).toBe(label));
 
-test("chips stand on the effective CPU; an interrupt that may go anywhere has none", () => {
+test("chips are at the effective CPU; an interrupt with many target CPUs has none", () => {
   const chips = chipsByCpu(
     inventory([irq(1, { effective: "2" }), irq(2, { effective: null, requested: "0-7" }), irq(3, { netdev: null })]),
   );

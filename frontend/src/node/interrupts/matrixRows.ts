@@ -2,7 +2,7 @@ import type { Schemas } from "../../api/client";
 import { irqLabel, type RatesFrame } from "../../live/frames";
 import type { Inventory } from "../types";
 
-/** A row of the IRQ × CPU matrix. irq: its number, null for architecture rows such as LOC. perS: by CPU number; total: null unknown. */
+/** A row of the IRQ × CPU matrix. irq: null for architecture rows such as LOC. perS: by CPU number. total: null if unknown. */
 export type MatrixRow = {
   label: string;
   irq: number | null;
@@ -16,7 +16,7 @@ export type MatrixRow = {
 /** Interrupts per second by row label and CPU number. */
 export type Rates = Map<string, Map<number, number>>;
 
-/** The mean rates over the frames that tell of interrupts, null when none does. */
+/** Mean rates over the frames with interrupt counts, null without any. */
 export function averageRates(frames: RatesFrame[]): Rates | null {
   const byLabel: Rates = new Map();
   const seconds = frames.reduce((sum, frame) => (frame.irqs === null ? sum : sum + frame.duration_s), 0);
@@ -40,7 +40,7 @@ export function averageRates(frames: RatesFrame[]): Rates | null {
   return byLabel;
 }
 
-/** The rates of a /matrix answer in the same form. */
+/** The rates of a /matrix response. */
 export function ratesOfAnswer(matrix: Schemas["Matrix"]): Rates | null {
   if (matrix.covered_s <= 0) return null;
   return new Map(
@@ -48,7 +48,7 @@ export function ratesOfAnswer(matrix: Schemas["Matrix"]): Rates | null {
   );
 }
 
-/** Every interrupt the node has and every row that moved: interrupts before architecture rows, busiest first. */
+/** All interrupts of the node and all rows with a rate: interrupts before architecture rows, highest rate first. */
 export function matrixRows(inventory: Inventory | null, rates: Rates | null): MatrixRow[] {
   const known = new Map((inventory?.irqs ?? []).map((irq) => [String(irq.irq), irq]));
   const labels = new Set([...known.keys(), ...(rates?.keys() ?? [])]);
@@ -61,7 +61,7 @@ export function matrixRows(inventory: Inventory | null, rates: Rates | null): Ma
         irq: /^\d+$/.test(label) ? Number(label) : null,
         name: irq?.name ?? ARCHITECTURE_ROWS[label] ?? "",
         netdev: irq?.netdev ?? null,
-        locked: irq?.movable === false ? (irq.locked_reason ?? "The kernel keeps its affinity to itself.") : null,
+        locked: irq?.movable === false ? (irq.locked_reason ?? "The kernel manages its affinity.") : null,
         perS,
         total: rates === null ? null : [...perS.values()].reduce((sum, rate) => sum + rate, 0),
       };
@@ -74,13 +74,13 @@ function byRate(a: MatrixRow, b: MatrixRow): number {
   return (b.total ?? 0) - (a.total ?? 0) || a.label.localeCompare(b.label, "en", { numeric: true });
 }
 
-/** Rows in a kept order, so that a live matrix does not jump; rows the order does not know follow it. */
-export function keepRowOrder(rows: MatrixRow[], order: string[]): MatrixRow[] {
+/** Rows in a previous order, so that a live matrix does not jump; new rows follow. */
+export function stableRowOrder(rows: MatrixRow[], order: string[]): MatrixRow[] {
   const place = new Map(order.map((label, index) => [label, index]));
   return [...rows].sort((a, b) => (place.get(a.label) ?? order.length) - (place.get(b.label) ?? order.length));
 }
 
-/** What /proc/interrupts calls its rows that are no device's (arch/x86/kernel/irq.c, arch/arm64/kernel/smp.c). */
+/** Names of the architecture rows of /proc/interrupts (arch/x86/kernel/irq.c, arch/arm64/kernel/smp.c). */
 const ARCHITECTURE_ROWS: Record<string, string> = {
   NMI: "non-maskable interrupts",
   LOC: "local timer",

@@ -9,13 +9,13 @@ import { CpuPicker } from "./CpuPicker";
 
 describe("a typed CPU list", () => {
   test.each([
-    ["", "An interrupt needs at least one CPU; name one, for example 2 or 0-3."],
+    ["", "An interrupt needs at least one CPU, for example 2 or 0-3."],
     ["3-1", "The range 3-1 runs backwards; write 1-3."],
     ["0-9999", "CPU 9999 is beyond the largest number Linux can have (8191)."],
     ["a", "“a” is not a CPU or a range of CPUs; write for example 0-3,8."],
-  ])("“%s” is refused before anything is asked", (text, wrong) => expect(readCpus(text)).toEqual({ cpus: [], wrong }));
+  ])("“%s” is rejected without a request", (text, wrong) => expect(readCpus(text)).toEqual({ cpus: [], wrong }));
 
-  test("that is one names its CPUs", () => expect(readCpus("0-2").cpus).toEqual([0, 1, 2]));
+  test("is parsed", () => expect(readCpus("0-2").cpus).toEqual([0, 1, 2]));
 });
 
 function Picked({ offline }: { offline?: number }) {
@@ -38,7 +38,7 @@ function Picked({ offline }: { offline?: number }) {
 const cpu = (number: number) => screen.getByRole("button", { name: String(number) });
 const chosen = () => screen.getByRole("status").textContent;
 
-test("a click takes a CPU and gives it back, Shift takes all between", async () => {
+test("a click toggles a CPU, Shift-click selects the CPUs between", async () => {
   render(<Picked />);
   expect(screen.getByRole("group", { name: "node 1" })).toBeTruthy();
   await userEvent.click(cpu(4));
@@ -49,7 +49,7 @@ test("a click takes a CPU and gives it back, Shift takes all between", async () 
   expect(chosen()).toBe("4-7");
 });
 
-test("an offline CPU cannot be chosen, neither alone nor between others", async () => {
+test("an offline CPU cannot be selected, neither alone nor in a range", async () => {
   render(<Picked offline={1} />);
   expect(cpu(1).hasAttribute("disabled")).toBe(true);
   await userEvent.click(cpu(0));

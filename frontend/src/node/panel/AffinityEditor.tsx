@@ -24,13 +24,13 @@ import { CpuPicker } from "./CpuPicker";
 
 const TYPING_MS = 250;
 
-/** The CPUs of a text, or the sentence why it is none. */
+/** Parses a typed CPU list; wrong: the message for an invalid or empty one. */
 export function readCpus(text: string): { cpus: number[]; wrong: string | null } {
   try {
     const cpus = parseCpuList(text);
     return {
       cpus,
-      wrong: cpus.length === 0 ? "An interrupt needs at least one CPU; name one, for example 2 or 0-3." : null,
+      wrong: cpus.length === 0 ? "An interrupt needs at least one CPU, for example 2 or 0-3." : null,
     };
   } catch (error) {
     if (error instanceof CpuListError) return { cpus: [], wrong: error.message };
@@ -40,39 +40,40 @@ export function readCpus(text: string): { cpus: number[]; wrong: string | null }
 
 type Props = { view: NodeView; irq: Irq; home: string | null; latest: Change | undefined };
 
-/** Choose CPUs, see what it would do, apply it for a while. */
+/** Edits an interrupt's affinity: select CPUs, preview, apply. */
 export function AffinityEditor({ view, irq, home, latest }: Props) {
   const { node, topology } = view;
   const [text, setText] = useState(irq.requested ?? "");
   const [allowIsolated, setAllowIsolated] = useState(false);
   const [confirmS, setConfirmS] = useState(DEFAULT_CONFIRM_S);
   const [limit, setLimit] = useState("");
-  const may = useHasRole("operator");
+  const isOperator = useHasRole("operator");
   const { cpus, wrong } = useMemo(() => readCpus(text), [text]);
   const chosen = useMemo(() => new Set(cpus), [cpus]);
   const was = useMemo(() => new Set(parseCpuList(irq.requested ?? "")), [irq.requested]);
   const isolated = useMemo(() => isolatedCpus(topology), [topology]);
   const key = `irq/${irq.irq}/affinity`;
   const value = wrong === null ? formatCpuList(cpus) : null;
-  const [asked] = useDebouncedValue(value, TYPING_MS);
+  const [debounced] = useDebouncedValue(value, TYPING_MS);
   const changed = value !== null && value !== formatCpuList(was);
 
   const preview = usePreview(
     node.id,
-    { desired: [{ key, value: asked ?? "" }], allow_isolated: allowIsolated },
-    asked !== null && asked === value && changed,
+    { desired: [{ key, value: debounced ?? "" }], allow_isolated: allowIsolated },
+    debounced !== null && debounced === value && changed,
   );
   const guardrails = limit === "" ? [] : [{ metric: "rtt_p99_us" as const, max: Number(limit) }];
-  const limitWrong = limit !== "" && !(Number(limit) >= 0 && Number(limit) <= 1e9) ? "A number of microseconds." : null;
+  const limitWrong =
+    limit !== "" && !(Number(limit) >= 0 && Number(limit) <= 1e9) ? "Enter 0 to 1,000,000,000 µs." : null;
   const apply = useApply(node.id, preview, { confirm_timeout_s: confirmS, guardrails, reason: "" });
 
-  const settled = changed && preview.data !== undefined && asked === value && !preview.isFetching;
+  const settled = changed && preview.data !== undefined && debounced === value && !preview.isFetching;
   const why =
-    reasonNotToApply(node, may) ??
+    reasonNotToApply(node, isOperator) ??
     (wrong !== null || limitWrong !== null
       ? null
       : !changed
-        ? "Choose other CPUs than the present ones."
+        ? "Select CPUs other than the current ones."
         : settled
           ? refusalOf(preview.data)
           : null);
@@ -81,12 +82,12 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
     apply.reset();
   };
   const before = previousOf(latest, key, irq);
-  const lands = targetCpus(irq);
+  const targets = targetCpus(irq);
   return (
     <div className={styles.editor}>
       <TextInput
         label="Move to CPUs"
-        description="As the kernel writes them, for example 2 or 0-3,8"
+        description="CPU list, for example 2 or 0-3,8"
         value={text}
         error={wrong ?? fieldError(preview.error)}
         onChange={(event) => {
@@ -100,17 +101,17 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       <div className={styles.quick}>
         {home !== null && topology.numa_nodes.length > 1 && (
           <Button onClick={() => pick(parseCpuList(home))}>
-            {irq.netdev === null ? "its own node" : "NIC's node"}
+            {irq.netdev === null ? "its NUMA node" : "NIC's NUMA node"}
           </Button>
         )}
-        {was.size > 1 && lands.length === 1 && <Button onClick={() => pick(lands)}>only CPU {lands[0]}</Button>}
-        {before !== null && <Button onClick={() => pick(parseCpuList(before))}>as before ({before})</Button>}
+        {was.size > 1 && targets.length === 1 && <Button onClick={() => pick(targets)}>only CPU {targets[0]}</Button>}
+        {before !== null && <Button onClick={() => pick(parseCpuList(before))}>previous ({before})</Button>}
         {changed && <Button onClick={() => pick(was)}>reset</Button>}
       </div>
       <CpuPicker topology={topology} isolated={isolated} chosen={chosen} was={was} onChange={pick} />
       {cpus.some((cpu) => isolated.has(cpu)) && (
         <Checkbox
-          label="Isolated CPUs are meant"
+          label="Allow isolated CPUs"
           checked={allowIsolated}
           onChange={(event) => setAllowIsolated(event.currentTarget.checked)}
         />
@@ -126,7 +127,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       <div className={styles.terms}>
         <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <TextInput
-          label="or if RTT p99 exceeds, µs"
+          label="Roll back if RTT p99 exceeds, µs"
           placeholder="no limit"
           inputMode="numeric"
           value={limit}
@@ -148,12 +149,12 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
   );
 }
 
-/** What the backend says against the value itself. */
+/** The backend's message about the value; null without one. */
 function fieldError(error: unknown): string | null {
   return error instanceof ApiProblem ? (error.field("value") ?? null) : null;
 }
 
-/** What our last change found there, where that is something else than now. */
+/** The affinity before Coresteer's last change, null when it equals the current one. */
 function previousOf(latest: Change | undefined, key: string, irq: Irq): string | null {
   const was = latest?.plan.actions.find((action) => action.key === key)?.was ?? null;
   return was === irq.requested ? null : was;

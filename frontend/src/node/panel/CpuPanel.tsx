@@ -12,10 +12,10 @@ import styles from "./panel.module.css";
 const KINDS = [
   ["busy", "everything but idle and waiting for I/O"],
   ["user", "user processes, nice and guests included"],
-  ["system", "the kernel on their behalf"],
+  ["system", "kernel code on behalf of processes"],
   ["softirq", "softirqs: the network stack, timers"],
   ["irq", "interrupt handlers; without CONFIG_IRQ_TIME_ACCOUNTING counted by ticks, so it may read 0"],
-  ["steal", "taken by the hypervisor"],
+  ["steal", "taken by the hypervisor for other guests"],
   ["iowait", "idle with I/O outstanding"],
 ] as const;
 
@@ -30,7 +30,7 @@ const COUNTS = [
 
 const SHOWN_IRQS = 12;
 
-/** A CPU: where it is, what it does now, and what lands on it. */
+/** Panel of a CPU: location, current load, interrupts and tasks. */
 export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
   const { topology } = view;
   const found = topology.cpus.find((candidate) => candidate.cpu === cpu);
@@ -46,7 +46,7 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
     <PanelFrame view={view} title={`CPU ${cpu}`} note={found.online ? undefined : "offline"}>
       <PropertyList
         of={[
-          ["place", cpuLocation(topology, cpu)],
+          ["location", cpuLocation(topology, cpu)],
           !found.online
             ? null
             : [
@@ -57,18 +57,18 @@ export function CpuPanel({ view, cpu }: { view: NodeView; cpu: number }) {
                     (cache) =>
                       `L${cache.level} ${cache.size_bytes === null ? "" : text(bytes(cache.size_bytes))} (${cache.cpus})`,
                   )
-                  .join(", ") || "not told",
+                  .join(", ") || "unknown",
               ],
-          isolated.has(cpu) ? ["kept free", "by isolcpus or nohz_full"] : null,
+          isolated.has(cpu) ? ["isolated", "by isolcpus or nohz_full"] : null,
           found.capacity === null ? null : ["capacity", String(found.capacity)],
         ]}
       />
       {found.online && <Now view={view} cpu={cpu} />}
-      {found.online && <h3>Tasks last seen here</h3>}
+      {found.online && <h3>Tasks that last ran here</h3>}
       {!found.online ? (
-        <p className="muted">Nothing runs and no interrupt lands here until it is brought online.</p>
+        <p className="muted">Offline: no task runs and no interrupt is handled here.</p>
       ) : tasks.length === 0 ? (
-        <p className="muted">None of the busiest processes.</p>
+        <p className="muted">None of the busiest tasks.</p>
       ) : (
         <ul className={styles.plain}>
           {tasks.map((task) => (
@@ -103,7 +103,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
   };
   return (
     <>
-      {view.past !== null && <p className="muted">The page is paused; this is the last sample that came.</p>}
+      {view.past !== null && <p className="muted">Paused: values of the last received sample.</p>}
       <dl className={nodeStyles.kv}>
         {KINDS.map(([name, meaning]) => (
           <div key={name}>
@@ -112,9 +112,9 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
           </div>
         ))}
       </dl>
-      <h3>Interrupts that land here</h3>
+      <h3>Interrupts handled here</h3>
       {here.length === 0 ? (
-        <p className="muted">None in the last seconds.</p>
+        <p className="muted">None in the last 5 s.</p>
       ) : (
         <table className="table">
           <tbody>
@@ -134,7 +134,7 @@ function Now({ view, cpu }: { view: NodeView; cpu: number }) {
         </table>
       )}
       {here.length > SHOWN_IRQS && <p className="muted">and {here.length - SHOWN_IRQS} more in the matrix</p>}
-      <h3>Network work</h3>
+      <h3>Softirq and softnet</h3>
       <PropertyList of={COUNTS.map(([name, label]) => [label, counted(name)] as const)} />
     </>
   );

@@ -11,7 +11,7 @@ type Props = {
   onChange: (cpus: Set<number>) => void;
 };
 
-/** The CPUs as buttons by NUMA node, siblings of a core side by side. Shift-click takes all in between. */
+/** Toggle buttons for CPUs by NUMA node, siblings of a core adjacent. Shift-click selects a range. */
 export const CpuPicker = memo(function CpuPicker({ topology, isolated, chosen, was, onChange }: Props) {
   const last = useRef<number | null>(null);
   const groups = groupsOf(topology);
@@ -60,21 +60,21 @@ function titleOf(cpu: Topology["cpus"][number], isolated: Set<number>): string {
   const siblings = parseCpuList(cpu.siblings).filter((sibling) => sibling !== cpu.cpu);
   return [
     `CPU ${cpu.cpu}, core ${cpu.core ?? "?"}`,
-    siblings.length > 0 ? `shares it with CPU ${siblings.join(", ")}` : "",
+    siblings.length > 0 ? `shared with CPU ${siblings.join(", ")}` : "",
     isolated.has(cpu.cpu) ? "isolated" : "",
   ]
     .filter((part) => part !== "")
     .join(", ");
 }
 
-/** CPUs by NUMA node, by core within. */
+/** CPUs grouped by NUMA node and sorted by core. */
 function groupsOf(topology: Topology): { label: string; cpus: Topology["cpus"] }[] {
   const groups = new Map<number | null, Topology["cpus"]>();
   for (const cpu of topology.cpus) groups.set(cpu.numa_node, [...(groups.get(cpu.numa_node) ?? []), cpu]);
   return [...groups]
     .sort(([a], [b]) => (a ?? 1e9) - (b ?? 1e9))
     .map(([node, cpus]) => ({
-      label: node === null ? "no node" : `node ${node}`,
+      label: node === null ? "no NUMA node" : `node ${node}`,
       cpus: cpus.sort((a, b) => (a.core ?? 1e9) - (b.core ?? 1e9) || a.cpu - b.cpu),
     }));
 }

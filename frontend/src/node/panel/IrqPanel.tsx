@@ -11,7 +11,7 @@ import { AffinityEditor } from "./AffinityEditor";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 import styles from "./panel.module.css";
 
-/** An interrupt: what it is, who owns it, and its editor. */
+/** Panel of an interrupt: properties, owner and affinity editor. */
 export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
   const irq = view.inventory?.irqs.find((candidate) => candidate.irq === number);
   if (irq === undefined || view.inventory === null)
@@ -42,8 +42,8 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
           ["requested", <code key="requested">{irq.requested ?? "not readable"}</code>],
           [
             "effective",
-            <span key="effective" title="The kernel tells the new value only after the next interrupt on this vector">
-              <code>{irq.effective || "not told"}</code>{" "}
+            <span key="effective" title="The kernel updates this value at the next interrupt">
+              <code>{irq.effective || "not reported"}</code>{" "}
               {irq.effective && <span className="muted">(may lag until the next interrupt)</span>}
             </span>,
           ],
@@ -64,7 +64,7 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
           queues.length > 0
             ? [
                 "queues",
-                queues.map((queue) => `${queue.name}${queue.source ? ` (by ${queue.source})` : ""}`).join(", "),
+                queues.map((queue) => `${queue.name}${queue.source ? ` (from ${queue.source})` : ""}`).join(", "),
               ]
             : null,
           steering.length > 0
@@ -90,14 +90,14 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
             ) : irq.movable === false ? (
               <span key="movable">no, locked</span>
             ) : (
-              "could not be found out"
+              "unknown"
             ),
           ],
         ]}
       />
       {irq.movable === false ? (
         <p className={nodeStyles.warnbox}>
-          <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel keeps its affinity to itself."}
+          <b>This interrupt cannot be moved.</b> {irq.locked_reason ?? "The kernel manages its affinity."}
         </p>
       ) : (
         <AffinityEditor key={irq.requested} view={view} irq={irq} home={homeCpus ?? null} latest={latest} />
@@ -107,25 +107,25 @@ export function IrqPanel({ view, number }: { view: NodeView; number: number }) {
   );
 }
 
-/** The owner's sentence with its moment in words, where it ends with one. */
+/** An owner's detail with its trailing RFC 3339 time in local time. */
 function ownerDetail(detail: string): string {
   return detail.replace(/\d{4}-\d\d-\d\dT\S+$/, (moment) => dateTime(Date.parse(moment)));
 }
 
-/** How often it comes now and which CPUs take it. */
+/** An interrupt's current rate and the CPUs that handle it. */
 function Rate({ view, irq }: { view: NodeView; irq: Irq }) {
   useFrames(view.window);
-  if (view.past !== null) return <span className="muted">go live to see it</span>;
+  if (view.past !== null) return <span className="muted">live view only</span>;
   const known = averageRates(view.window.recent);
-  if (known === null) return <span className="muted">no samples arrive</span>;
+  if (known === null) return <span className="muted">no samples</span>;
   const rates = [...(known.get(String(irq.irq)) ?? [])].sort((a, b) => b[1] - a[1]);
   const total = rates.reduce((sum, [, rate]) => sum + rate, 0);
-  const asked = parseCpuList(irq.requested ?? "");
+  const requested = parseCpuList(irq.requested ?? "");
   return (
     <>
       <b className={styles.rate}>{text(perSecond(total))}</b>{" "}
       {rates.slice(0, 4).map(([cpu, rate]) => (
-        <span key={cpu} className={asked.includes(cpu) || asked.length === 0 ? "muted" : "warn"}>
+        <span key={cpu} className={requested.includes(cpu) || requested.length === 0 ? "muted" : "warn"}>
           CPU {cpu}
           {rates.length > 1 && ` ${Math.round((100 * rate) / total)} %`}{" "}
         </span>

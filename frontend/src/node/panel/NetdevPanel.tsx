@@ -7,7 +7,7 @@ import type { Netdev } from "../types";
 import { PanelFrame, PropertyList, SelectionLink } from "./PanelFrame";
 import styles from "./panel.module.css";
 
-/** A network device: what it is, its rates, and where each queue's interrupts go. */
+/** Panel of a network device: properties, rates, coalescing parameters, and its queues with their IRQs and CPUs. */
 export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
   const netdev = view.inventory?.netdevs.find((candidate) => candidate.name === name);
   if (netdev === undefined)
@@ -17,13 +17,13 @@ export function NetdevPanel({ view, name }: { view: NodeView; name: string }) {
       </PanelFrame>
     );
   return (
-    <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver not told")}>
+    <PanelFrame view={view} title={name} note={netdev.driver ?? (netdev.virtual ? "virtual" : "driver unknown")}>
       <PropertyList
         of={[
-          ["speed", netdev.speed_bits_per_s === null ? "not told" : text(linkSpeed(netdev.speed_bits_per_s))],
-          ["MTU", netdev.mtu === null ? "not told" : String(netdev.mtu)],
-          ["NUMA node", netdev.numa_node === null ? "not told" : String(netdev.numa_node)],
-          ["link", netdev.up === null ? "not told" : netdev.up ? "up" : "down"],
+          ["speed", netdev.speed_bits_per_s === null ? "unknown" : text(linkSpeed(netdev.speed_bits_per_s))],
+          ["MTU", netdev.mtu === null ? "unknown" : String(netdev.mtu)],
+          ["NUMA node", netdev.numa_node === null ? "unknown" : String(netdev.numa_node)],
+          ["link", netdev.up === null ? "unknown" : netdev.up ? "up" : "down"],
           netdev.management ? ["management", "carries the agent's connection or the default route"] : null,
         ]}
       />
@@ -62,7 +62,7 @@ function Rates({ view, name }: { view: NodeView; name: string }) {
 }
 
 function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
-  if (netdev.queues.length === 0) return <p className="muted">The kernel tells of no queues.</p>;
+  if (netdev.queues.length === 0) return <p className="muted">The kernel reports no queues.</p>;
   return (
     <div className={styles.scrollX}>
       <table className="table">
@@ -72,7 +72,7 @@ function Queues({ view, netdev }: { view: NodeView; netdev: Netdev }) {
             <th>IRQ</th>
             <th>CPUs</th>
             <th>RPS · XPS</th>
-            <th>found by</th>
+            <th>source</th>
           </tr>
         </thead>
         <tbody>

@@ -4,7 +4,7 @@ import { CpuPanel } from "./CpuPanel";
 import { IrqPanel } from "./IrqPanel";
 import { NetdevPanel } from "./NetdevPanel";
 
-/** What is selected in the URL: `irq:41`, `cpu:3`, `nic:eth0`. Beside the page, never over it; Esc closes it unless it closes something above. */
+/** The side panel of the selection in the URL: `irq:41`, `cpu:3` or `nic:eth0`. Esc closes it unless a dialog has the focus. */
 export function Panel({ view, sel }: { view: NodeView; sel: string }) {
   const { navigate } = view;
   useEffect(() => {

@@ -6,7 +6,7 @@ import styles from "./panel.module.css";
 
 type FrameProps = { view: NodeView; title: string; note?: string; children: ReactNode };
 
-/** The panel's frame: what is selected, and how to close it. */
+/** A side panel with the name of the selected object and a close button. */
 export function PanelFrame({ view, title, note, children }: FrameProps) {
   return (
     <aside className={`card ${styles.panel}`} aria-label={title}>
@@ -23,7 +23,7 @@ export function PanelFrame({ view, title, note, children }: FrameProps) {
   );
 }
 
-/** Names and values below each other. */
+/** A list of properties: name and value per line. */
 export function PropertyList({ of }: { of: readonly (readonly [name: string, value: ReactNode] | null)[] }) {
   return (
     <dl className={nodeStyles.kv}>
@@ -39,7 +39,7 @@ export function PropertyList({ of }: { of: readonly (readonly [name: string, val
   );
 }
 
-/** A link to something else of this node. */
+/** A link that selects another object of this node. */
 export function SelectionLink({ view, sel, children }: { view: NodeView; sel: string; children: ReactNode }) {
   return (
     <button type="button" className="link" onClick={() => view.navigate({ sel })}>

@@ -17,15 +17,15 @@ import { latestOfEach } from "./decisions";
 import styles from "./policies.module.css";
 
 const OUTCOME = {
-  applying: ["being applied", "change"],
-  unconfirmed: ["applied, waits to be kept", "change"],
-  confirmed: ["carried out and kept", "ok"],
-  rolled_back: ["carried out, then put back", "warn"],
-  failed: ["could not be carried out", "bad"],
+  applying: ["applying", "change"],
+  unconfirmed: ["unconfirmed", "change"],
+  confirmed: ["confirmed", "ok"],
+  rolled_back: ["rolled back", "warn"],
+  failed: ["failed", "bad"],
 } as const;
 const SHOWN_DRIFTS = 8;
 
-/** What policies think of this node: what they recommend, their last evaluation with why and why not, and what others changed. */
+/** The policies on this node: recommendations, the latest evaluation of each with its reasons, and drift. */
 export function NodePolicies({ view }: { view: NodeView }) {
   const recommended = useQuery(recommendationsQuery(view.node.id));
   const decisions = useQuery(decisionsQuery(view.node.id, null));
@@ -40,7 +40,7 @@ export function NodePolicies({ view }: { view: NodeView }) {
     <section className="card" aria-labelledby="policies-heading">
       <h2>
         <span id="policies-heading">Policies</span>
-        <small>what they evaluate here, and why</small>
+        <small>evaluations on this node, with reasons</small>
         <span className="grow" />
         <Link to="/policies">all policies</Link>
       </h2>
@@ -49,17 +49,17 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {sentenceOf(error)}
         </p>
       )}
-      {!known && error === null && <p className={nodeStyles.note}>Reading what they evaluated.</p>}
+      {!known && error === null && <p className={nodeStyles.note}>Loading evaluations.</p>}
       {known && latest.length === 0 && (
-        <p className={nodeStyles.note}>No policy has evaluated anything on this node yet.</p>
+        <p className={nodeStyles.note}>No policy has been evaluated on this node yet.</p>
       )}
       {latest.length > 0 && (
-        <Verdicts>
+        <Evaluations>
           {recommended.data?.map((decision) => (
             <Recommendation key={decision.policy_id} view={view} decision={decision} />
           ))}
           {others.map((decision) => (
-            <article key={decision.policy_id} className={styles.verdict} aria-label={decision.policy_name}>
+            <article key={decision.policy_id} className={styles.evaluation} aria-label={decision.policy_name}>
               <Head decision={decision} />
               <EvaluationResult evaluation={decision.evaluation} label={decision.policy_name} onSelect={select} />
             </article>
@@ -67,17 +67,17 @@ export function NodePolicies({ view }: { view: NodeView }) {
           {drifts.data !== undefined && drifts.data.length > 0 && (
             <Drifts of={drifts.data} names={latest} onSelect={select} />
           )}
-        </Verdicts>
+        </Evaluations>
       )}
     </section>
   );
 }
 
-/** Conclusions come and go every few seconds: they do so in a box of one height, which a person may drag. */
-function Verdicts({ children }: { children: ReactNode }) {
+/** A resizable box of constant height: evaluations change every few seconds. */
+function Evaluations({ children }: { children: ReactNode }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must take the keyboard
-    <section className={styles.verdicts} aria-label="Conclusions" tabIndex={0}>
+    <section className={styles.evaluations} aria-label="Evaluations" tabIndex={0}>
       {children}
     </section>
   );
@@ -85,14 +85,14 @@ function Verdicts({ children }: { children: ReactNode }) {
 
 function Head({ decision }: { decision: Decision }) {
   const { policy_id, policy_name, version, mode, at, outcome } = decision;
-  const became = outcome === null ? null : OUTCOME[outcome];
+  const tag = outcome === null ? null : OUTCOME[outcome];
   return (
     <h3>
       <Link to="/policies/$policyId" params={{ policyId: policy_id }}>
         {policy_name}
       </Link>{" "}
       <span className="muted">v{version}</span> <span className="tag">{mode}</span>{" "}
-      {became !== null && <span className={`tag ${became[1]}`}>{became[0]}</span>}
+      {tag !== null && <span className={`tag ${tag[1]}`}>{tag[0]}</span>}
       <span className="grow" />
       <span className="muted">
         since <Moment at={at} />
@@ -102,15 +102,15 @@ function Head({ decision }: { decision: Decision }) {
 }
 
 function Recommendation({ view, decision }: { view: NodeView; decision: Decision }) {
-  // What is being looked at closely holds still, also when the policy has a newer word meanwhile.
-  const [held, setHeld] = useState<Decision | null>(null);
-  const shown = held ?? decision;
+  // An open preview stays at its decision while newer evaluations arrive.
+  const [pinned, setPinned] = useState<Decision | null>(null);
+  const shown = pinned ?? decision;
   const { actions } = shown.evaluation;
   return (
     <article
-      className={`${styles.verdict} ${styles.recommended}`}
+      className={`${styles.evaluation} ${styles.recommended}`}
       aria-label={`${decision.policy_name} recommends`}
-      data-held={held !== null || undefined}
+      data-pinned={pinned !== null || undefined}
     >
       <Head decision={shown} />
       <EvaluationResult
@@ -118,17 +118,17 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
         label={decision.policy_name}
         onSelect={(sel) => view.navigate({ sel })}
       />
-      {held !== null ? (
+      {pinned !== null ? (
         <div className={nodeStyles.applying}>
           <ApplyPlan
             node={view.node}
             desired={actions.map(({ key, becomes }) => ({ key, value: becomes }))}
-            reason={`Recommended by policy ${held.policy_name} v${held.version}`}
+            reason={`Recommended by policy ${pinned.policy_name} v${pinned.version}`}
           />
-          <Button onClick={() => setHeld(null)}>Close the preview</Button>
+          <Button onClick={() => setPinned(null)}>Close the preview</Button>
         </div>
       ) : (
-        <Button variant="filled" onClick={() => setHeld(decision)}>
+        <Button variant="filled" onClick={() => setPinned(decision)}>
           Preview and apply
         </Button>
       )}
@@ -144,11 +144,11 @@ function Drifts({ of, names, onSelect }: { of: Drift[]; names: Decision[]; onSel
   const [all, setAll] = useState(false);
   const nameOf = (id: number) => names.find((one) => one.policy_id === id)?.policy_name ?? `policy ${id}`;
   return (
-    <div className={styles.verdict}>
+    <div className={styles.evaluation}>
       <h3>
-        Changed by others <span className="muted">settings that were not as a policy had set them</span>
+        Drift <span className="muted">policy settings changed by something other than Coresteer</span>
       </h3>
-      <Scroll label="Changed by others">
+      <Scroll label="Drift">
         <table className="table">
           <thead>
             <tr>
@@ -157,7 +157,7 @@ function Drifts({ of, names, onSelect }: { of: Drift[]; names: Decision[]; onSel
               <th>expected → found</th>
               <th>by</th>
               <th>policy</th>
-              <th>what it did</th>
+              <th>reaction</th>
             </tr>
           </thead>
           <tbody>

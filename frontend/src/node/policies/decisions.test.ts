@@ -31,12 +31,12 @@ const decision = (id: number, policy: string, over: Partial<Decision> = {}, move
   ...over,
 });
 
-test("of each policy the newest decision counts, whatever the order they come in", () => {
+test("the latest decision of each policy is selected, in any input order", () => {
   const found = latestOfEach([decision(3, "spread"), decision(9, "near"), decision(5, "spread")]);
   expect(found.map(({ id }) => id)).toEqual([9, 5]);
 });
 
-test("a decision with moves has a mark, one that became a change or moves nothing has none", () => {
+test("a decision with actions has a mark unless it became a change", () => {
   const change_id = "6b1d7a5e-3b44-4a86-9a55-0c9e7d6f0a11";
   const marks = decisionMarks(
     [decision(1, "spread", {}, 2), decision(2, "near", { mode: "enforce", change_id }), decision(3, "idle", {}, 0)],
@@ -47,7 +47,7 @@ test("a decision with moves has a mark, one that became a change or moves nothin
   ]);
 });
 
-test("a policy that goes on wanting to move the same has one mark, until it wants something else", () => {
+test("consecutive decisions on the same settings have one mark", () => {
   const marks = decisionMarks(
     [
       decision(4, "spread", {}, 2),

@@ -1,6 +1,6 @@
 import type { Decision } from "../../policies/types";
 
-/** The newest decision of each policy, the policies in the order of their names. */
+/** The latest decision of each policy, sorted by policy name. */
 export function latestOfEach(decisions: Decision[]): Decision[] {
   const latest = new Map<number, Decision>();
   for (const decision of decisions) {

@@ -26,7 +26,7 @@ import styles from "./serviceClasses.module.css";
 
 const STALE_MS = 5000;
 
-/** How far the service classes of the policies in force get what they were promised, now and in the time in sight. */
+/** Attainment of the service classes of active policies, now and over the shown time range. */
 export function ServiceClasses({ view }: { view: NodeView }) {
   const found = useQuery(classesQuery(view.node.id));
   const policies = found.data?.policies ?? [];
@@ -34,23 +34,23 @@ export function ServiceClasses({ view }: { view: NodeView }) {
     <section className="card" aria-labelledby="classes-heading">
       <h2>
         <span id="classes-heading">Service classes</span>
-        <small>who goes first, by the share of requests that each class is promised</small>
+        <small>attainment of each class's target</small>
       </h2>
       {found.isError ? (
         <p className={`bad ${nodeStyles.note}`} role="alert">
           {sentenceOf(found.error)}
         </p>
       ) : found.data === undefined ? (
-        <p className={nodeStyles.note}>Reading the classes.</p>
+        <p className={nodeStyles.note}>Loading service classes.</p>
       ) : policies.length === 0 ? (
         <p className={nodeStyles.note}>
-          No policy grades work into classes here.{" "}
+          No service-class policy applies to this node.{" "}
           <Link
             to="/policies/new"
             search={{ kind: "service-class", nodes: String(view.node.id) }}
             className={styles.inText}
           >
-            Make one
+            Create one
           </Link>
         </p>
       ) : (
@@ -67,12 +67,12 @@ export function ServiceClasses({ view }: { view: NodeView }) {
   );
 }
 
-/** other: one that the agent tells of; there is one gate, so that one policy grades at a time. */
+/** other: another policy that the agent reports on; a node has one gate, controlled by one policy at a time. */
 type PolicyProps = { view: NodeView; policy: PolicyClasses; other: PolicyClasses | undefined };
 
 function OfPolicy({ view, policy, other }: PolicyProps) {
   const { policy_id, name, version, mode, spec } = policy;
-  const old = useAge(view, policy.at);
+  const isStale = useIsStale(view, policy.at);
   return (
     <article className={styles.policy} aria-label={`Classes of ${name}`}>
       <h3>
@@ -81,16 +81,16 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
         </Link>{" "}
         <span className="muted">v{version}</span> <span className="tag">{mode}</span>
         <span className="muted">
-          of the last {spec.window_s} s; {spec.slots === 0 ? "a slot for each CPU" : `${spec.slots} slots`} at the gate
-          {spec.weights.length > 0 && `; steers ${spec.weights.join(", ")}`}
+          window {spec.window_s} s; gate: {spec.slots === 0 ? "one slot per CPU" : `${spec.slots} slots`}
+          {spec.weights.length > 0 && `; sets ${spec.weights.join(", ")}`}
         </span>
         <span className="grow" />
         {policy.at === null ? (
           <span className={`tag ${other === undefined ? "" : "warn"}`}>
-            {other === undefined ? "nothing told yet" : `${other.name} grades here; one policy at a time does`}
+            {other === undefined ? "no data yet" : `inactive: ${other.name} controls the gate`}
           </span>
         ) : (
-          <span className={`tag ${old ? "warn" : ""}`} title="By the node's clock">
+          <span className={`tag ${isStale ? "warn" : ""}`} title="In the node's clock">
             as of {clock(Date.parse(policy.at))}
           </span>
         )}
@@ -100,29 +100,32 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
           <thead>
             <tr>
               <th>class</th>
-              <th className="n" title="P: the share of its requests that the class is promised">
+              <th className="n" title="P: target share of the class's requests to serve">
                 P
               </th>
               <th title="S ÷ N beside P">attained</th>
-              <th className="n" title="S ÷ (N × P): 1 is what was promised; the lowest goes first">
+              <th
+                className="n"
+                title="F = S ÷ (N × P): 1 meets the target; the class with the lowest F is served first"
+              >
                 F
               </th>
               <th className="n" title="Requests in the window">
                 N
               </th>
-              <th className="n" title="Of them served, within the deadline where there is one">
+              <th className="n" title="Requests served, within the deadline if one is set">
                 S
               </th>
               <th>source</th>
               <th className="n">waiting</th>
-              <th className="n">inside</th>
+              <th className="n">active</th>
               <th className="n">p50</th>
               <th className="n">p95</th>
               <th className="n">p99</th>
               <th className="n" title="At the gate">
                 longest wait
               </th>
-              <th className="n" title="Processes that match now">
+              <th className="n" title="Processes that match the class now">
                 processes
               </th>
             </tr>
@@ -135,7 +138,7 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
                 target={one.target_percent}
                 deadlineMs={one.deadline_ms ?? null}
                 colour={colourOf(place, spec.classes.length)}
-                told={policy.told?.find((other) => other.name === one.name)}
+                report={policy.told?.find((other) => other.name === one.name)}
               />
             ))}
           </tbody>
@@ -146,8 +149,8 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
   );
 }
 
-/** Whether what was told is older than it should be; a past range is always looked at later. */
-function useAge(view: NodeView, at: string | null): boolean {
+/** Whether the last report is older than 5 s in the node's clock. */
+function useIsStale(view: NodeView, at: string | null): boolean {
   useSteps(view.window, 0);
   return at !== null && view.window.now() - Date.parse(at) > STALE_MS;
 }
@@ -157,10 +160,10 @@ type RowProps = {
   target: number;
   deadlineMs: number | null;
   colour: string;
-  told: ClassReport | undefined;
+  report: ClassReport | undefined;
 };
 
-function Row({ name, target, deadlineMs, colour, told }: RowProps) {
+function Row({ name, target, deadlineMs, colour, report }: RowProps) {
   const head = (
     <>
       <th scope="row">
@@ -171,45 +174,45 @@ function Row({ name, target, deadlineMs, colour, told }: RowProps) {
       </td>
     </>
   );
-  if (told === undefined || told.source === null) {
+  if (report === undefined || report.source === null) {
     const why =
-      told === undefined
-        ? "The agent has not told of it."
-        : "No worker has asked at the gate, and nothing else tells of its requests.";
+      report === undefined
+        ? "No report from the agent."
+        : "No requests at the gate and no other source of request counts.";
     return (
       <tr>
         {head}
         <td colSpan={11} className={`hatched ${styles.unknown}`}>
           <span>{why}</span>
         </td>
-        <td className="n">{told?.tasks ?? "–"}</td>
+        <td className="n">{report?.tasks ?? "–"}</td>
       </tr>
     );
   }
-  const share = attainedPercent(told);
+  const share = attainedPercent(report);
   return (
     <tr>
       {head}
       <td>
-        <span className={styles.bar} title={`${told.satisfied} of ${told.requests}, promised ${target} %`}>
+        <span className={styles.bar} title={`${report.satisfied} of ${report.requests}, target ${target} %`}>
           {share !== null && <i style={{ width: `${share}%`, background: colour }} />}
           <b style={{ left: `${target}%` }} />
         </span>{" "}
         <span className={styles.share}>{text(percent(share))}</span>
       </td>
-      <td className={`n ${share !== null && told.f < 1 ? "warn" : ""}`}>
-        {share === null ? <span className="muted">no request</span> : text(ratio(told.f))}
+      <td className={`n ${share !== null && report.f < 1 ? "warn" : ""}`}>
+        {share === null ? <span className="muted">no request</span> : text(ratio(report.f))}
       </td>
-      <td className="n">{told.requests.toLocaleString("en")}</td>
-      <td className="n">{told.satisfied.toLocaleString("en")}</td>
-      <td title={SOURCES[told.source]?.about}>{SOURCES[told.source]?.label ?? told.source}</td>
-      <td className="n">{told.waiting}</td>
-      <td className="n">{told.inside}</td>
-      <td className="n">{text(micros(told.p50_us))}</td>
-      <td className="n">{text(micros(told.p95_us))}</td>
-      <td className="n">{text(micros(told.p99_us))}</td>
-      <td className="n">{text(micros(told.longest_wait_us))}</td>
-      <td className="n">{told.tasks}</td>
+      <td className="n">{report.requests.toLocaleString("en")}</td>
+      <td className="n">{report.satisfied.toLocaleString("en")}</td>
+      <td title={SOURCES[report.source]?.about}>{SOURCES[report.source]?.label ?? report.source}</td>
+      <td className="n">{report.waiting}</td>
+      <td className="n">{report.inside}</td>
+      <td className="n">{text(micros(report.p50_us))}</td>
+      <td className="n">{text(micros(report.p95_us))}</td>
+      <td className="n">{text(micros(report.p99_us))}</td>
+      <td className="n">{text(micros(report.longest_wait_us))}</td>
+      <td className="n">{report.tasks}</td>
     </tr>
   );
 }
@@ -220,7 +223,7 @@ const PERCENTILES: { value: Percentile; label: string }[] = [
   { value: "p99_us", label: "p99" },
 ];
 
-/** F and one percentile of the response times over the page's time, a line for each class. */
+/** Charts of F and one response-time percentile over the shown time range, one line per class. */
 function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
   const { node, window, past, marks, cursor, zoom, hold } = view;
   const [percentile, setPercentile] = useState<Percentile>("p95_us");
@@ -230,7 +233,7 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
     () => classPoints(history.data, policy.policy_id, past === null),
     [history.data, policy.policy_id, past],
   );
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is mutated in place; step changes with it.
   const axis = useMemo(
     () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
     [past, window, marks, cursor, zoom, hold, step],
@@ -241,7 +244,7 @@ function Lines({ view, policy }: { view: NodeView; policy: PolicyClasses }) {
     [names, percentile],
   );
   const label = PERCENTILES.find(({ value }) => value === percentile)?.label;
-  const absent = history.isPending ? "Reading what the classes got." : "No class had a request in this time.";
+  const absent = history.isPending ? "Loading history." : "No requests in this time range.";
   return (
     <>
       {history.isError && (

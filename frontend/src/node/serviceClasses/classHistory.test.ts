@@ -16,28 +16,28 @@ const HISTORY = {
   ],
 };
 
-test("what is not told yet is no gap at the present, and one in the past", () => {
+test("data not reported yet is no gap in a live window, but one in a past range", () => {
   expect(classPoints(HISTORY, 7, true).map(({ t }) => t)).toEqual([0, 1000, 2000]);
   expect(classPoints(HISTORY, 7, false)).toHaveLength(5);
   expect(classPoints(HISTORY, 7, true)[2]).toEqual({ t: 2000, "f gold": 1, "f bronze": 0 });
 });
 
-test("of another policy, and before there is an answer, there are no points", () => {
+test("there are no points for another policy or before the response", () => {
   expect([classPoints(HISTORY, 8, true), classPoints(undefined, 7, true)]).toEqual([[], []]);
 });
 
-test("a silence that lasts is a gap also at the present", () => {
+test("a longer time without reports is a gap also in a live window", () => {
   const times_ms = Array.from({ length: 20 }, (_, index) => 1000 * index);
   const policy = { ...HISTORY.policies[0], policy_id: 7, name: "p", classes: [] };
   expect(classPoints({ ...HISTORY, times_ms, policies: [policy] }, 7, true)).toHaveLength(20);
 });
 
-test("nothing is attained without a request or where nothing tells, which is not 0 %", () => {
-  const told = { source: "gate", requests: 4, satisfied: 3 } as ClassReport;
+test("attainment is null, not 0 %, without requests or without a source", () => {
+  const report = { source: "gate", requests: 4, satisfied: 3 } as ClassReport;
   expect([
-    attainedPercent(told),
-    attainedPercent({ ...told, requests: 0 }),
-    attainedPercent({ ...told, source: null }),
+    attainedPercent(report),
+    attainedPercent({ ...report, requests: 0 }),
+    attainedPercent({ ...report, source: null }),
   ]).toEqual([75, null, null]);
 });
 

@@ -7,10 +7,10 @@ export type ClassReport = NonNullable<PolicyClasses["told"]>[number];
 export type Percentile = "p50_us" | "p95_us" | "p99_us";
 type History = Schemas["ClassesHistory"];
 
-/** What happened in the last seconds is not told yet: no gap is drawn there. */
-const NOT_YET_MS = 5000;
+/** Reports arrive with up to this delay: no gap is drawn in the last 5 s. */
+const REPORT_DELAY_MS = 5000;
 
-/** The colour of a class by its place: from the first to the last through the hues between. */
+/** The colour of a class by its position among `of` classes. */
 export function colourOf(place: number, of: number): string {
   const share = of < 2 ? 0 : Math.round((100 * place) / (of - 1));
   return `color-mix(in oklch, var(--softirq) ${share}%, var(--rx))`;
@@ -29,19 +29,19 @@ export function classPoints(history: History | undefined, policyId: number, live
   const points = pointsOf({ ...history, values: Object.fromEntries(columns) });
   const known = points.findLastIndex((point) => Object.entries(point).some(([key, v]) => key !== "t" && v !== null));
   const untold = (points.length - 1 - known) * history.step_ms;
-  return live && untold <= Math.max(NOT_YET_MS, history.step_ms) ? points.slice(0, known + 1) : points;
+  return live && untold <= Math.max(REPORT_DELAY_MS, history.step_ms) ? points.slice(0, known + 1) : points;
 }
 
-/** S of N in per cent, null without a request or with a source that tells nothing. */
+/** S / N in percent; null without requests or without a source. */
 export function attainedPercent({ source, requests, satisfied }: ClassReport): number | null {
   return source === null || requests === 0 ? null : (100 * satisfied) / requests;
 }
 
 export const SOURCES: Record<string, { label: string; about: string }> = {
-  gate: { label: "gate", about: "Counted where the service's workers ask to go in and tell when they leave" },
+  gate: { label: "gate", about: "Counted at the gate, which workers enter and leave per request" },
   histogram: { label: "histogram", about: "From the service's own Prometheus histogram" },
   tcp: {
     label: "TCP",
-    about: "Guessed from round trips of the class's sockets, which tell of the network and not of the service: weak",
+    about: "Estimated from round-trip times of the class's sockets; reflects the network more than the service",
   },
 };

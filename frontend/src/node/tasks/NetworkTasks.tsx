@@ -9,15 +9,15 @@ import { flowsQuery } from "../../policies/queries";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import { SelectionLink } from "../panel/PanelFrame";
-import { howFound, keepOrder, localityOf, placesOf, type RxPath, rxPathsOf } from "./rxPath";
+import { localityOf, methodText, placesOf, type RxPath, rxPathsOf, stableOrder } from "./rxPath";
 import styles from "./tasks.module.css";
 
 const SHOWN = 12;
-/** A line's height: as many as there were keep their room, so that what is below stands still. */
+/** Row height, to reserve space for the most rows so far: content below does not move. */
 const ROW_PX = 25;
 const RESORT_MS = 10_000;
 
-/** From task to memory: which way each task's packets come, and where a hop leaves the cache or the NUMA node. */
+/** RX placements: queue, IRQ and softirq CPU of each task's packets, and hops between caches or NUMA nodes. */
 export function NetworkTasks({ view }: { view: NodeView }) {
   const { node, topology, inventory } = view;
   const flows = useQuery(flowsQuery(node.id));
@@ -28,22 +28,22 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   );
   const ordered = useStableOrder(links);
   const [shown, setShown] = useState(SHOWN);
-  const most = useRef(0);
-  const sight = ordered.slice(0, shown);
-  most.current = Math.max(most.current, sight.length);
+  const maxRows = useRef(0);
+  const visible = ordered.slice(0, shown);
+  maxRows.current = Math.max(maxRows.current, visible.length);
   const at = flows.data?.at ?? null;
   return (
     <section className="card" aria-labelledby="tasks-heading">
       <h2 className={nodeStyles.wrap}>
         <span id="tasks-heading">Network tasks</span>
-        <small>from task to memory; {at === null ? "not told yet" : `as of ${clock(Date.parse(at))}`}</small>
+        <small>RX placement; {at === null ? "no data yet" : `as of ${clock(Date.parse(at))}`}</small>
         {flows.data !== undefined && at !== null && (
           <span
             className={`tag ${flows.data.exact ? "ok" : ""}`}
             title={
               flows.data.exact
-                ? "Counted by eBPF, every protocol"
-                : "Bytes come from the kernel's TCP sockets; what goes over UDP is not known"
+                ? "Counted by eBPF, all protocols"
+                : "Bytes of the kernel's TCP sockets; UDP is not measured"
             }
           >
             {flows.data.exact ? "exact, with UDP" : "TCP only"}
@@ -58,15 +58,15 @@ export function NetworkTasks({ view }: { view: NodeView }) {
         </p>
       ) : flows.data === undefined || at === null ? (
         <div className={`hatched ${styles.noTasks}`}>
-          <span>{flows.data === undefined ? "Reading the tasks." : "The agent has not told of any task yet."}</span>
+          <span>{flows.data === undefined ? "Loading tasks." : "The agent has not reported any task yet."}</span>
         </div>
       ) : ordered.length === 0 ? (
         <p className={nodeStyles.note}>
-          No process talks over the network{flows.data.exact ? "" : " by TCP; UDP is not known here"}.
+          No process uses {flows.data.exact ? "the network" : "TCP; UDP is not measured on this node"}.
         </p>
       ) : (
-        <div style={{ minHeight: ROW_PX * (most.current + 1) }}>
-          <Scroll label="Ways of the tasks">
+        <div style={{ minHeight: ROW_PX * (maxRows.current + 1) }}>
+          <Scroll label="RX placements of tasks">
             <table className={`table ${styles.chain}`}>
               <thead>
                 <tr>
@@ -75,24 +75,24 @@ export function NetworkTasks({ view }: { view: NodeView }) {
                   <th>queue</th>
                   <th>IRQ</th>
                   <th>softirq CPU</th>
-                  <th>task's CPU and cache</th>
+                  <th>task CPU, cache</th>
                   <th>NUMA node</th>
                   <th className="n">received</th>
                   <th className="n">sent</th>
                 </tr>
               </thead>
               <tbody>
-                {sight.map((link) => (
+                {visible.map((link) => (
                   <Row key={link.key} view={view} link={link} />
                 ))}
               </tbody>
             </table>
           </Scroll>
-          <Reasons links={sight} />
+          <Reasons links={visible} />
           {ordered.length > shown && (
             <div className={nodeStyles.note}>
-              <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> of{" "}
-              {count(ordered.length, "way")}
+              <Button onClick={() => setShown(shown + 50)}>Show {Math.min(50, ordered.length - shown)} more</Button> (
+              {count(ordered.length, "RX placement")} in total)
             </div>
           )}
         </div>
@@ -101,14 +101,14 @@ export function NetworkTasks({ view }: { view: NodeView }) {
   );
 }
 
-/** The lines in an order that holds still for a while, and for as long as somebody is in the table. */
+/** The rows in an order that changes at most every 10 s, and not while the table has pointer or focus. */
 function useStableOrder(links: RxPath[]): RxPath[] {
   const order = useRef<{ at: number; keys: string[] }>({ at: 0, keys: [] });
   return useMemo(() => {
-    const still = document.querySelector(`.${styles.chain}:hover, .${styles.chain}:focus-within`) !== null;
-    if (!still && Date.now() - order.current.at > RESORT_MS)
+    const isInUse = document.querySelector(`.${styles.chain}:hover, .${styles.chain}:focus-within`) !== null;
+    if (!isInUse && Date.now() - order.current.at > RESORT_MS)
       order.current = { at: Date.now(), keys: links.map(({ key }) => key) };
-    return keepOrder(links, order.current.keys);
+    return stableOrder(links, order.current.keys);
   }, [links]);
 }
 
@@ -116,12 +116,12 @@ function Locality({ links }: { links: RxPath[] }) {
   const shares = localityOf(links);
   if (shares === null) return null;
   return (
-    <small title="Received bytes by whether the task's CPU shares a cache with the CPU that handles its packets">
+    <small title="Share of received bytes whose softirq CPU and task CPU share a cache">
       {shares.unknown < 1 && (
         <>
-          near <b>{text(percent(100 * shares.near))}</b>
+          cache-local <b>{text(percent(100 * shares.local))}</b>
           {" · "}
-          <span className={shares.wrong > 0 ? "bad" : undefined}>wrong side {text(percent(100 * shares.wrong))}</span>
+          <span className={shares.remote > 0 ? "bad" : undefined}>remote {text(percent(100 * shares.remote))}</span>
           {shares.unknown > 0 && " · "}
         </>
       )}
@@ -147,16 +147,16 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
     </SelectionLink>
   );
   const here = selected === `irq:${placement.irq}` || selected === `cpu:${placement.cpu}`;
-  const facts = [
+  const details = [
     task.bound ? "a kernel thread bound to its CPU" : `may run on CPUs ${task.affinity}`,
     count(task.threads, "thread"),
     `${text(percent(100 * task.cpu_share))} of a CPU`,
-    task.idle_s >= 1 ? `silent for ${duration(task.idle_s)}` : "",
+    task.idle_s >= 1 ? `idle for ${duration(task.idle_s)}` : "",
     task.cgroup ?? "",
   ];
   return (
     <tr data-selected={here || undefined}>
-      <td title={facts.filter(Boolean).join(" · ")}>
+      <td title={details.filter(Boolean).join(" · ")}>
         {cpu(task.cpu, task.name)} <span className="muted">{task.pid}</span>
       </td>
       <td className="n">{placement.sockets.toLocaleString("en")}</td>
@@ -177,7 +177,7 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
           </SelectionLink>
         )}
       </td>
-      <td title={howFound(placement.how)}>
+      <td title={methodText(placement.how)}>
         {placement.cpu === null ? <Unknown why={why.cpu} /> : cpu(placement.cpu, `CPU ${placement.cpu}`)}
       </td>
       <td>
@@ -185,14 +185,14 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
         {hop === null ? (
           <Unknown why={why.hop} />
         ) : (
-          <span className={hop.wrong === null ? "ok" : `${styles.wrong} ${hop.wrong === "numa" ? "bad" : "warn"}`}>
-            {hop.words}
+          <span className={hop.crosses === null ? "ok" : `${styles.wrong} ${hop.crosses === "numa" ? "bad" : "warn"}`}>
+            {hop.label}
           </span>
         )}
       </td>
       <td>
         <Nodes of={nodes} />
-        {offNode && <span className={`${styles.wrong} warn`}>off the NIC's node</span>}
+        {offNode && <span className={`${styles.wrong} warn`}>off the NIC's NUMA node</span>}
       </td>
       <td className="n">{text(bitRate(placement.rx_bytes_per_s))}</td>
       <td className="n">{text(bitRate(placement.tx_bytes_per_s))}</td>
@@ -200,10 +200,10 @@ function Row({ view, link: { task, placement, hop, nodes, offNode, why } }: { vi
   );
 }
 
-/** `0` where all is on one node, else who is where. */
+/** The NUMA node if all are on one, else the nodes of NIC, softirq CPU and task. */
 function Nodes({ of: { nic, softirq, task } }: { of: RxPath["nodes"] }) {
   const known = [nic, softirq, task].filter((node) => node !== null);
-  if (known.length === 0) return <Unknown why="The machine does not tell of NUMA nodes." />;
+  if (known.length === 0) return <Unknown why="The kernel reports no NUMA nodes." />;
   if (new Set(known).size === 1) return <>{known[0]}</>;
   return (
     <span className={softirq !== null && softirq !== task ? "bad" : undefined}>
@@ -214,7 +214,7 @@ function Nodes({ of: { nic, softirq, task } }: { of: RxPath["nodes"] }) {
   );
 }
 
-/** Why something is unknown, each reason once. */
+/** The distinct reasons for unknown values. */
 function Reasons({ links }: { links: RxPath[] }) {
   const reasons = [...new Set(links.flatMap(({ why }) => Object.values(why)))];
   if (reasons.length === 0) return null;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { inventory, irq, machine } from "../testData";
-import { hopBetween, keepOrder, localityOf, type NetTask, placesOf, type RxPlacement, rxPathsOf } from "./rxPath";
+import { hopBetween, localityOf, type NetTask, placesOf, type RxPlacement, rxPathsOf, stableOrder } from "./rxPath";
 
 // Two packages, one node each with two L3s of two cores with two threads: CPUs 0-7 and their siblings 8-15.
 const topology = machine({ packages: 2, nodesEach: 1, cachesEach: 2, coresEach: 2, threads: 2 });
@@ -17,19 +17,19 @@ describe("the hop from the softirq CPU to the task's CPU", () => {
     [0, 1, "l3", "share L3", null],
     [0, 2, "numa", "share no cache", "cache"],
     [0, 4, "remote", "other NUMA node", "numa"],
-  ])("from %i to %i is %s", (softirq, task, nearness, words, wrong) => {
-    expect(hopBetween(placesOf(topology), softirq, task)).toEqual({ nearness, words, wrong });
+  ])("from %i to %i is %s", (softirq, task, distance, label, crosses) => {
+    expect(hopBetween(placesOf(topology), softirq, task)).toEqual({ distance, label, crosses });
   });
 
-  test("within a shared L2 is near", () => {
-    expect(hopBetween(placesOf(withL2), 0, 1)).toEqual({ nearness: "l2", words: "share L2", wrong: null });
+  test("within a shared L2", () => {
+    expect(hopBetween(placesOf(withL2), 0, 1)).toEqual({ distance: "l2", label: "share L2", crosses: null });
   });
 
-  test("within a shared L3 says that the L2 is not shared, where there are any", () => {
-    expect(hopBetween(placesOf(apart), 0, 1)).toEqual({ nearness: "l3", words: "share L3, no L2", wrong: null });
+  test("within a shared L3 states that the L2 is not shared, where L2 caches are reported", () => {
+    expect(hopBetween(placesOf(apart), 0, 1)).toEqual({ distance: "l3", label: "share L3, no L2", crosses: null });
   });
 
-  test("is not known to an offline CPU, and not where the machine tells of no caches", () => {
+  test("is unknown for an offline CPU and without cache data", () => {
     const cpus = topology.cpus.map((cpu) => (cpu.cpu === 1 ? { ...cpu, online: false } : cpu));
     expect(hopBetween(placesOf({ ...topology, cpus }), 0, 1)).toBeNull();
     expect(hopBetween(placesOf({ ...topology, caches: [] }), 0, 1)).toBeNull();
@@ -73,46 +73,46 @@ const task = (cpu: number, ...rx_placements: RxPlacement[]): NetTask => ({
 const PLACES = placesOf(topology);
 const INVENTORY = inventory([irq(41)]);
 
-test("each way of a task is a line of its own, the busiest first, with the NUMA nodes it passes", () => {
+test("each RX placement of a task is a row with its NUMA nodes, most traffic first", () => {
   const links = rxPathsOf([task(4, placement(), placement({ cpu: 5, rx_bytes_per_s: 9000 }))], PLACES, INVENTORY);
-  expect(links.map(({ hop, nodes, offNode }) => [hop?.words, nodes.softirq, nodes.task, offNode])).toEqual([
+  expect(links.map(({ hop, nodes, offNode }) => [hop?.label, nodes.softirq, nodes.task, offNode])).toEqual([
     ["share L3", 1, 1, true],
     ["other NUMA node", 0, 1, false],
   ]);
 });
 
-test("what is not known says why, and is neither near nor wrong", () => {
+test("an unknown value has a reason and counts as neither local nor remote", () => {
   const unknown = placement({ queue: null, irq: null, cpu: null, how: null });
   const [link] = rxPathsOf([task(0, unknown)], PLACES, INVENTORY);
   expect(link?.hop).toBeNull();
   expect(Object.keys(link?.why ?? {})).toEqual(["queue", "irq", "cpu", "hop"]);
-  expect(localityOf(link === undefined ? [] : [link])).toEqual({ near: 0, wrong: 0, unknown: 1 });
+  expect(localityOf(link === undefined ? [] : [link])).toEqual({ local: 0, remote: 0, unknown: 1 });
 });
 
 test("a virtual device's missing queue has its own reason", () => {
   const virtual = { ...INVENTORY, netdevs: INVENTORY.netdevs.map((netdev) => ({ ...netdev, virtual: true })) };
   const [link] = rxPathsOf([task(0, placement({ queue: null, irq: null, how: "softirq" }))], PLACES, virtual);
   expect(link?.why).toEqual({
-    queue: "A virtual device has no hardware queue that its packets come through.",
-    irq: "A virtual device has no interrupt of its own.",
+    queue: "A virtual device has no hardware queue.",
+    irq: "A virtual device has no interrupt.",
   });
 });
 
-test("locality weighs by received bytes", () => {
+test("locality is weighted by received bytes", () => {
   const links = rxPathsOf(
     [task(0, placement({ rx_bytes_per_s: 3000 }), placement({ cpu: 4, rx_bytes_per_s: 1000 }))],
     PLACES,
     INVENTORY,
   );
-  expect(localityOf(links)).toEqual({ near: 0.75, wrong: 0.25, unknown: 0 });
+  expect(localityOf(links)).toEqual({ local: 0.75, remote: 0.25, unknown: 0 });
   expect(localityOf([])).toBeNull();
 });
 
-test("lines keep their places when traffic changes, and new ones follow", () => {
+test("rows keep their order when traffic changes, and new ones follow", () => {
   const links = rxPathsOf([task(0, placement({ cpu: 2 }), placement({ cpu: 0 }), placement({ cpu: 1 }))], PLACES, null);
   const order = links
     .map(({ key }) => key)
     .slice(1)
     .reverse();
-  expect(keepOrder(links, order).map(({ placement: { cpu } }) => cpu)).toEqual([2, 1, 0]);
+  expect(stableOrder(links, order).map(({ placement: { cpu } }) => cpu)).toEqual([2, 1, 0]);
 });

@@ -10,7 +10,7 @@ import styles from "./time.module.css";
 
 const NAMES = { 60: "1 m", 300: "5 m", 3600: "1 h", 86400: "24 h" } as const;
 
-/** One time for the whole page: follow the present, stop, look back, and what was changed when. */
+/** The page's time range: live or paused, span, past range, and the lane of changes and decisions. */
 export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void }) {
   const { past, search, navigate } = view;
   return (
@@ -19,8 +19,8 @@ export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void
         label="Live or paused"
         value={past === null ? "live" : "pause"}
         options={[
-          { value: "live", label: "● Live", title: "Follow the present" },
-          { value: "pause", label: "Pause", title: "Hold what is in sight (Space)" },
+          { value: "live", label: "● Live", title: "Follow live data" },
+          { value: "pause", label: "Pause", title: "Freeze the shown range (Space)" },
         ]}
         onChange={(value) => {
           if (value === "live") navigate({ from: undefined, to: undefined });
@@ -28,7 +28,7 @@ export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void
         }}
       />
       <Segments
-        label="Span of time"
+        label="Time span"
         value={past === null ? (search.span ?? 300) : null}
         options={SPANS.map((span) => ({ value: span, label: NAMES[span] }))}
         onChange={(span) => navigate({ span: span === 300 ? undefined : span, from: undefined, to: undefined })}
@@ -40,10 +40,10 @@ export function TimeBar({ view, onPause }: { view: NodeView; onPause: () => void
   );
 }
 
-const SAID_MS = 2000;
+const FEEDBACK_MS = 2000;
 
-/** This page's address with the time in sight held fast: a live window becomes the range that it shows now. */
-export function frozen(href: string, { from, to }: Range): string {
+/** The page's URL with the shown range as absolute times instead of a live span. */
+export function absoluteLink(href: string, { from, to }: Range): string {
   const url = new URL(href);
   url.searchParams.delete("span");
   url.searchParams.set("from", String(Math.round(from)));
@@ -51,36 +51,36 @@ export function frozen(href: string, { from, to }: Range): string {
   return url.href;
 }
 
-/** Without access to the clipboard, as over plain http, it holds the page: then the address bar has the link. */
+/** Copies the absolute link. Without clipboard access (plain http) it pauses the page, so that the address bar has the link. */
 function CopyLink({ view }: { view: NodeView }) {
-  const [said, setSaid] = useState<string | null>(null);
+  const [feedback, setFeedback] = useState<string | null>(null);
   useEffect(() => {
-    if (said === null) return;
-    const timer = setTimeout(() => setSaid(null), SAID_MS);
+    if (feedback === null) return;
+    const timer = setTimeout(() => setFeedback(null), FEEDBACK_MS);
     return () => clearTimeout(timer);
-  }, [said]);
+  }, [feedback]);
   const copy = async () => {
     const range = view.past ?? view.window.range();
     try {
-      await navigator.clipboard.writeText(frozen(location.href, range));
-      setSaid("Copied");
+      await navigator.clipboard.writeText(absoluteLink(location.href, range));
+      setFeedback("Copied");
     } catch {
       view.zoom({ from: Math.round(range.from), to: Math.round(range.to) });
-      setSaid("See address");
+      setFeedback("See URL");
     }
   };
   return (
-    <Button onClick={() => void copy()} miw={92} title="Copies this page's address with the time that is in sight now">
-      <span aria-live="polite">{said ?? "Copy link"}</span>
+    <Button onClick={() => void copy()} miw={92} title="Copies a link to this page with the shown time range">
+      <span aria-live="polite">{feedback ?? "Copy link"}</span>
     </Button>
   );
 }
 
-/** Pixels of a label's letter, generously. */
-const LETTER = 6.6;
-const APART = 8;
+/** Upper estimate of a letter's width in pixels. */
+const LETTER_PX = 6.6;
+const GAP_PX = 8;
 
-/** Where labels stand on a lane of a width: the newest at its moment or left of it; one without room is a stroke. */
+/** Positions of labels on a lane: each at its time or left of it, newest first; whole: false where there is no room. */
 export function placeLabels(marks: Mark[], { from, to }: Range, width: number) {
   let room = width;
   return marks
@@ -88,23 +88,23 @@ export function placeLabels(marks: Mark[], { from, to }: Range, width: number) {
     .toSorted((a, b) => b.timeMs - a.timeMs)
     .map((mark) => {
       const at = (width * (mark.timeMs - from)) / (to - from);
-      const long = mark.label.length * LETTER;
+      const long = mark.label.length * LETTER_PX;
       const left = Math.min(at, room - long);
       const whole = left >= 0 && at - left <= 2 * long;
-      if (whole) room = left - APART;
+      if (whole) room = left - GAP_PX;
       return { mark, left: whole ? left : at, whole };
     });
 }
 
-/** The changes and decisions of this node along the time in sight. */
+/** The node's changes and decisions in the shown range. */
 function Lane({ view }: { view: NodeView }) {
   useFrames(view.window);
   const { from, to } = view.past ?? view.window.range();
   const box = useRef<HTMLOListElement>(null);
-  const marks = useMemo(() => [...view.marks, ...view.decided], [view.marks, view.decided]);
+  const marks = useMemo(() => [...view.marks, ...view.policyMarks], [view.marks, view.policyMarks]);
   const placed = placeLabels(marks, { from, to }, useWidth(box));
   return (
-    <ol ref={box} className={styles.lane} aria-label="Changes and decisions in this time">
+    <ol ref={box} className={styles.lane} aria-label="Changes and decisions in this time range">
       {placed.map(({ mark, left, whole }) => (
         <li key={mark.key} data-kind={mark.kind} style={{ left }} title={`${dateTime(mark.timeMs)} ${mark.label}`}>
           {whole ? (
@@ -130,7 +130,7 @@ function RangePicker({ view }: { view: NodeView }) {
     setOpened(true);
   };
   const [from, to] = [Date.parse(ends.from), Date.parse(ends.to)];
-  const wrong = Number.isNaN(from) || Number.isNaN(to) ? "Both ends need a date and a time." : to - from < 1000;
+  const wrong = Number.isNaN(from) || Number.isNaN(to) ? "Enter a date and a time for both ends." : to - from < 1000;
   const label =
     view.past === null ? "range…" : `${dateTime(view.past.from)} to ${dateTime(view.past.to).split(" ").at(-1)}`;
   return (

@@ -8,7 +8,7 @@ const busy = (timeMs: number, value: number) => frame({ time_ms: timeMs, shares:
 beforeEach(() => vi.useFakeTimers({ now: NOW }));
 afterEach(() => vi.useRealTimers());
 
-test("a window covers its span up to the node's own present", () => {
+test("a window covers its span up to the current time in the node's clock", () => {
   const window = new LiveWindow(1, 60, 1, 5000);
   expect(window.now()).toBe(NOW + 5000);
   const { from, to } = window.range();
@@ -16,14 +16,14 @@ test("a window covers its span up to the node's own present", () => {
   expect(to).toBeGreaterThan(NOW + 5000);
 });
 
-test("only the frames of the last five seconds are averaged over", () => {
+test("only frames of the last 5 s are averaged", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   for (const second of [-7, -5, -4, 0]) window.push(busy(NOW + second * 1000, 20), null);
   expect(window.recent.map(({ time_ms }) => time_ms - NOW)).toEqual([-4000, 0]);
   expect(window.last?.time_ms).toBe(NOW);
 });
 
-test("a fresh frame corrects the node's clock, and one that is sent late does not", () => {
+test("a recent frame corrects the node's clock, a late one does not", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   window.push(busy(NOW + 30_000, 20), null);
   expect(window.now()).toBe(NOW + 30_000);
@@ -31,7 +31,7 @@ test("a fresh frame corrects the node's clock, and one that is sent late does no
   expect(window.now()).toBe(NOW + 30_000);
 });
 
-test("after silence the window moves on without data, and forgets the last frames", () => {
+test("without frames the window advances without data and drops the last frames", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   window.push(busy(NOW, 20), null);
   const before = window.range().to;
@@ -44,7 +44,7 @@ test("after silence the window moves on without data, and forgets the last frame
   expect(window.last).toBeUndefined();
 });
 
-test("while a range is drawn listeners hear nothing, and once when it is released", () => {
+test("listeners are not called while a range is drawn, and once afterwards", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   const listener = vi.fn();
   const stop = window.on(listener);
@@ -58,7 +58,7 @@ test("while a range is drawn listeners hear nothing, and once when it is release
   expect(listener).toHaveBeenCalledTimes(1);
 });
 
-test("another share empties the cells, the same one keeps them", () => {
+test("another share clears the cells, the same one does not", () => {
   const window = new LiveWindow(1, 60, 1, 0);
   const { heat } = window;
   window.show("busy");

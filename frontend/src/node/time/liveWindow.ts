@@ -6,15 +6,15 @@ import type { HeatShare } from "../cpuShares";
 import { valuesOf } from "../timeseries/metricValues";
 import type { Inventory } from "../types";
 
-/** Columns of a heatmap and points of a chart: what is asked for and what is kept. */
+/** Columns of a heatmap and points of a chart, requested and stored. */
 export const HEAT_COLUMNS = 900;
 export const CHART_POINTS = 300;
-/** How long the frames are kept over which the matrix and the side panel average. */
+/** Period over which the matrix and the side panel average, in ms. */
 const RECENT_MS = 5000;
 
 /**
- * The live window of one node: filled from history once, then from frames. It is written to without React;
- * canvases redraw when told by `on`, components read `version` and render once a frame at the most.
+ * The live window of one node: filled from history once, then from frames, outside React. Canvases redraw on `on`;
+ * components read `version` and render at most once per frame.
  */
 export class LiveWindow {
   heat: HeatBlock;
@@ -28,7 +28,7 @@ export class LiveWindow {
   private stepped = { last: 0, fills: 0, count: 0 };
   private fills = 0;
   private cached: { version: number; points: Point[] } = { version: -1, points: [] };
-  /** While somebody draws a range nothing moves under the pointer. */
+  /** Set while a range is being drawn: listeners are not called. */
   private held = false;
 
   constructor(cpus: number, spanS: number, intervalS: number, skewMs: number) {
@@ -40,7 +40,7 @@ export class LiveWindow {
     this.series = new SeriesRing(Math.round(this.spanMs / stepMs), stepMs, this.now());
   }
 
-  /** Changes what the cells mean; they are empty until history fills them. */
+  /** Selects the share that the cells show; they are empty until history fills them. */
   show(share: HeatShare): void {
     if (share === this.share) return;
     this.share = share;
@@ -48,12 +48,12 @@ export class LiveWindow {
     this.changed();
   }
 
-  /** The node's present in its own clock. */
+  /** The current time in the node's clock, Unix milliseconds. */
   now(): number {
     return Date.now() + this.skewMs;
   }
 
-  /** What is in sight. */
+  /** The shown time range. */
   range(): Range {
     return { from: this.heat.startMs, to: this.heat.endMs };
   }
@@ -63,7 +63,7 @@ export class LiveWindow {
   }
 
   push(frame: RatesFrame, inventory: Inventory | null): void {
-    // The freshest frame tells the node's clock best; a frame that was replayed late is no clock.
+    // The least delayed frame estimates the node's clock best; late frames are ignored.
     const skew = frame.time_ms - Date.now();
     if (skew > this.skewMs || Math.abs(skew - this.skewMs) < RECENT_MS) this.skewMs = skew;
     const durationMs = frame.duration_s * 1000;
@@ -87,7 +87,7 @@ export class LiveWindow {
     this.changed();
   }
 
-  /** Time goes on without frames: the window does too, and shows that nothing is known. */
+  /** Advances the window without data while no frames arrive. */
   tick(): void {
     const now = this.now();
     const silentMs = now - (this.last?.time_ms ?? 0);
@@ -114,7 +114,7 @@ export class LiveWindow {
   };
   readonly version = (): number => this.count;
 
-  /** Grows with every column and with history: often enough for lines, which cost more than pixels. */
+  /** Counts new columns and history fills: the redraw rate of charts, which cost more than a heatmap column. */
   readonly steps = (): number => this.stepped.count;
 
   private changed(): void {

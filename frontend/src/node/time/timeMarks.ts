@@ -12,46 +12,46 @@ const SYMBOL: Record<Change["state"], string> = {
   failed: "✕",
 };
 
-/** Where changes stand on the time axis, in the node's clock: when they were applied and when they were undone. */
+/** Marks of changes on the time axis, in the node's clock: when applied and when rolled back. */
 export function changeMarks(changes: Change[], skewMs: number): Mark[] {
   return changes.flatMap((change) => {
-    const moves = change.plan.actions.map((action) => {
+    const actions = change.plan.actions.map((action) => {
       return { name: settingName(action.key), was: action.was, becomes: action.becomes };
     });
     const mark = (at: string | null, kind: string, label: string): Mark[] =>
       at === null ? [] : [{ key: `${change.id} ${kind}`, timeMs: Date.parse(at) + skewMs, label }];
-    const forth = moves.map(({ name, becomes }) => `${name} → ${becomes}`).join(", ");
-    const back = moves.map(({ name, was }) => `${name} ↶ ${was}`).join(", ");
+    const forth = actions.map(({ name, becomes }) => `${name} → ${becomes}`).join(", ");
+    const back = actions.map(({ name, was }) => `${name} ↶ ${was}`).join(", ");
     return [
       ...mark(change.applied_at, "applied", `${SYMBOL[change.state]} ${forth}`),
-      ...(change.state === "rolled_back" ? mark(change.ended_at, "undone", back) : []),
+      ...(change.state === "rolled_back" ? mark(change.ended_at, "rolled back", back) : []),
     ];
   });
 }
 
-const WOULD = { observe: "would move", recommend: "recommends", enforce: "moves" } as const;
+const VERBS = { observe: "would change", recommend: "recommends", enforce: "changes" } as const;
 
 /**
- * Where decisions stand on the time axis, in the node's clock: those with something to move, unless the policy wanted to move the same
- * already the time before. One that was carried out is a change, which has a mark of its own.
+ * Marks of decisions on the time axis, in the node's clock: those with actions, without repetitions of the policy's
+ * previous decision, and without those that became changes, which have marks of their own.
  */
 export function decisionMarks(decisions: Decision[], skewMs: number): Mark[] {
-  const before = new Map<number, string>();
+  const previous = new Map<number, string>();
   return decisions
     .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at))
     .filter(({ policy_id, evaluation, change_id }) => {
-      const what = evaluation.actions
+      const keys = evaluation.actions
         .map(({ key }) => key)
         .sort()
         .join();
-      const same = before.get(policy_id) === what;
-      before.set(policy_id, what);
+      const same = previous.get(policy_id) === keys;
+      previous.set(policy_id, keys);
       return !same && evaluation.actions.length > 0 && change_id === null;
     })
     .map(({ id, at, policy_name, version, mode, evaluation }) => ({
       key: `decision ${id}`,
       timeMs: Date.parse(at) + skewMs,
       kind: "decision",
-      label: `◇ ${policy_name} v${version} ${WOULD[mode]} ${count(evaluation.actions.length, "setting")}`,
+      label: `◇ ${policy_name} v${version} ${VERBS[mode]} ${count(evaluation.actions.length, "setting")}`,
     }));
 }

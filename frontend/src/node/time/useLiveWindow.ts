@@ -7,10 +7,7 @@ import { LiveWindow } from "./liveWindow";
 
 const TICK_MS = 1000;
 
-/**
- * The node's live window and the range of history that belongs behind it. The range is a new one after every
- * reconnect, so that what was missed is asked for.
- */
+/** The node's live window, and the history range to fill it with; a new range after every reconnect. */
 export function useLiveWindow(
   node: Schemas["Node"],
   cpus: number,
@@ -39,7 +36,7 @@ export function useLiveWindow(
   return { window, behind };
 }
 
-/** How often the live connection has come back. */
+/** The number of reconnects of the live connection. */
 function useConnections(): number {
   const [connections, setConnections] = useState(0);
   useEffect(() => {
