@@ -19,8 +19,9 @@ from coresteer.audit_log.endpoints import router as audit_router
 from coresteer.auth.endpoints import router as auth_router
 from coresteer.auth.rate_limit import LoginLimit
 from coresteer.bus import Bus
-from coresteer.changes import service as plans
-from coresteer.changes.endpoints import router as plans_router
+from coresteer.changes import reports as change_reports
+from coresteer.changes.context import ChangeContext
+from coresteer.changes.endpoints import router as changes_router
 from coresteer.classes.endpoints import router as classes_router
 from coresteer.classes.store import ClassReportStore
 from coresteer.coalescing.endpoints import router as coalescing_router
@@ -62,7 +63,7 @@ _FEATURE_ROUTERS = (
     agent_router,
     telemetry_router,
     live_router,
-    plans_router,
+    changes_router,
     policies_router,
     coalescing_router,
     classes_router,
@@ -99,12 +100,13 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         return registry.get(node_id).clock_skew_ms
 
     ingest = Ingest(database, connections, config, skew_ms)
+    app.state.changes = ChangeContext(database, connections, bus)
     app.state.policies = PolicyContext(database, bus, registry, ingest)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
     app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
     publisher = PolicyPublisher(database, bus, connections, registry, experiments.nodes_in_use)
-    app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher)
+    app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
     app.state.runner = Runner(app.state.experiments)
     app.state.agents = Services(
         known=Batched(partial(nodes.known, database)),
@@ -119,8 +121,8 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         publisher=publisher,
         runner=app.state.runner,
         on_decision=partial(evaluations.record_decision, app.state.policies),
-        on_change=partial(plans.on_change_message, database, connections, bus),
-        to_ask=Batched(partial(plans.to_ask, database)),
+        on_change=partial(change_reports.record_report, app.state.changes),
+        to_ask=Batched(partial(change_reports.state_queries, database)),
     )
 
 

@@ -15,7 +15,8 @@ from coresteer.audit.tables import AuditRow
 from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import Bus
-from coresteer.changes import repository, service
+from coresteer.changes import preview, reports, repository, requests, service
+from coresteer.changes.context import ChangeContext
 from coresteer.changes.schemas import (
     Change,
     ChangePage,
@@ -67,6 +68,10 @@ class World:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     stream: str = "s"
 
+    @property
+    def context(self) -> ChangeContext:
+        return ChangeContext(self.database, self.connections, self.bus)
+
     def post(self, message: ToAgent) -> None:
         self.got.append(message)
         if self.deaf:
@@ -79,7 +84,7 @@ class World:
 
     async def tell(self, said: list[ChangeMessage]) -> None:
         for message in said:
-            await service.on_change_message(self.database, self.connections, self.bus, self.node_id, message)
+            await reports.record_report(self.context, self.node_id, message)
 
     async def settle(self) -> None:
         while waiting := [task for task in self.tasks if not task.done()]:
@@ -102,7 +107,7 @@ class World:
     async def preview(self, *desired: tuple[str, str], identity: Identity = OPERATOR) -> PreviewAnswer:
         request = PreviewRequest(desired=[DesiredValueIn(key=key, value=value) for key, value in desired])
         async with self.database.session() as session:
-            return await service.preview_for(
+            return await preview.preview(
                 session,
                 self.node_id,
                 request,
@@ -117,14 +122,12 @@ class World:
     async def apply(self, plan: Plan, *, guardrails: list[GuardrailIn] | None = None) -> Change:
         sent = PlanIn.model_validate(msgspec.to_builtins(plan))
         request = ChangeRequest(plan=sent, confirm_timeout_s=60, guardrails=guardrails or [], reason="a try")
-        change = await service.apply(
-            self.database, self.connections, self.bus, node_id=self.node_id, request=request, identity=OPERATOR
-        )
+        change = await requests.apply(self.context, node_id=self.node_id, request=request, identity=OPERATOR)
         await self.settle()
         return change
 
     async def applied(self) -> Change:
-        """A change that waits to be kept."""
+        """Return an applied, unconfirmed change."""
         change = await self.get((await self.apply(await self.plan())).id)
         assert change.state is ChangeState.UNCONFIRMED
         return change
@@ -133,14 +136,10 @@ class World:
         return await service.get(self.database, UUID(change_id))
 
     async def confirm(self, change: Change) -> Change:
-        return await service.confirm(
-            self.database, self.connections, self.bus, change_id=UUID(change.id), identity=OPERATOR
-        )
+        return await requests.confirm(self.context, change_id=UUID(change.id), identity=OPERATOR)
 
     async def roll_back(self, change: Change) -> Change:
-        return await service.roll_back(
-            self.database, self.connections, self.bus, change_id=UUID(change.id), identity=OPERATOR
-        )
+        return await requests.roll_back(self.context, change_id=UUID(change.id), identity=OPERATOR)
 
     async def page(self, **filters: object) -> ChangePage:
         chosen = {"node_id": self.node_id, "is_open": None, "from_time": None, "to_time": None, "older_than": None}
@@ -203,7 +202,7 @@ async def test_a_preview_says_why_it_cannot_be_applied(world: World) -> None:
     same = world.requested(world.movable) or ""
     assert "nothing to do" in ((await world.preview((key, same))).blocked_because or "")
     await world.applied()
-    assert "not settled yet" in ((await world.preview((key, "7"))).blocked_because or "")
+    assert "open change" in ((await world.preview((key, "7"))).blocked_because or "")
     world.close(1000, "")
     assert "away" in ((await world.preview((key, "7"))).blocked_because or "")
 
@@ -217,7 +216,7 @@ async def test_an_observing_agents_own_reason_is_given(world: World) -> None:
     assert "It does not run as root." in (answer.blocked_because or "")
 
 
-async def test_an_applied_change_waits_with_a_deadline_and_confirm_keeps_it(world: World) -> None:
+async def test_an_applied_change_has_a_deadline_and_can_be_confirmed(world: World) -> None:
     plan = await world.plan("5")
     before = datetime.now(UTC)
     first = await world.apply(plan)
@@ -229,24 +228,24 @@ async def test_an_applied_change_waits_with_a_deadline_and_confirm_keeps_it(worl
     assert [result.outcome for result in change.results] == ["applied"]
     assert world.requested(world.movable) == "5"
 
-    kept = await world.confirm(change)
-    assert kept.state is ChangeState.CONFIRMED
-    assert kept.remaining_s is None
-    assert kept.ended_at is not None
+    confirmed = await world.confirm(change)
+    assert confirmed.state is ChangeState.CONFIRMED
+    assert confirmed.remaining_s is None
+    assert confirmed.ended_at is not None
     await world.settle()
     assert world.got[-1] == ChangeAck(change.id, ChangeState.CONFIRMED)
     await world.wait(1000)
     assert world.requested(world.movable) == "5"
 
 
-async def test_a_change_nobody_keeps_is_shown_as_rolled_back_by_timeout(world: World) -> None:
+async def test_an_unconfirmed_change_is_shown_as_rolled_back_by_timeout(world: World) -> None:
     change = await world.applied()
     was = change.plan.actions[0].was
     await world.wait(61)
     ended = await world.get(change.id)
     assert (ended.state, ended.ended_by) == (ChangeState.ROLLED_BACK, EndedBy.TIMEOUT)
     assert world.requested(world.movable) == was
-    with pytest.raises(Conflict, match=r"rolled back already.*nobody kept it"):
+    with pytest.raises(Conflict, match="already rolled back"):
         await world.confirm(change)
 
 
@@ -260,25 +259,23 @@ async def test_a_tripped_guardrail_is_shown_as_the_cause(world: World) -> None:
 
 async def test_extend_moves_the_deadline(world: World) -> None:
     change = await world.applied()
-    extended = await service.extend(
-        world.database, world.connections, world.bus, change_id=UUID(change.id), seconds=200, identity=OPERATOR
-    )
+    extended = await requests.extend(world.context, change_id=UUID(change.id), seconds=200, identity=OPERATOR)
     assert change.deadline_at is not None
     assert extended.deadline_at is not None
     assert extended.deadline_at > change.deadline_at + timedelta(seconds=190)
 
 
-async def test_a_kept_change_can_be_rolled_back_but_not_twice(world: World) -> None:
+async def test_a_confirmed_change_can_be_rolled_back_but_not_twice(world: World) -> None:
     change = await world.applied()
     await world.confirm(change)
     back = await world.roll_back(change)
     assert (back.state, back.ended_by) == (ChangeState.ROLLED_BACK, EndedBy.USER)
     assert world.requested(world.movable) == change.plan.actions[0].was
-    with pytest.raises(Conflict, match="rolled back already"):
+    with pytest.raises(Conflict, match="already rolled back"):
         await world.roll_back(change)
 
 
-async def test_a_kept_change_under_a_later_one_stays_with_the_reason(world: World) -> None:
+async def test_a_confirmed_change_under_a_later_one_stays_with_the_reason(world: World) -> None:
     first = await world.applied()
     await world.confirm(first)
     await tell_inventory(world)
@@ -296,10 +293,10 @@ async def tell_inventory(world: World) -> None:
 
 
 async def test_confirm_is_not_optimistic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(requests, "_ANSWER_TIMEOUT_S", 0.05)
     change = await world.applied()
     world.deaf = True
-    with pytest.raises(service.NoAnswer, match="not known yet"):
+    with pytest.raises(requests.NoAnswer, match="not known yet"):
         await world.confirm(change)
     assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
 
@@ -323,7 +320,7 @@ async def test_a_setting_that_changed_since_the_preview_refuses_the_whole_plan(w
     plan = await world.plan("5")
     world.node.deliver(world.movable, "3")
     await tell_inventory(world)
-    with pytest.raises(Conflict, match=r"is 3 now.*preview again"):
+    with pytest.raises(Conflict, match=r"is 3 now.*preview it again"):
         await world.apply(plan)
     assert (await world.page()).changes == []
 
@@ -384,7 +381,7 @@ async def test_a_report_about_an_unknown_change_is_answered_and_left_aside(world
 async def test_another_nodes_agent_cannot_report_a_change(world: World) -> None:
     change = await world.applied()
     message = ChangeMessage(change.id, ChangeState.CONFIRMED, "Kept.", [])
-    await service.on_change_message(world.database, world.connections, world.bus, world.node_id + 1000, message)
+    await reports.record_report(world.context, world.node_id + 1000, message)
     assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
 
 
@@ -399,7 +396,7 @@ async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_i
     assert "not known" in doubtful.steps[-1].sentence
 
     world.deaf = False
-    for question in (await service.to_ask(world.database, [world.node_id]))[world.node_id]:
+    for question in (await reports.state_queries(world.database, [world.node_id]))[world.node_id]:
         await world.connections.send(world.node_id, question)
     await world.settle()
     settled = await world.get(change.id)
@@ -410,7 +407,7 @@ async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_i
 async def test_asking_how_an_open_change_stands_does_not_move_its_deadline(world: World) -> None:
     change = await world.applied()
     world.now += 20
-    for question in (await service.to_ask(world.database, [world.node_id]))[world.node_id]:
+    for question in (await reports.state_queries(world.database, [world.node_id]))[world.node_id]:
         await world.connections.send(world.node_id, question)
     await world.settle()
     asked = await world.get(change.id)
@@ -427,12 +424,12 @@ async def test_every_step_is_in_the_audit_log_with_who_made_it(world: World) -> 
         query = select(AuditRow).where(AuditRow.node_id == world.node_id).order_by(AuditRow.id)
         found = [(row.actor, row.action, row.result) for row in await session.scalars(query)]
     assert found == [
-        ("olga", "change.apply", "asked"),
+        ("olga", "change.apply", "requested"),
         ("agent", "change.applying", "ok"),
         ("agent", "change.unconfirmed", "ok"),
-        ("olga", "change.confirm", "asked"),
+        ("olga", "change.confirm", "requested"),
         ("agent", "change.confirmed", "ok"),
-        ("olga", "change.roll_back", "asked"),
+        ("olga", "change.roll_back", "requested"),
         ("agent", "change.rolled_back", "ok"),
     ]
 
@@ -447,14 +444,14 @@ async def last_audited(world: World) -> tuple[str, str, str]:
 async def test_what_was_refused_or_got_no_answer_is_on_record_with_its_sentence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(requests, "_ANSWER_TIMEOUT_S", 0.05)
     plan = await world.plan()
     change = await world.apply(plan)
     with pytest.raises(Conflict) as again:
         await world.apply(plan)
     assert await last_audited(world) == ("change.apply", "refused", again.value.detail)
     world.deaf = True
-    with pytest.raises(service.NoAnswer) as silent:
+    with pytest.raises(requests.NoAnswer) as silent:
         await world.confirm(change)
     assert await last_audited(world) == ("change.confirm", "failed", silent.value.detail)
     world.close(1000, "")

@@ -80,7 +80,7 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
     await member.leave()
 
 
-async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_told_it(live: Live) -> None:
+async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_reported_it(live: Live) -> None:
     told = FlowsMessage(0, [], cgroups={"web.slice": {"cpu.weight": "100"}})
     live.backend.app.state.agents.registry.made(live.node_id).flows = told
     desired = [{"key": "cgroup/web.slice/cpu.weight", "value": "300"}]
@@ -88,7 +88,7 @@ async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_told_it(live: Liv
     assert [action["was"] for action in answer.json()["plan"]["actions"]] == ["100"], answer.text
 
 
-async def test_an_interrupt_is_previewed_moved_kept_and_put_back_again(live: Live) -> None:
+async def test_an_interrupt_is_previewed_moved_confirmed_and_rolled_back(live: Live) -> None:
     plan = await live.previewed("5")
     body = {"plan": plan, "confirm_timeout_s": 30, "reason": "a try"}
     answer = await live.until(ChangeState.UNCONFIRMED, lambda: live.operator.post(f"{live.path}/changes", body))
@@ -107,7 +107,7 @@ async def test_an_interrupt_is_previewed_moved_kept_and_put_back_again(live: Liv
     assert (kept.status_code, kept.json()["state"]) == (200, "confirmed")
     again = await live.operator.post(f"{one}/confirm")
     assert again.status_code == 409
-    assert "kept already" in again.json()["detail"]
+    assert "already confirmed" in again.json()["detail"]
     back = await live.operator.post(f"{one}/rollback")
     assert (back.json()["state"], back.json()["ended_by"]) == ("rolled_back", "user")
     listed = await live.operator.get(f"/api/changes?node_id={live.node_id}&open=false")

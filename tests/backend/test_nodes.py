@@ -114,7 +114,7 @@ async def test_labels_of_people_replace_each_other_and_are_audited(backend: Back
         assert answer.json()["labels"] == {"rack": "r2"}
         assert await anext(aiter(events)) == NodeEvent(agent.node_id)
     entries = (await operator.get(f"/api/audit?node_id={agent.node_id}")).json()["entries"]
-    assert [entry["action"] for entry in entries] == ["node.labels", "node.labels"]
+    assert [entry["action"] for entry in entries] == ["node.set_labels", "node.set_labels"]
 
 
 @pytest.mark.parametrize(

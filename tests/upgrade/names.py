@@ -5,7 +5,13 @@ from pathlib import Path
 STORED = Path(__file__).parents[1] / "fixtures/upgrade/602788d"
 
 RENAMED: dict[str, dict[str, str]] = {
-    "audit action": {},
+    "audit action": {
+        "node.labels": "node.set_labels",
+        "policy.version": "policy.create_version",
+        "rollout.done": "rollout.finish",
+        "rollout.undo": "rollout.roll_back",
+    },
+    "audit result": {"asked": "requested"},
     "change state": {},
     "ended by": {},
     "experiment kind": {},
@@ -21,7 +27,7 @@ RENAMED: dict[str, dict[str, str]] = {
     "policy type": {},
     "policy value": {"take_over": "disable"},
     "role": {},
-    "rollout state": {},
+    "rollout state": {"undone": "rolled_back"},
     "series metric": {},
     "setting": {},  # keys
     "verdict": {},

@@ -1,4 +1,4 @@
-"""Writes the audit log. Every change of state is recorded in the transaction that makes it."""
+"""Records entries of the audit log, in the transaction of the change of state that they describe."""
 
 from collections.abc import Mapping
 
@@ -17,11 +17,11 @@ def record(
     result: str = "ok",
     detail: Mapping[str, object] | None = None,
 ) -> None:
-    """Add one entry to the session; it is kept if the session's transaction is.
+    """Add one entry to the session; it is stored when the session's transaction commits.
 
-    actor: a user's name, or what acted on its own; action: a verb and its object such as ``user.create``; target:
-    what it was done to; result: ``ok``, ``refused``, ``failed``, or ``asked`` while
-    an agent is yet to report; detail: JSON values, never a secret.
+    actor: a user's name, ``coresteer`` or ``agent``; action: object and verb such as ``user.create``; target: what the
+    action changes; result: ``ok``, ``refused``, ``failed``, or ``requested`` until an agent reports; detail: JSON
+    values, never a secret.
     """
     session.add(
         AuditRow(actor=actor, action=action, target=target, node_id=node_id, result=result, detail=dict(detail or {}))

@@ -1,4 +1,4 @@
-"""The audit log's table; a trigger of the first migration forbids changing or removing its rows."""
+"""Table of the audit log; a trigger of the first migration forbids changing or removing its rows."""
 
 from datetime import datetime
 from typing import Any
@@ -22,4 +22,4 @@ class AuditRow(Base):
     target: Mapped[str] = mapped_column(Text)
     node_id: Mapped[int | None] = mapped_column(Integer)
     result: Mapped[str] = mapped_column(Text)
-    detail: Mapped[dict[str, Any]] = mapped_column(JSONB)  # Any: each action tells what it has to tell
+    detail: Mapped[dict[str, Any]] = mapped_column(JSONB)  # Any: each action has its own fields

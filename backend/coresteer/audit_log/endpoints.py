@@ -4,7 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from coresteer.audit.tables import AuditRow
 from coresteer.audit_log import repository
+from coresteer.audit_log.former_names import ACTIONS, RESULTS
 from coresteer.audit_log.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
@@ -22,7 +24,15 @@ async def list_audit(
     older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:
-    """Entries, newest first; ask for the next page with its ``older``."""
+    """List entries, newest first; older is the older_than of the next page."""
     rows = await repository.newest(session, node_id=node_id, actor=actor, older_than=older_than, limit=limit + 1)
-    entries = [AuditEntry.model_validate(row, from_attributes=True) for row in rows[:limit]]
+    entries = [_entry(row) for row in rows[:limit]]
     return AuditPage(entries=entries, older=entries[-1].id if len(rows) > limit else None)
+
+
+def _entry(row: AuditRow) -> AuditEntry:
+    """Convert a row; former names of actions and results are replaced by the present ones."""
+    entry = AuditEntry.model_validate(row, from_attributes=True)
+    entry.action = ACTIONS.get(entry.action, entry.action)
+    entry.result = RESULTS.get(entry.result, entry.result)
+    return entry

@@ -1,4 +1,4 @@
-"""What the API says about the audit log."""
+"""Response bodies of the audit log."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 
 class AuditEntry(BaseModel):
-    """Who did what, when, on what, with which result. Entries are never changed or removed."""
+    """An entry: who did what to which target, when, with which result. Entries are never changed or removed."""
 
     id: int
     at: datetime
@@ -16,11 +16,11 @@ class AuditEntry(BaseModel):
     target: str
     node_id: int | None
     result: str
-    detail: dict[str, Any]  # Any: each action tells what it has to tell
+    detail: dict[str, Any]  # Any: each action has its own fields
 
 
 class AuditPage(BaseModel):
-    """Newest first; older: the id to ask for the next page with, None at the end."""
+    """Entries, newest first. older: the id to request the next page with, None on the last one."""
 
     entries: list[AuditEntry]
     older: int | None

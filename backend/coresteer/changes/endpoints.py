@@ -7,45 +7,38 @@ from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime
 
 from coresteer.auth.dependencies import Operator, Viewer
-from coresteer.changes import service
+from coresteer.changes import preview, requests, service
 from coresteer.changes.recent_rates import last_minute
 from coresteer.changes.schemas import Change, ChangePage, ChangeRequest, ExtendRequest, PreviewAnswer, PreviewRequest
 from coresteer.db import Session
 from coresteer.inputs import RowId
 
-router = APIRouter(tags=["plans"])
+router = APIRouter(tags=["changes"])
 
 
 @router.post("/api/nodes/{node_id}/previews")
 async def preview_plan(
     node_id: RowId, body: PreviewRequest, identity: Viewer, session: Session, request: Request
 ) -> PreviewAnswer:
-    """What would happen to the node if these settings had these values. Changes nothing."""
-    agents = request.app.state.agents
-    return await service.preview_for(
+    """Return what would change on the node if these settings had these values. Changes nothing."""
+    state = request.app.state
+    return await preview.preview(
         session,
         node_id,
         body,
         identity=identity,
-        connected=agents.connections.is_connected(node_id),
-        rates=await last_minute(request.app.state.database, agents.ingest, node_id),
-        flows=agents.registry.get(node_id).flows,
+        connected=state.connections.is_connected(node_id),
+        rates=await last_minute(state.database, state.ingest, node_id),
+        flows=state.registry.get(node_id).flows,
     )
 
 
 @router.post("/api/nodes/{node_id}/changes", status_code=201)
 async def apply_plan(node_id: RowId, body: ChangeRequest, identity: Operator, request: Request) -> Change:
-    """Apply a previewed plan. It undoes itself unless it is confirmed in time."""
-    agents = request.app.state.agents
-    return await service.apply(
-        request.app.state.database,
-        agents.connections,
-        agents.bus,
-        node_id=node_id,
-        request=body,
-        identity=identity,
-        flows=agents.registry.get(node_id).flows,
-    )
+    """Apply a previewed plan. The change is rolled back automatically unless it is confirmed in time."""
+    state = request.app.state
+    flows = state.registry.get(node_id).flows
+    return await requests.apply(state.changes, node_id=node_id, request=body, identity=identity, flows=flows)
 
 
 @router.get("/api/changes")
@@ -60,7 +53,7 @@ async def list_changes(
     older_than: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> ChangePage:
-    """Changes, newest first. A time range takes in each change that was under way at some time of it."""
+    """List changes, newest first. A time range includes every change that was open at some time of it."""
     return await service.page(
         session,
         node_id=node_id,
@@ -74,37 +67,24 @@ async def list_changes(
 
 @router.get("/api/changes/{change_id}")
 async def get_change(change_id: UUID, _: Viewer, request: Request) -> Change:
-    """One change with all its steps."""
+    """Return one change with its steps."""
     return await service.get(request.app.state.database, change_id)
 
 
 @router.post("/api/changes/{change_id}/confirm")
 async def confirm_change(change_id: UUID, identity: Operator, request: Request) -> Change:
-    """Keep an unconfirmed change."""
-    agents = request.app.state.agents
-    return await service.confirm(
-        request.app.state.database, agents.connections, agents.bus, change_id=change_id, identity=identity
-    )
+    """Confirm an unconfirmed change, so that it persists."""
+    return await requests.confirm(request.app.state.changes, change_id=change_id, identity=identity)
 
 
 @router.post("/api/changes/{change_id}/rollback")
 async def roll_back_change(change_id: UUID, identity: Operator, request: Request) -> Change:
-    """Undo a change, kept or not."""
-    agents = request.app.state.agents
-    return await service.roll_back(
-        request.app.state.database, agents.connections, agents.bus, change_id=change_id, identity=identity
-    )
+    """Roll back a change, confirmed or not: its settings return to the values before it."""
+    return await requests.roll_back(request.app.state.changes, change_id=change_id, identity=identity)
 
 
 @router.post("/api/changes/{change_id}/extend")
 async def extend_change(change_id: UUID, body: ExtendRequest, identity: Operator, request: Request) -> Change:
-    """Give an unconfirmed change more time."""
-    agents = request.app.state.agents
-    return await service.extend(
-        request.app.state.database,
-        agents.connections,
-        agents.bus,
-        change_id=change_id,
-        seconds=body.seconds,
-        identity=identity,
-    )
+    """Extend the time until an unconfirmed change is rolled back, to at most 600 s from now."""
+    context = request.app.state.changes
+    return await requests.extend(context, change_id=change_id, seconds=body.seconds, identity=identity)

@@ -1,4 +1,4 @@
-"""What a node did in its last minute, on which a preview bases what it expects."""
+"""Rates of a node's last minute, on which a preview bases the expected effect."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,9 +13,9 @@ _NEEDED = ("busy", "irq", "softirq", "irqs")
 
 
 async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[Rates]:
-    """Its Rates of the last 60 s, oldest first, with the columns that coresteer_core.changes.effect reads."""
+    """Return the Rates of the last 60 s, oldest first, with the columns that coresteer_core.changes.effect reads."""
     unstored = ingest.unstored(node_id)
-    # the node's clock may differ from ours; its newest sample tells which time it has
+    # the node's clock may differ; its newest sample has its present time
     now = repository.at_ms(unstored[-1].time_ms) if unstored else datetime.now(UTC)
     async with database.pool.connection() as connection:
         rows = await repository.read_chunks(connection, node_id, now - _SPAN, now, _NEEDED)

@@ -1,4 +1,4 @@
-"""Reads and keeps changes."""
+"""SQL of changes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,27 +16,27 @@ OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
 
 
 async def node(session: AsyncSession, node_id: int) -> NodeRow | None:
-    """The node with its topology, its inventory and what was learned of its NICs."""
-    told = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
-    query = select(NodeRow).options(*(undefer(column) for column in told)).where(NodeRow.id == node_id)
+    """Return the node with topology, inventory and NIC observations, None if there is none."""
+    deferred = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
+    query = select(NodeRow).options(*(undefer(column) for column in deferred)).where(NodeRow.id == node_id)
     return (await session.scalars(query)).one_or_none()
 
 
-async def one_at_a_time(session: AsyncSession, node_id: int) -> None:
-    """Until the session's end, nobody else gets past this for the same node."""
+async def lock_node(session: AsyncSession, node_id: int) -> None:
+    """Lock the changes of a node until the transaction ends."""
     await session.execute(
         text("SELECT pg_advisory_xact_lock(hashtext('coresteer.change'), :node_id)"), {"node_id": node_id}
     )
 
 
 async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> ChangeRow | None:
-    """One change; locked, it is not changed by others until the session's end."""
+    """Return one change, None if there is none. lock: until the transaction ends."""
     query = select(ChangeRow).where(ChangeRow.id == change_id)
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
 
 
-async def keep_early(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
-    """Keep what was told of a change that is not known; of each node's the newest."""
+async def store_early_report(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
+    """Store a report of an unknown change; of each node only the newest `most` are kept."""
     session.add(row)
     await session.flush()
     surplus = select(EarlyReportRow.id).where(EarlyReportRow.node_id == row.node_id)
@@ -44,20 +44,20 @@ async def keep_early(session: AsyncSession, row: EarlyReportRow, most: int) -> N
     await session.execute(delete(EarlyReportRow).where(EarlyReportRow.id.in_(surplus)))
 
 
-async def take_early(session: AsyncSession, node_id: int, change_id: UUID) -> Sequence[EarlyReportRow]:
-    """What was told of a change before it was known, in order; it is kept no longer."""
+async def pop_early_reports(session: AsyncSession, node_id: int, change_id: UUID) -> Sequence[EarlyReportRow]:
+    """Delete the reports about a change that arrived before it was known, and return them in order."""
     query = delete(EarlyReportRow).where(EarlyReportRow.node_id == node_id, EarlyReportRow.change_id == change_id)
     return sorted(await session.scalars(query.returning(EarlyReportRow)), key=lambda row: row.id)
 
 
-async def open_on(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:
-    """The nodes' changes of which it is not settled yet whether they stay, oldest first."""
+async def open_changes(session: AsyncSession, node_ids: Sequence[int]) -> Sequence[ChangeRow]:
+    """Return the nodes' changes that are neither confirmed nor ended, oldest first."""
     query = select(ChangeRow).where(ChangeRow.node_id.in_(node_ids), ChangeRow.state.in_(OPEN))
     return (await session.scalars(query.order_by(ChangeRow.created_at, ChangeRow.id))).all()
 
 
 async def count_open(session: AsyncSession) -> dict[int, int]:
-    """How many open changes each node has; nodes without one are left out."""
+    """Return the number of open changes by node id; nodes without any are left out."""
     query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN)).group_by(ChangeRow.node_id)
     return dict((await session.execute(query)).all())
 
@@ -72,7 +72,7 @@ async def newest(
     older_than: UUID | None,
     limit: int,
 ) -> Sequence[ChangeRow]:
-    """At most limit changes, newest first, whose time from their beginning to their end touches the range."""
+    """Return at most limit changes, newest first, whose time from start to end overlaps the range."""
     query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(limit)
     if node_id is not None:
         query = query.where(ChangeRow.node_id == node_id)

@@ -1,4 +1,4 @@
-"""What the API says about previews and changes."""
+"""Request and response bodies of previews and changes."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -18,23 +18,23 @@ Seconds = Annotated[float, Field(ge=30, le=600)]
 
 
 class DesiredValueIn(Body):
-    """A setting and the value it should have, for example irq/41/affinity and 2-3."""
+    """A setting and its desired value, for example irq/41/affinity and 2-3."""
 
     key: Key
     value: Value
 
 
 class PreviewRequest(Body):
-    """What to look at. allow_isolated: isolated CPUs are meant."""
+    """The desired values to preview. allow_isolated: the plan may use isolated CPUs."""
 
     desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
 
 class PreviewAnswer(BaseModel):
-    """What would happen. It can be applied when can_apply says so, else blocked_because says why not.
+    """The plan and its effect. blocked_because: why it cannot be applied, None when can_apply is true.
 
-    expected: effects as ranges, one sentence each, from the node's last minute; empty when there is no base for one.
+    expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
     """
 
     plan: Annotated[Plan, AsStruct()]
@@ -48,14 +48,14 @@ class PreviewAnswer(BaseModel):
 
 
 class GuardrailIn(Body):
-    """Undo at once when the metric rises over max."""
+    """Roll back at once when the metric exceeds max."""
 
     metric: Literal["rtt_p99_us", "dropped_per_s", "busiest_cpu_percent"]
     max: Annotated[float, Field(ge=0, le=1e9)]
 
 
 class ActionIn(Body):
-    """A coresteer_core Action as somebody sends it."""
+    """One action of a plan: a setting, its present and its new value."""
 
     key: Key
     was: Value
@@ -64,18 +64,18 @@ class ActionIn(Body):
 
 
 class PlanIn(Body):
-    """A coresteer_core Plan as somebody sends it."""
+    """A plan as a preview returned it."""
 
     actions: list[ActionIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
     def to_plan(self) -> Plan:
-        """The same for the core."""
+        """Convert to the core's type."""
         return Plan([Action(a.key, a.was, a.becomes, a.reason) for a in self.actions], self.allow_isolated)
 
 
 class ChangeRequest(Body):
-    """Apply a preview. plan: as the preview returned it; a setting that has changed since refuses the whole."""
+    """Apply a preview. plan: as the preview returned it; it is refused if a setting has changed since."""
 
     plan: PlanIn
     confirm_timeout_s: Seconds = 120
@@ -84,13 +84,13 @@ class ChangeRequest(Body):
 
 
 class ExtendRequest(Body):
-    """More time before the change returns; at most 600 s from now."""
+    """More seconds until the change is rolled back; at most 600 s from now in total."""
 
     seconds: Annotated[float, Field(ge=10, le=600)] = 120
 
 
 class ChangeStep(BaseModel):
-    """One step of a change's life."""
+    """One step in the history of a change."""
 
     at: datetime
     state: ChangeState
@@ -98,10 +98,10 @@ class ChangeStep(BaseModel):
 
 
 class Change(BaseModel):
-    """A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
+    """A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
 
-    policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
-    experiment_id: of the experiment whose run it stands for; it is never kept.
+    policy_id: the policy that started, confirms and rolls back the change; None for a person's. experiment_id: the
+    experiment whose run it belongs to; it is never confirmed.
     """
 
     id: str
@@ -127,7 +127,7 @@ class Change(BaseModel):
 
 
 class ChangePage(BaseModel):
-    """Newest first; older: the id to ask for the next page with, None at the end."""
+    """Changes, newest first. older: the id to request the next page with, None on the last one."""
 
     changes: list[Change]
     older: str | None

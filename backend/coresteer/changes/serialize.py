@@ -1,4 +1,4 @@
-"""A change as the API tells it."""
+"""Conversion of changes to the API's schema."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from coresteer_core.protocol import ChangeState, EndedBy, Result
 
 
 def to_schema(row: ChangeRow, now: datetime) -> Change:
-    """The change with what is not known about it at that time of the backend."""
+    """Convert a row; a step is added while the state is unknown at that time (backend's clock)."""
     state = ChangeState(row.state)
     steps = [ChangeStep(at=step.at, state=ChangeState(step.state), sentence=step.sentence) for step in row.steps]
     doubt = lifecycle.doubt(state, created_at=row.created_at, deadline_at=row.deadline_at, now=now)

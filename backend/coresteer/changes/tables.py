@@ -1,4 +1,4 @@
-"""The tables of changes and of their steps."""
+"""Tables of changes and of their steps."""
 
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from coresteer.nodes.tables import NodeRow
 
 
 class ChangeStepRow(Base):
-    """One step of a change's life; steps are only ever added."""
+    """One step in the history of a change; rows are never changed."""
 
     __tablename__ = "change_step"
 
@@ -27,7 +27,7 @@ class ChangeStepRow(Base):
 
 
 class EarlyReportRow(Base):
-    """What an agent told of a change that is not known yet: of a policy's change the decision may come later."""
+    """A report about an unknown change: the decision of the policy that started it may arrive later."""
 
     __tablename__ = "early_report"
 

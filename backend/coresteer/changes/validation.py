@@ -1,4 +1,4 @@
-"""Whether a plan may be applied to a node now; the same for a preview and for the plan that somebody sends. Pure."""
+"""Validation of plans: whether one may be applied to a node now, for previews and requests alike. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import msgspec
 from coresteer.auth.schemas import Role
 from coresteer.changes.tables import ChangeRow
 from coresteer.errors import Conflict, Invalid
-from coresteer.nodes.service import told
+from coresteer.nodes.service import reported
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import DesiredValue, Plan, Preview, preview
 from coresteer_core.node.view import View
@@ -16,10 +16,12 @@ from coresteer_core.settings import SettingError, parse_setting
 
 
 def view_of(node: NodeRow, flows: FlowsMessage | None = None) -> View:
-    """The node as it last described itself; flows: as it last told. Raises Conflict when it never described itself."""
-    topology, inventory, learned = told(node)
+    """Return the node's view from its latest reports. Raises Conflict until it has reported topology and inventory."""
+    topology, inventory, learned = reported(node)
     if topology is None or inventory is None:
-        raise Conflict(f"{node.name} has not told its topology and interrupts yet; try again when it has connected.")
+        raise Conflict(
+            f"{node.name} has not reported its topology and interrupts yet; try again once it has connected."
+        )
     if flows is None:
         return View(topology, inventory, learned=learned)
     return View(topology, inventory, tasks=flows.tasks, learned=learned, cgroups=flows.cgroups)
@@ -28,30 +30,27 @@ def view_of(node: NodeRow, flows: FlowsMessage | None = None) -> View:
 def blocked_because(
     node: NodeRow, plan: Plan, *, role: Role, connected: bool, others: Sequence[ChangeRow]
 ) -> str | None:
-    """What keeps a sound plan from being applied now, as a sentence. others: the node's open changes."""
+    """Return why a valid plan cannot be applied now, None if it can. others: the node's open changes."""
     if role is Role.VIEWER:
         return "Changing a node needs the role operator; yours is viewer."
     if not plan.actions:
-        return "There is nothing to do: every setting already has the wanted value."
+        return "There is nothing to do: every setting already has the desired value."
     if not connected:
-        return f"{node.name} is away; a change needs its agent connected."
+        return f"{node.name} is disconnected; a change needs its agent connected."
     hello = msgspec.convert(node.hello, Hello) if node.hello is not None else None
     if hello is None or hello.mode != "control":
         reason = hello.observe_reason if hello is not None else None
-        return f"The agent on {node.name} only observes. {reason or 'It did not say why.'}"
-    wanted = {action.key for action in plan.actions}
+        return f"The agent on {node.name} only observes. {reason or 'It gave no reason.'}"
+    planned = {action.key for action in plan.actions}
     for other in others:
         keys = {action.key for action in msgspec.convert(other.plan, Plan).actions}
-        if shared := sorted(keys & wanted):
-            return (
-                f"{shared[0]} is part of a change by {other.created_by} that is not settled yet; "
-                "keep it or roll it back first."
-            )
+        if shared := sorted(keys & planned):
+            return f"{shared[0]} is part of an open change by {other.created_by}; confirm it or roll it back first."
     return None
 
 
 def check_plan(plan: Plan) -> None:
-    """Whether a plan from outside has the form that preview gives it. Raises Invalid with the field and the key."""
+    """Check the form of a plan sent by a client. Raises Invalid with the field and the key."""
     seen: set[str] = set()
     for place, action in enumerate(plan.actions):
         at = f"plan.actions[{place}]"
@@ -72,7 +71,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def check_against_node(view: View, plan: Plan) -> Preview:
-    """The plan as the node is now. Raises Conflict when it is refused or the node has changed since the preview."""
+    """Return the plan's preview on the node as it is now. Raises Conflict when it is refused or outdated."""
     desired = [DesiredValue(action.key, action.becomes) for action in plan.actions]
     now = preview(view, desired, reason="", allow_isolated=plan.allow_isolated)
     if now.refused:
@@ -80,9 +79,7 @@ def check_against_node(view: View, plan: Plan) -> Preview:
     is_now = {action.key: action.was for action in now.plan.actions}
     for action in plan.actions:
         if action.key not in is_now:
-            raise Conflict(f"{action.key} is {action.becomes} already; look at the preview again.")
+            raise Conflict(f"{action.key} is already {action.becomes}; preview it again.")
         if is_now[action.key] != action.was:
-            raise Conflict(
-                f"{action.key} is {is_now[action.key]} now, no longer {action.was}; look at the preview again."
-            )
+            raise Conflict(f"{action.key} is {is_now[action.key]} now, no longer {action.was}; preview it again.")
     return now

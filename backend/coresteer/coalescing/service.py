@@ -51,7 +51,7 @@ async def coalescing(
 ) -> Coalescing:
     """Everything about one netdev's coalescing. Raises NotFound."""
     row = await nodes.find(session, node_id)
-    told = nodes.told(row)
+    told = nodes.reported(row)
     netdev = None if told.inventory is None else told.inventory.netdev(name)
     if told.inventory is None or netdev is None:
         raise NotFound(f"{row.name} has no network device {name} now.")

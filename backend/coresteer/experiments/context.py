@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from coresteer.bus import Bus
+from coresteer.changes.context import ChangeContext
 from coresteer.db import Database
 from coresteer.policies.publisher import PolicyPublisher
 from coresteer.presence.connections import Connections
@@ -19,4 +20,5 @@ class ExperimentContext:
     connections: Connections
     registry: Registry
     publisher: PolicyPublisher
+    changes: ChangeContext
     wake: asyncio.Event = field(default_factory=asyncio.Event)

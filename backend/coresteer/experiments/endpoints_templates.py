@@ -32,7 +32,7 @@ async def list_experiment_templates(
         )
     row = await nodes.find(session, node_id)
     peer = None if peer_node_id is None else await nodes.find(session, peer_node_id)
-    told = nodes.told(row)
+    told = nodes.reported(row)
     if told.topology is None or told.inventory is None:
         raise Conflict(f"{row.name} has not told yet what it is; templates are made once its agent has.")
     facts = NodeFacts(

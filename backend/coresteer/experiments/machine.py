@@ -8,7 +8,7 @@ from coresteer.nodes.tables import NodeRow
 
 def machine_of(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
     """By names that reports print; empty or None where it is not known."""
-    topology, inventory, _ = nodes.told(node)
+    topology, inventory, _ = nodes.reported(node)
     hello = node.hello or {}
     return {
         "name": node.name,

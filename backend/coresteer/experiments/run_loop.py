@@ -15,7 +15,7 @@ from coresteer.auth.dependencies import Identity
 from coresteer.auth.schemas import Role
 from coresteer.bus import NodeEvent
 from coresteer.changes import repository as changes
-from coresteer.changes import service as plans
+from coresteer.changes import requests as change_requests
 from coresteer.changes.schemas import ChangeRequest, GuardrailIn, PlanIn
 from coresteer.changes.tables import ChangeRow
 from coresteer.changes.validation import view_of
@@ -304,10 +304,8 @@ class Drive:
                 reason=f"Run {planned.number + 1} of experiment {asked.experiment_id}.",
             )
             try:
-                change = await plans.apply(
-                    self._shared.database,
-                    self._shared.connections,
-                    self._shared.bus,
+                change = await change_requests.apply(
+                    self._shared.changes,
                     node_id=self.heard.node_id,
                     request=request,
                     identity=self._identity,
@@ -382,13 +380,7 @@ class Drive:
 
     async def _roll_back(self, change_id: UUID) -> None:
         try:
-            await plans.roll_back(
-                self._shared.database,
-                self._shared.connections,
-                self._shared.bus,
-                change_id=change_id,
-                identity=self._identity,
-            )
+            await change_requests.roll_back(self._shared.changes, change_id=change_id, identity=self._identity)
         except Problem as problem:  # it ended by itself meanwhile, or its agent is away: the facts tell
             log.info("Change %s of experiment %d: %s", change_id, self._asked.experiment_id, problem.detail)
         self.heard.settings = None

@@ -207,7 +207,7 @@ async def _checked(
     node = await _node(session, spec.node_id, "spec.node_id")
     peer = None if spec.peer_node_id is None else await _node(session, spec.peer_node_id, "spec.peer_node_id")
     seen = view_of(node, shared.registry.get(node.id).flows)
-    peer_topology = None if peer is None else nodes.told(peer).topology
+    peer_topology = None if peer is None else nodes.reported(peer).topology
     await asyncio.to_thread(validation.check, spec, seen, peer_topology)
     return node, peer, seen, await _policy_names(session, spec)
 

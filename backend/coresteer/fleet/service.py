@@ -8,7 +8,7 @@ from coresteer.audit.service import record
 from coresteer.changes.repository import count_open
 from coresteer.fleet.schemas import Node, NodeSummary
 from coresteer.nodes import repository
-from coresteer.nodes.service import find, told
+from coresteer.nodes.service import find, reported
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
 from coresteer.presence.registry import Registry
@@ -53,7 +53,7 @@ async def details(session: AsyncSession, registry: Registry, node_id: int) -> No
     row = await find(session, node_id)
     counts = await count_open(session)
     summary = _summary(row, registry, counts.get(row.id, 0))
-    topology, inventory, _ = told(row)
+    topology, inventory, _ = reported(row)
     return Node(
         **summary.model_dump(),
         topology=topology,
@@ -70,7 +70,7 @@ async def set_labels(
     row = await find(session, node_id)
     detail = {"was": row.labels, "becomes": labels}
     row.labels = labels
-    record(session, actor=actor, action="node.labels", target=row.name, node_id=node_id, detail=detail)
+    record(session, actor=actor, action="node.set_labels", target=row.name, node_id=node_id, detail=detail)
     await session.flush()
     counts = await count_open(session)
     return _summary(row, registry, counts.get(node_id, 0))

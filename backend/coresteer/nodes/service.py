@@ -63,17 +63,17 @@ async def find(session: AsyncSession, node_id: int) -> NodeRow:
     return row
 
 
-class Told(NamedTuple):
-    """What an agent told of its node last, None while it has not."""
+class ReportedState(NamedTuple):
+    """What an agent reported last about its node, None before its first report."""
 
     topology: Topology | None
     inventory: Inventory | None
     learned: Learned
 
 
-def told(row: NodeRow) -> Told:
+def reported(row: NodeRow) -> ReportedState:
     """Topology, inventory and what was learned of NICs, of a row that was found with everything."""
-    return Told(
+    return ReportedState(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
         Learned() if row.learned is None else msgspec.convert(row.learned, Learned),

@@ -8,8 +8,9 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coresteer.bus import PoliciesEvent
+from coresteer.changes import records as change_records
+from coresteer.changes import reports as change_reports
 from coresteer.changes import repository as changes
-from coresteer.changes import service as plans
 from coresteer.errors import NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer.policies import repository
@@ -34,7 +35,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
     at = min(datetime.now(UTC), _at(message.time_ms, state.clock_skew_ms))
     adopted = None
     async with context.database.session() as session:
-        await changes.one_at_a_time(session, node_id)
+        await changes.lock_node(session, node_id)
         node = await changes.node(session, node_id)
         if node is None:
             return
@@ -48,7 +49,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         if change_id is not None:
             version = await repository.version(session, policy_id, evaluation.version)
             guardrails = [] if version is None else PolicyBody.model_validate(version.body).guardrails
-            adopted = await plans.adopt(
+            adopted = await change_reports.record_policy_change(
                 session,
                 node,
                 change_id=change_id,
@@ -73,7 +74,7 @@ async def record_decision(context: PolicyContext, node_id: int, message: Decisio
         )
         _store_drifts(session, node, at, evaluation, before)
     if adopted is not None:
-        plans.publish(context.bus, adopted)
+        change_records.publish(context.bus, adopted)
     context.bus.publish(PoliciesEvent(node_id))
 
 

@@ -81,7 +81,7 @@ def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
 
 async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
     """Return the node's current view, None until it has reported topology and inventory. Raises NotFound."""
-    topology, inventory, learned = nodes.told(await nodes.find(session, node_id))
+    topology, inventory, learned = nodes.reported(await nodes.find(session, node_id))
     if topology is None or inventory is None:
         return None
     state = registry.get(node_id)

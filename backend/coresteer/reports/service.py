@@ -116,7 +116,7 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
     first, last = created - _WINDOW, applied + _MINUTE + _WINDOW
     async with database.session() as session:
         node = await nodes.find(session, change.node_id)
-        inventory = nodes.told(node).inventory
+        inventory = nodes.reported(node).inventory
         others = await changes.newest(
             session,
             node_id=change.node_id,

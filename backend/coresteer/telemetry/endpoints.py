@@ -80,7 +80,7 @@ async def series(
     """Figures over time. Traffic is that of netdev, or of all physical netdevs together."""
     span = Range.asked(from_time, to_time, _LONGEST)
     row = await nodes.find(session, node_id)
-    inventory = nodes.told(row).inventory
+    inventory = nodes.reported(row).inventory
     physical = inventory.physical_netdevs() if inventory else None
     return await history.series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
 
@@ -98,7 +98,7 @@ async def matrix(
     """Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
     span = Range.asked(from_time, to_time, _LONGEST_MATRIX)
     row = await nodes.find(session, node_id)
-    inventory = nodes.told(row).inventory
+    inventory = nodes.reported(row).inventory
     known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}
     found = await history.cells(_source(request, row), span)
     rows = sorted(found.counts.items(), key=lambda item: -sum(item[1].values()))

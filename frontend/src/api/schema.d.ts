@@ -205,7 +205,7 @@ export interface paths {
         };
         /**
          * List Audit
-         * @description Entries, newest first; ask for the next page with its ``older``.
+         * @description List entries, newest first; older is the older_than of the next page.
          */
         get: operations["list_audit"];
         put?: never;
@@ -399,7 +399,7 @@ export interface paths {
         put?: never;
         /**
          * Preview Plan
-         * @description What would happen to the node if these settings had these values. Changes nothing.
+         * @description Return what would change on the node if these settings had these values. Changes nothing.
          */
         post: operations["preview_plan"];
         delete?: never;
@@ -419,7 +419,7 @@ export interface paths {
         put?: never;
         /**
          * Apply Plan
-         * @description Apply a previewed plan. It undoes itself unless it is confirmed in time.
+         * @description Apply a previewed plan. The change is rolled back automatically unless it is confirmed in time.
          */
         post: operations["apply_plan"];
         delete?: never;
@@ -437,7 +437,7 @@ export interface paths {
         };
         /**
          * List Changes
-         * @description Changes, newest first. A time range takes in each change that was under way at some time of it.
+         * @description List changes, newest first. A time range includes every change that was open at some time of it.
          */
         get: operations["list_changes"];
         put?: never;
@@ -457,7 +457,7 @@ export interface paths {
         };
         /**
          * Get Change
-         * @description One change with all its steps.
+         * @description Return one change with its steps.
          */
         get: operations["get_change"];
         put?: never;
@@ -479,7 +479,7 @@ export interface paths {
         put?: never;
         /**
          * Confirm Change
-         * @description Keep an unconfirmed change.
+         * @description Confirm an unconfirmed change, so that it persists.
          */
         post: operations["confirm_change"];
         delete?: never;
@@ -499,7 +499,7 @@ export interface paths {
         put?: never;
         /**
          * Roll Back Change
-         * @description Undo a change, kept or not.
+         * @description Roll back a change, confirmed or not: its settings return to the values before it.
          */
         post: operations["roll_back_change"];
         delete?: never;
@@ -519,7 +519,7 @@ export interface paths {
         put?: never;
         /**
          * Extend Change
-         * @description Give an unconfirmed change more time.
+         * @description Extend the time until an unconfirmed change is rolled back, to at most 600 s from now.
          */
         post: operations["extend_change"];
         delete?: never;
@@ -1136,7 +1136,7 @@ export interface components {
     schemas: {
         /**
          * ActionIn
-         * @description A coresteer_core Action as somebody sends it.
+         * @description One action of a plan: a setting, its present and its new value.
          */
         ActionIn: {
             /** Key */
@@ -1219,7 +1219,7 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description Who did what, when, on what, with which result. Entries are never changed or removed.
+         * @description An entry: who did what to which target, when, with which result. Entries are never changed or removed.
          */
         AuditEntry: {
             /** Id */
@@ -1246,7 +1246,7 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Newest first; older: the id to ask for the next page with, None at the end.
+         * @description Entries, newest first. older: the id to request the next page with, None on the last one.
          */
         AuditPage: {
             /** Entries */
@@ -1381,10 +1381,10 @@ export interface components {
         };
         /**
          * Change
-         * @description A plan under way or ended. remaining_s: until an unconfirmed change returns, as of this answer.
+         * @description A plan in progress or ended. remaining_s: seconds until an unconfirmed change is rolled back, at this answer.
          *
-         *     policy_id: of the policy that began it by itself and keeps or undoes it by itself; None where a person did.
-         *     experiment_id: of the experiment whose run it stands for; it is never kept.
+         *     policy_id: the policy that started, confirms and rolls back the change; None for a person's. experiment_id: the
+         *     experiment whose run it belongs to; it is never confirmed.
          */
         Change: {
             /** Id */
@@ -1454,7 +1454,7 @@ export interface components {
         };
         /**
          * ChangePage
-         * @description Newest first; older: the id to ask for the next page with, None at the end.
+         * @description Changes, newest first. older: the id to request the next page with, None on the last one.
          */
         ChangePage: {
             /** Changes */
@@ -1464,7 +1464,7 @@ export interface components {
         };
         /**
          * ChangeRequest
-         * @description Apply a preview. plan: as the preview returned it; a setting that has changed since refuses the whole.
+         * @description Apply a preview. plan: as the preview returned it; it is refused if a setting has changed since.
          */
         ChangeRequest: {
             plan: components["schemas"]["PlanIn"];
@@ -1494,7 +1494,7 @@ export interface components {
         ChangeState: "applying" | "unconfirmed" | "confirmed" | "rolled_back" | "failed";
         /**
          * ChangeStep
-         * @description One step of a change's life.
+         * @description One step in the history of a change.
          */
         ChangeStep: {
             /**
@@ -1684,7 +1684,7 @@ export interface components {
         };
         /**
          * DesiredValueIn
-         * @description A setting and the value it should have, for example irq/41/affinity and 2-3.
+         * @description A setting and its desired value, for example irq/41/affinity and 2-3.
          */
         DesiredValueIn: {
             /** Key */
@@ -2342,7 +2342,7 @@ export interface components {
         };
         /**
          * ExtendRequest
-         * @description More time before the change returns; at most 600 s from now.
+         * @description More seconds until the change is rolled back; at most 600 s from now in total.
          */
         ExtendRequest: {
             /**
@@ -2386,7 +2386,7 @@ export interface components {
         };
         /**
          * GuardrailIn
-         * @description Undo at once when the metric rises over max.
+         * @description Roll back at once when the metric exceeds max.
          */
         GuardrailIn: {
             /**
@@ -3032,7 +3032,7 @@ export interface components {
         Ownership: "yield" | "warn" | "reassert";
         /**
          * PlanIn
-         * @description A coresteer_core Plan as somebody sends it.
+         * @description A plan as a preview returned it.
          */
         PlanIn: {
             /** Actions */
@@ -3605,9 +3605,9 @@ export interface components {
         };
         /**
          * PreviewAnswer
-         * @description What would happen. It can be applied when can_apply says so, else blocked_because says why not.
+         * @description The plan and its effect. blocked_because: why it cannot be applied, None when can_apply is true.
          *
-         *     expected: effects as ranges, one sentence each, from the node's last minute; empty when there is no base for one.
+         *     expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
          */
         PreviewAnswer: {
             /**
@@ -3649,7 +3649,7 @@ export interface components {
         };
         /**
          * PreviewRequest
-         * @description What to look at. allow_isolated: isolated CPUs are meant.
+         * @description The desired values to preview. allow_isolated: the plan may use isolated CPUs.
          */
         PreviewRequest: {
             /** Desired */

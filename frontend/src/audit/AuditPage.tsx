@@ -25,7 +25,7 @@ export function startedChange({ action, target }: { action: string; target: stri
   return action === "change.apply" ? (target.match(/^change ([0-9a-f-]{36})\b/)?.[1] ?? null) : null;
 }
 
-const TONES: Record<string, string> = { ok: "ok", asked: "muted" };
+const TONES: Record<string, string> = { ok: "ok", requested: "muted" };
 
 /** Link to the report on a change. */
 function ReportLink({ change }: { change: string | null }) {

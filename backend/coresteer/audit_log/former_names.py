@@ -1,0 +1,14 @@
+"""Former names of actions and results, which stored entries keep: a trigger forbids changing them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "node.labels": "node.set_labels",
+        "policy.version": "policy.create_version",
+        "rollout.done": "rollout.finish",
+        "rollout.undo": "rollout.roll_back",
+    }
+)
+RESULTS: Mapping[str, str] = MappingProxyType({"asked": "requested"})

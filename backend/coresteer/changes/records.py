@@ -1,0 +1,106 @@
+"""Rows of changes: new ones, their steps, their audit entries and the events about them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.audit.service import record
+from coresteer.bus import Bus, NodeEvent
+from coresteer.changes import repository
+from coresteer.changes.events import ChangeEvent
+from coresteer.changes.schemas import Change, GuardrailIn
+from coresteer.changes.tables import ChangeRow, ChangeStepRow
+from coresteer.errors import NotFound
+from coresteer.nodes.tables import NodeRow
+from coresteer_core.changes.plan import Plan
+from coresteer_core.protocol import ChangeState
+
+ENDED = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
+
+
+def now() -> datetime:
+    """Return the present time in UTC."""
+    return datetime.now(UTC)
+
+
+def new_row(
+    node: NodeRow,
+    change_id: UUID,
+    plan: Plan,
+    sentence: str,
+    *,
+    created_by: str,
+    reason: str,
+    confirm_timeout_s: float,
+    guardrails: Sequence[GuardrailIn],
+    policy_id: int | None = None,
+    experiment_id: int | None = None,
+) -> ChangeRow:
+    """Return the row of a change in state applying; not yet in a session."""
+    return ChangeRow(
+        id=change_id,
+        node_id=node.id,
+        node=node,
+        plan=msgspec.to_builtins(plan),
+        sentence=sentence,
+        state=ChangeState.APPLYING,
+        created_by=created_by,
+        policy_id=policy_id,
+        experiment_id=experiment_id,
+        reason=reason,
+        created_at=now(),
+        confirm_timeout_s=confirm_timeout_s,
+        guardrails=[guardrail.model_dump() for guardrail in guardrails],
+        results=[],
+        steps=[],
+    )
+
+
+def add_step(row: ChangeRow, state: ChangeState, sentence: str) -> None:
+    """Add a step to the change's history."""
+    row.steps.append(ChangeStepRow(at=now(), state=state, sentence=sentence))
+
+
+def audit(
+    session: AsyncSession, row: ChangeRow, actor: str, action: str, *, result: str = "ok", detail: Mapping[str, object]
+) -> None:
+    """Record an action on the change in the audit log."""
+    record(
+        session,
+        actor=actor,
+        action=action,
+        target=audit_target(row.id, row.node.name),
+        node_id=row.node_id,
+        result=result,
+        detail=detail,
+    )
+
+
+def audit_target(change_id: UUID, node_name: str) -> str:
+    """Return the target of audit entries about a change."""
+    return f"change {change_id} on {node_name}"
+
+
+def publish(bus: Bus, change: Change) -> None:
+    """Publish that the change, and with it the number of open changes on its node, has changed."""
+    bus.publish(ChangeEvent(change))
+    bus.publish(NodeEvent(change.node_id))
+
+
+async def find_node(session: AsyncSession, node_id: int) -> NodeRow:
+    """Return the node with its topology and inventory. Raises NotFound."""
+    node = await repository.node(session, node_id)
+    if node is None:
+        raise NotFound(f"There is no node {node_id}.")
+    return node
+
+
+async def find_change(session: AsyncSession, change_id: UUID) -> ChangeRow:
+    """Return the change's row. Raises NotFound."""
+    row = await repository.get(session, change_id)
+    if row is None:
+        raise NotFound(f"There is no change {change_id}.")
+    return row

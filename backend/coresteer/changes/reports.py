@@ -1,0 +1,150 @@
+"""Reports of agents about changes: recorded, also of changes that a policy on the node began."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from uuid import UUID
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from coresteer.changes import lifecycle, repository, validation
+from coresteer.changes.context import ChangeContext
+from coresteer.changes.records import ENDED, add_step, audit, new_row, now, publish
+from coresteer.changes.schemas import Change, GuardrailIn
+from coresteer.changes.serialize import to_schema
+from coresteer.changes.tables import ChangeRow, EarlyReportRow
+from coresteer.db import Database
+from coresteer.errors import NodeAway
+from coresteer.nodes.tables import NodeRow
+from coresteer_core.changes.plan import Plan, sentence_of
+from coresteer_core.protocol import ChangeAck, ChangeMessage, ChangeState, Extend, FlowsMessage, ToAgent
+
+log = logging.getLogger("coresteer")
+
+_MAX_EARLY_REPORTS = 256
+"""Reports of unknown changes stored per node; beyond that the oldest are dropped."""
+_POLICY_CONFIRMS_AFTER_S = 10.0
+
+
+async def record_report(context: ChangeContext, node_id: int, message: ChangeMessage) -> None:
+    """Record what an agent reports about a change; late and repeated reports change nothing.
+
+    A report of an unknown change is stored until the decision that the change belongs to arrives. The end of a change
+    is acknowledged with ChangeAck once it is stored, so that the agent does not report it again.
+    """
+    try:
+        change_id = UUID(message.change_id)
+    except ValueError:
+        log.warning("Node %d reports a change with the id %r, which is not a UUID.", node_id, message.change_id)
+        return
+    async with context.database.session() as session:
+        row = await repository.get(session, change_id, lock=True)
+        if row is not None and row.node_id == node_id:
+            _update(session, row, message)
+            change = to_schema(row, now())
+        else:
+            change = None
+            if row is not None:
+                log.warning("Node %d reports the change %s, which belongs to another node.", node_id, change_id)
+            else:
+                await _store_early(session, node_id, change_id, message)
+    if change is not None:
+        publish(context.bus, change)
+    if message.state in ENDED:
+        with suppress(NodeAway):  # it reports again when it reconnects
+            await context.connections.send(node_id, ChangeAck(message.change_id, message.state))
+
+
+async def _store_early(session: AsyncSession, node_id: int, change_id: UUID, message: ChangeMessage) -> None:
+    await repository.lock_node(session, node_id)
+    if await repository.node(session, node_id) is not None:
+        encoded = msgspec.to_builtins(message)
+        row = EarlyReportRow(node_id=node_id, change_id=change_id, at=now(), message=encoded)
+        await repository.store_early_report(session, row, _MAX_EARLY_REPORTS)
+
+
+async def record_policy_change(
+    session: AsyncSession,
+    node: NodeRow,
+    *,
+    change_id: UUID,
+    plan: Plan,
+    flows: FlowsMessage | None,
+    policy_id: int | None,
+    created_by: str,
+    reason: str,
+    guardrails: Sequence[GuardrailIn],
+) -> Change | None:
+    """Store a change that a policy on the node began, with the reports that arrived before; publish it afterwards.
+
+    The node must be locked with lock_node. policy_id: None for a policy that this backend does not have. Returns None
+    when the id belongs to another node's change.
+    """
+    row = await repository.get(session, change_id)
+    if row is not None:
+        return to_schema(row, now()) if row.node_id == node.id else None
+    row = new_row(
+        node,
+        change_id,
+        plan,
+        _plan_sentence(node, plan, flows),
+        created_by=created_by,
+        reason=reason,
+        confirm_timeout_s=_POLICY_CONFIRMS_AFTER_S,
+        guardrails=guardrails,
+        policy_id=policy_id,
+    )
+    session.add(row)
+    add_step(row, ChangeState.APPLYING, "Started by the policy on the node.")
+    detail = {"sentence": row.sentence, "reason": reason}
+    audit(session, row, created_by, "change.apply", result="requested", detail=detail)
+    await session.flush()
+    for early in await repository.pop_early_reports(session, node.id, change_id):
+        _update(session, row, msgspec.convert(early.message, ChangeMessage))
+    return to_schema(row, now())
+
+
+def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str:
+    if node.topology is None or node.inventory is None:
+        return "; ".join(f"{action.key} changes from {action.was} to {action.becomes}" for action in plan.actions) + "."
+    return sentence_of(validation.view_of(node, flows), plan)
+
+
+async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
+    """Return messages that make connecting agents report their open changes, by node: a report may have been lost.
+
+    To extend a change by 0 s changes nothing, and the agent answers with its state, or that it does not know it.
+    """
+    queries: dict[int, list[ToAgent]] = {}
+    async with database.session() as session:
+        for row in await repository.open_changes(session, node_ids):
+            queries.setdefault(row.node_id, []).append(Extend(str(row.id), 0.0))
+    return queries
+
+
+def _update(session: AsyncSession, row: ChangeRow, message: ChangeMessage) -> None:
+    before = ChangeState(row.state)
+    state = lifecycle.state_after(before, message)
+    if state is None:
+        return
+    at = now()
+    if state is ChangeState.UNCONFIRMED:
+        row.deadline_at = lifecycle.deadline(message, at) or row.deadline_at
+        row.applied_at = row.applied_at or at
+    if message.state is state and message.results:
+        row.results = msgspec.to_builtins(message.results)
+    last = row.steps[-1] if row.steps else None
+    if state is before and last is not None and last.sentence == message.sentence:
+        return
+    add_step(row, state, message.sentence)
+    if state is not before:
+        row.state = state
+        if state in ENDED:
+            row.ended_at = at
+            row.ended_by = message.ended_by
+            row.deadline_at = None
+            if state is ChangeState.CONFIRMED:
+                row.applied_at = row.applied_at or at
+    result = "failed" if message.state is ChangeState.FAILED else "ok"
+    audit(session, row, "agent", f"change.{message.state}", result=result, detail={"sentence": message.sentence})

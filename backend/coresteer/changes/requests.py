@@ -1,0 +1,236 @@
+"""Requests of people and experiments: apply, confirm, roll back and extend changes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from uuid import UUID, uuid4
+
+from coresteer.audit.service import record
+from coresteer.auth.dependencies import Identity
+from coresteer.changes import repository, validation
+from coresteer.changes.context import ChangeContext
+from coresteer.changes.events import ChangeEvent
+from coresteer.changes.records import ENDED, add_step, audit, audit_target, find_node, new_row, now, publish
+from coresteer.changes.reports import record_report
+from coresteer.changes.schemas import Change, ChangeRequest
+from coresteer.changes.serialize import to_schema
+from coresteer.changes.service import get
+from coresteer.changes.tables import ChangeRow
+from coresteer.errors import Conflict, Invalid, NodeAway, Problem
+from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.plan import Plan
+from coresteer_core.protocol import (
+    Apply,
+    ChangeMessage,
+    ChangeState,
+    Confirm,
+    EndedBy,
+    Extend,
+    FlowsMessage,
+    Rollback,
+    ToAgent,
+)
+
+_ANSWER_TIMEOUT_S = 5.0
+
+
+class NoAnswer(Problem):
+    """504: the agent is connected but did not answer in time."""
+
+    status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
+
+
+async def apply(
+    context: ChangeContext,
+    *,
+    node_id: int,
+    request: ChangeRequest,
+    identity: Identity,
+    flows: FlowsMessage | None = None,
+    experiment_id: int | None = None,
+) -> Change:
+    """Store the change, then send it to the agent. Raises Invalid, NotFound and Conflict; then nothing was sent.
+
+    experiment_id: of the experiment whose run needs the change.
+    """
+    plan = request.plan.to_plan()
+    row = await _store_new(
+        context, plan, node_id=node_id, request=request, identity=identity, flows=flows, experiment_id=experiment_id
+    )
+    change = to_schema(row, now())
+    publish(context.bus, change)
+    guardrails = [Guardrail(guardrail.metric, guardrail.max) for guardrail in request.guardrails]
+    try:
+        await context.connections.send(node_id, Apply(change.id, plan, request.confirm_timeout_s, guardrails))
+    except NodeAway as away:
+        sentence = f"The node's agent disconnected before it received the change; nothing was written. {away.detail}"
+        message = ChangeMessage(change.id, ChangeState.FAILED, sentence, [], EndedBy.ERROR)
+        await record_report(context, node_id, message)
+        raise Conflict(sentence) from None
+    return change
+
+
+async def _store_new(
+    context: ChangeContext,
+    plan: Plan,
+    *,
+    node_id: int,
+    request: ChangeRequest,
+    identity: Identity,
+    flows: FlowsMessage | None,
+    experiment_id: int | None,
+) -> ChangeRow:
+    """Validate the plan against the node as it is now, and store the change. A refusal is recorded, too."""
+    target = f"node {node_id}"
+    on_record = _problems_on_record(context, identity, "change.apply", target=target, node_id=node_id, result="refused")
+    async with on_record, context.database.session() as session:
+        validation.check_plan(plan)
+        node = await find_node(session, node_id)
+        await repository.lock_node(session, node_id)
+        found = validation.check_against_node(validation.view_of(node, flows), plan)
+        blocked = validation.blocked_because(
+            node,
+            plan,
+            role=identity.role,
+            connected=context.connections.is_connected(node_id),
+            others=await repository.open_changes(session, [node_id]),
+        )
+        if blocked is not None:
+            raise Conflict(blocked)
+        row = new_row(
+            node,
+            uuid4(),
+            plan,
+            found.sentence,
+            created_by=identity.username,
+            reason=request.reason,
+            confirm_timeout_s=request.confirm_timeout_s,
+            guardrails=request.guardrails,
+            experiment_id=experiment_id,
+        )
+        session.add(row)
+        add_step(row, ChangeState.APPLYING, "Sent to the agent.")
+        detail = {"sentence": found.sentence, "reason": request.reason}
+        audit(session, row, identity.username, "change.apply", result="requested", detail=detail)
+    return row
+
+
+async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
+    """Confirm an unconfirmed change and return it as its agent reports it.
+
+    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    """
+    before = await _request(context, change_id, identity, "change.confirm", {ChangeState.UNCONFIRMED})
+    async with _failure_on_record(context, identity, "change.confirm", before):
+        if before.experiment_id is not None:
+            raise Conflict("This change belongs to a run of an experiment, which rolls it back when the run ends.")
+        change = await _send(context, before, Confirm(str(change_id)), lambda reported: reported.state in ENDED)
+        if change.state is not ChangeState.CONFIRMED:
+            raise Conflict(f"It could not be confirmed: {_last_sentence(change)}")
+    return change
+
+
+async def roll_back(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
+    """Roll back a change, confirmed or not, and return it as its agent reports it.
+
+    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    """
+    allowed = {ChangeState.APPLYING, ChangeState.UNCONFIRMED, ChangeState.CONFIRMED, ChangeState.FAILED}
+    before = await _request(context, change_id, identity, "change.roll_back", allowed)
+    was_confirmed = before.state is ChangeState.CONFIRMED
+    async with _failure_on_record(context, identity, "change.roll_back", before):
+        change = await _send(
+            context, before, Rollback(str(change_id)), lambda reported: was_confirmed or reported.state in ENDED
+        )
+        if change.state is not ChangeState.ROLLED_BACK:
+            raise Conflict(f"It could not be rolled back: {_last_sentence(change)}")
+    return change
+
+
+async def extend(context: ChangeContext, *, change_id: UUID, seconds: float, identity: Identity) -> Change:
+    """Extend the time until an unconfirmed change is rolled back, to at most 600 s from now.
+
+    Raises NotFound, Conflict, NodeAway and NoAnswer.
+    """
+    before = await _request(context, change_id, identity, "change.extend", {ChangeState.UNCONFIRMED})
+    async with _failure_on_record(context, identity, "change.extend", before):
+        change = await _send(context, before, Extend(str(change_id), seconds), lambda _: True)
+        if change.state is not ChangeState.UNCONFIRMED:
+            raise Conflict(f"Its time could not be extended: {_last_sentence(change)}")
+    return change
+
+
+async def _request(
+    context: ChangeContext, change_id: UUID, identity: Identity, action: str, allowed: set[ChangeState]
+) -> Change:
+    """Record who requested the action and return the change. Raises NotFound, and Conflict in any other state."""
+    change = await get(context.database, change_id)
+    target = audit_target(change_id, change.node_name)
+    async with _problems_on_record(context, identity, action, target=target, node_id=change.node_id, result="refused"):
+        if change.state not in allowed:
+            raise Conflict(_refusal(change))
+    async with context.database.session() as session:
+        record(
+            session, actor=identity.username, action=action, target=target, node_id=change.node_id, result="requested"
+        )
+    return change
+
+
+@asynccontextmanager
+async def _problems_on_record(
+    context: ChangeContext, identity: Identity, action: str, *, target: str, node_id: int, result: str
+) -> AsyncIterator[None]:
+    """Record a problem that is raised inside in the audit log, in a transaction of its own."""
+    try:
+        yield
+    except (Conflict, Invalid, NodeAway, NoAnswer) as problem:
+        async with context.database.session() as session:
+            record(
+                session,
+                actor=identity.username,
+                action=action,
+                target=target,
+                node_id=node_id,
+                result=result,
+                detail={"sentence": problem.detail},
+            )
+        raise
+
+
+def _failure_on_record(
+    context: ChangeContext, identity: Identity, action: str, change: Change
+) -> AbstractAsyncContextManager[None]:
+    target = audit_target(UUID(change.id), change.node_name)
+    return _problems_on_record(context, identity, action, target=target, node_id=change.node_id, result="failed")
+
+
+async def _send(
+    context: ChangeContext, change: Change, message: ToAgent, is_answer: Callable[[Change], bool]
+) -> Change:
+    """Send a message and wait for the agent's report. Raises NodeAway and NoAnswer."""
+    with context.bus.subscribe() as events:
+        await context.connections.send(change.node_id, message)
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                async for event in events:
+                    if isinstance(event, ChangeEvent) and event.change.id == change.id and is_answer(event.change):
+                        return event.change
+        except TimeoutError:
+            pass
+    raise NoAnswer(
+        f"{change.node_name} did not answer within {_ANSWER_TIMEOUT_S:g} s. The result is not known yet; "
+        "the change shows it as soon as the agent reports."
+    )
+
+
+def _refusal(change: Change) -> str:
+    if change.state is ChangeState.APPLYING:
+        return "The agent is still applying it; wait for its report."
+    if change.state is ChangeState.CONFIRMED:
+        return "It is already confirmed."
+    what = {ChangeState.ROLLED_BACK: "It is already rolled back", ChangeState.FAILED: "It has failed"}
+    return f"{what.get(change.state, f'It is {change.state}')}: {_last_sentence(change)}"
+
+
+def _last_sentence(change: Change) -> str:
+    return change.steps[-1].sentence if change.steps else change.sentence
