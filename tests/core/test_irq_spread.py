@@ -64,68 +64,73 @@ def whys(decision: Decision) -> dict[str, str]:
     }
 
 
-def test_a_cpu_over_the_trigger_gives_its_dearest_interrupt_to_the_least_busy_one() -> None:
+def test_the_most_expensive_interrupt_of_an_overloaded_cpu_moves_to_the_least_busy_one() -> None:
     made = machine(FLAT, (0, 40), (0, 30), names="eth{}", other={1: 30, 2: 10, 3: 20})
     (proposal,) = decided(made).proposals
     assert (proposal.key, proposal.value, proposal.subject) == ("irq/40/affinity", "2", "IRQ 40 (eth0-rx-0)")
-    assert proposal.reason == ("CPU 0 is 70 % busy, 40 points of it for this interrupt (4,001/s); CPU 2 is 10 % busy.")
+    assert proposal.reason == (
+        "CPU 0 is 70 % busy, 40 percentage points by this interrupt (4,001/s); CPU 2 is 10 % busy."
+    )
 
 
 @pytest.mark.parametrize(
     ("at", "other", "why"),
     [
-        pytest.param([(0, 40)], {0: 24}, "CPU 0, 64 % busy, is below 65 %.", id="below the trigger"),
+        pytest.param([(0, 40)], {0: 24}, "CPU 0 is 64 % busy, below 65 %.", id="below the threshold"),
         pytest.param(
             [(0, 40), (0, 24), (1, 30)],
             {},
             "They arrive on CPUs 0-1, 30 to 64 % busy, below 65 %.",
-            id="several below the trigger",
+            id="several below the threshold",
         ),
         pytest.param(
             [(0, 30)],
             {0: 40, 1: 55, 2: 55, 3: 55},
-            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 points less busy and stays 10 below with 30 more "
-            "for it.",
+            "CPU 0, 70 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and stays 10 below "
+            "with 30 more for it.",
             id="no gap",
         ),
         pytest.param(
             [(0, 90)],
             {},
-            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 points less busy and stays 10 below with 90 more "
-            "for it.",
+            "CPU 0, 90 % busy, is too busy, but no CPU of 0-3 is 20 percentage points less busy and stays 10 below "
+            "with 90 more for it.",
             id="the load would only go along",
         ),
         pytest.param(
-            [(0, 0.5)], {0: 90}, "CPU 0, 90 % busy, spends 0.5 points on it: too little to move it.", id="too light"
+            [(0, 0.5)],
+            {0: 90},
+            "It uses 0.5 percentage points of CPU 0, 90 % busy: too little to move it.",
+            id="too light",
         ),
     ],
 )
-def test_an_interrupt_that_is_left_says_why(at: list[tuple[int, float]], other: dict[int, float], why: str) -> None:
+def test_a_skipped_interrupt_has_its_reason(at: list[tuple[int, float]], other: dict[int, float], why: str) -> None:
     decision = decided(machine(FLAT, *at, other=other, names="eth{}"))
     assert decision.proposals == []
     assert whys(decision)["40"] == why
 
 
-def test_hundreds_that_are_left_for_the_same_reason_are_told_together() -> None:
+def test_interrupts_skipped_for_one_reason_are_grouped() -> None:
     decision = decided(machine(FLAT, *((n % 3, 0.01 + n % 7 / 100) for n in range(600))))
     (skipped,) = decision.skipped
     assert skipped.subject == "IRQs 40-639"
-    assert skipped.why == "Each takes 0.0 to 0.1 points of CPUs 0-2, 8 % busy: too little to move it."
+    assert skipped.why == "Each uses 0.0 to 0.1 percentage points of CPUs 0-2, 8 % busy: too little to move it."
 
 
-def test_only_as_many_leave_a_hot_cpu_as_bring_it_under_the_trigger() -> None:
+def test_only_as_many_interrupts_move_as_bring_the_cpu_below_the_threshold() -> None:
     decision = decided(machine(FLAT, (0, 30), (0, 25), (0, 20), (0, 15), names="eth{}"))
     assert set(targets(decision)) == {40}
-    assert whys(decision)["41"] == "They arrive on CPU 0, 90 % busy, relieved by moving others."
+    assert whys(decision)["41"] == "They arrive on CPU 0, 90 % busy, relieved by moving other interrupts."
 
 
-def test_busy_queues_of_one_netdev_part_also_below_the_trigger_and_the_dearest_stays() -> None:
+def test_busy_queues_of_one_netdev_are_separated_below_the_threshold_too() -> None:
     decision = decided(machine(FLAT, (0, 5), (0, 9), (0, 6), (0, 0.2)))
     assert targets(decision) == {42: "1", 40: "2"}
     assert decision.proposals[0].reason == ("It shares CPU 0 with 2 other busy interrupts of eth0; CPU 1 is 0 % busy.")
 
 
-def test_queues_of_different_netdevs_share_a_cpu_below_the_trigger() -> None:
+def test_queues_of_different_netdevs_share_a_cpu_below_the_threshold() -> None:
     assert targets(decided(machine(FLAT, (0, 5), (0, 9), names="eth{}"))) == {}
 
 
@@ -133,12 +138,11 @@ def test_queues_stay_together_where_there_is_no_room_for_them() -> None:
     decision = decided(machine(FLAT, (0, 20), (0, 20), other={1: 30, 2: 30, 3: 30}))
     assert decision.proposals == []
     assert whys(decision)["41"] == (
-        "They arrive on CPU 0, 40 % busy, with more queues of eth0, but no CPU of 0-3 is free of them and stays under "
-        "45 %."
+        "They arrive on CPU 0, 40 % busy, with more queues of eth0, but no CPU of 0-3 without them stays under 45 %."
     )
 
 
-def test_a_queue_that_the_kernel_keeps_stays_and_the_others_go_away_from_it() -> None:
+def test_a_managed_queue_stays_and_the_others_move_away_from_it() -> None:
     made = machine(FLAT, (0, 5), (0, 9))
     kept, other = made.view.inventory.irqs
     irqs = [replace(kept, movable=False, locked_reason="A managed interrupt."), other]
@@ -157,17 +161,17 @@ def test_second_threads_come_last_and_queues_get_different_cores() -> None:
     assert "the core of CPU 4" in beside.proposals[0].reason
 
 
-def test_any_thread_will_do_where_the_operator_says_so() -> None:
+def test_with_smt_any_threads_count_as_separate_cpus() -> None:
     spec = IrqSpread(smt="any")
     assert targets(decided(machine(SMT, (0, 9), (4, 8)), spec)) == {}
     assert targets(decided(machine(SMT, (0, 9), (0, 8), other={1: 5, 2: 5, 3: 5}), spec)) == {41: "4"}
 
 
-def test_interrupts_come_home_to_their_numa_node_while_there_is_room() -> None:
+def test_interrupts_move_to_their_numa_node_while_there_is_room() -> None:
     decision = decided(machine(TWO_NODES, (1, 30), node=1))
     assert targets(decision) == {40: "4"}
     assert decision.proposals[0].reason == (
-        "It arrives on NUMA node 0, which is not that of eth0; CPU 4, on NUMA node 1, is 0 % busy."
+        "It arrives on NUMA node 0, not on that of eth0; CPU 4, on NUMA node 1, is 0 % busy."
     )
     full = decided(machine(TWO_NODES, (1, 30), node=1, other=dict.fromkeys(range(4, 8), 20)))
     assert whys(full)["40"] == (
@@ -177,7 +181,7 @@ def test_interrupts_come_home_to_their_numa_node_while_there_is_room() -> None:
     assert targets(decided(machine(TWO_NODES, (1, 30), node=None))) == {}
 
 
-def test_without_a_cpu_on_its_node_an_interrupt_goes_to_the_nearest_that_has_one() -> None:
+def test_without_a_cpu_on_its_node_an_interrupt_moves_to_the_nearest_node() -> None:
     topology = make_topology(
         packages=2, nodes_per_package=2, cores_per_node=2, threads=1, isolated=[2, 3], nohz_full=[2, 3]
     )
@@ -193,28 +197,28 @@ def test_without_a_cpu_on_its_node_an_interrupt_goes_to_the_nearest_that_has_one
         ([0], IrqSpread(allow_isolated=True, exclude="0"), {40: "1"}),
     ],
 )
-def test_cpus_that_are_kept_free_give_up_even_a_rare_interrupt(
+def test_even_a_rare_interrupt_moves_away_from_isolated_cpus(
     isolated: list[int], spec: IrqSpread, expected: dict[int, str]
 ) -> None:
     topology = make_topology(packages=1, nodes_per_package=1, cores_per_node=4, threads=1, isolated=isolated)
     decision = decided(machine(topology, (0, 0.1)), spec)
     assert targets(decision) == expected
-    assert all("is to be kept free of interrupts" in proposal.reason for proposal in decision.proposals)
+    assert all("is isolated or excluded" in proposal.reason for proposal in decision.proposals)
 
 
-def test_with_no_cpu_left_nothing_moves_and_each_says_so() -> None:
+def test_without_an_allowed_cpu_nothing_moves() -> None:
     decision = decided(machine(FLAT, (0, 80), (0, 10)), IrqSpread(exclude="0-7"))
     assert decision.proposals == []
-    assert set(whys(decision).values()) == {"There is no CPU that interrupts may go to."}
+    assert set(whys(decision).values()) == {"No CPU may handle interrupts."}
 
 
-def test_a_wrong_exclude_list_moves_nothing_and_says_what_is_wrong() -> None:
+def test_an_invalid_exclude_list_moves_nothing() -> None:
     decision = decided(machine(FLAT, (0, 80), (0, 10)), IrqSpread(exclude="0-x"))
     assert decision.proposals == []
-    assert decision.sentence.startswith("Nothing is moved, as the list of excluded CPUs cannot be read. “0-x” is not")
+    assert decision.sentence.startswith("Nothing is moved: the list of excluded CPUs cannot be parsed. “0-x” is not")
 
 
-def test_an_unknown_load_is_not_taken_for_none() -> None:
+def test_an_unknown_load_is_not_zero() -> None:
     made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
     load = made.view.load
     assert load.softirq[0] is not None
@@ -222,14 +226,14 @@ def test_an_unknown_load_is_not_taken_for_none() -> None:
     decision = decide(blind, IrqSpread(), Scope(), IrqSpreadMemory())
     assert (decision.proposals, set(whys(decision).values())) == (
         [],
-        {"The load of CPU 0, on which they arrive, is not known."},
+        {"They arrive on CPU 0, whose load is not known."},
     )
     dark = replace(made.view, load=replace(load, busy=[load.busy[0], None, None, load.busy[3]]))
     assert targets(decide(dark, IrqSpread(), Scope(), IrqSpreadMemory())) == {40: "3"}
     nothing = decide(replace(made.view, load=Load()), IrqSpread(), Scope(), IrqSpreadMemory())
     assert (nothing.proposals, nothing.sentence) == (
         [],
-        "Nothing is moved, as no interrupt is known to have arrived.",
+        "Nothing is moved: no interrupt is known to be active.",
     )
 
 
@@ -237,7 +241,7 @@ def test_load_from_before_a_move_moves_nothing_again() -> None:
     made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
     irqs = [replace(irq, requested="1") if irq.irq == 40 else irq for irq in made.view.inventory.irqs]
     decision = decided(replace(made, view=replace(made.view, inventory=replace(made.view.inventory, irqs=irqs))))
-    assert whys(decision)["40"] == "It was moved from CPU 0 to 1 just now; its load there is not known yet."
+    assert whys(decision)["40"] == "It was just moved from CPU 0 to 1; its load there is not known yet."
 
 
 @pytest.mark.parametrize(
@@ -255,21 +259,21 @@ def test_only_interrupts_in_scope_move(scope: Scope, expected: set[int]) -> None
     assert set(targets(decided(made, scope=scope))) == expected
 
 
-def test_an_interrupts_part_of_its_cpu_goes_by_how_often_it_arrives() -> None:
+def test_the_cost_of_an_interrupt_is_its_part_by_arrivals() -> None:
     made = machine(FLAT, (0, 40), (0, 40), names="eth{}")
     cells = [IrqLoad(40, 0, 1000.0), IrqLoad(41, 0, 3000.0)]
     decision = decided(replace(made, view=replace(made.view, load=replace(made.view.load, irqs=cells))))
     assert set(targets(decision)) == {41}
-    assert "60 points of it for this interrupt (3,000/s)" in decision.proposals[0].reason
+    assert "60 percentage points by this interrupt (3,000/s)" in decision.proposals[0].reason
 
 
-def test_what_a_move_has_shown_to_be_dear_is_not_moved_back() -> None:
+def test_an_interrupt_whose_move_has_shown_a_high_cost_is_not_moved_again() -> None:
     """Interrupts 40 and 41 arrive as often, but 40 stands for four times as many packets."""
     made = machine(FLAT, (0, 40), (0, 10), (1, 5), other={0: 20, 1: 20, 2: 90, 3: 90}, names="eth{}")
     made = replace(made, per_s={40: 1000.0, 41: 1000.0, 42: 3000.0}).loaded()
     first = decided(made)
     assert targets(first) == {40: "1"}
-    assert "25 points of it" in first.proposals[0].reason
+    assert "25 percentage points by" in first.proposals[0].reason
     moved = made.after([Action("irq/40/affinity", "0", "1", "")])
     assert targets(decided(moved)) == {40: "0"}, "by arrivals it would cost CPU 0 next to nothing"
     second = decide(moved.view, IrqSpread(), Scope(), cast(IrqSpreadMemory, first.memory))
@@ -281,9 +285,7 @@ def test_what_a_move_has_shown_to_be_dear_is_not_moved_back() -> None:
 
 
 @pytest.mark.parametrize(("affinity", "expected"), [("0", {}), ("0-3", {40: "1"})], ids=["bound", "free"])
-def test_processes_bound_to_the_cpu_of_their_interrupt_count_as_coming_along(
-    affinity: str, expected: dict[int, str]
-) -> None:
+def test_processes_bound_to_the_cpu_of_their_interrupt_move_along(affinity: str, expected: dict[int, str]) -> None:
     made = machine(FLAT, (0, 30), other={1: 5, 2: 5, 3: 5})
     rx_placement = RxPlacement("eth0", "rx-0", 40, 0, "rss", 1, 1e6, 0.0)
     task = NetTask(812, 1, "nginx", None, 1, affinity, "0-3", 0, 0.5, 0.0, [rx_placement])
@@ -292,18 +294,18 @@ def test_processes_bound_to_the_cpu_of_their_interrupt_count_as_coming_along(
     assert targets(decided(made)) == expected
 
 
-def test_the_round_is_told_in_one_sentence() -> None:
+def test_the_round_is_one_sentence() -> None:
     assert decided(machine(FLAT, (0, 40), (0, 30))).sentence == (
-        "1 of 2 interrupts that arrived should move; the CPUs of those are up to 70 % busy, the limit is 65 %."
+        "2 active interrupts: 1 to move; their CPUs are up to 70 % busy, the threshold is 65 %."
     )
     assert decided(machine(FLAT, (0, 40))).sentence == (
-        "None of 1 interrupt that arrived should move; the CPUs of those are up to 40 % busy, the limit is 65 %."
+        "1 active interrupt: 0 to move; their CPUs are up to 40 % busy, the threshold is 65 %."
     )
 
 
 POLICY = PolicyInForce("spread", 1, "spread", 10, Mode.ENFORCE, IrqSpread())
 QUIET_ROUNDS = 40
-"""More than a ping-pong window of 180 s has."""
+"""More than a flap damping window of 180 s has."""
 
 
 def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
@@ -323,22 +325,22 @@ def settle(machine: Machine) -> tuple[Machine, EngineMemory]:
 
 
 def check_settled(before: Machine, after: Machine, memory: EngineMemory) -> None:
-    """Nothing is wanted any more, and no interrupt that could leave arrives where none should."""
+    """Nothing is allowed any more, and no interrupt that could leave arrives where none should."""
     spread = memory.memories["spread"]
     assert isinstance(spread, IrqSpreadMemory)
     decision = decide(after.view, IrqSpread(), Scope(), spread)
     assert decision.proposals == []
     topology = after.view.topology
     isolated_cpus = parse_cpu_list(topology.isolated) | parse_cpu_list(topology.nohz_full)
-    stuck = {irq.irq for irq in after.view.inventory.irqs if irq.movable is False}
+    blocked = {irq.irq for irq in after.view.inventory.irqs if irq.movable is False}
     if topology.online() - isolated_cpus:
-        assert not {cell.irq for cell in after.view.load.irqs if cell.cpu in isolated_cpus} - stuck
+        assert not {cell.irq for cell in after.view.load.irqs if cell.cpu in isolated_cpus} - blocked
     arriving = {str(irq.irq) for irq in before.view.inventory.irqs if irq.irq in before.irqs}
     assert whys(decision).keys() == arriving
 
 
 @pytest.mark.parametrize("name", CAPTURED)
-def test_a_steady_load_settles_on_every_captured_machine(name: str) -> None:
+def test_a_steady_load_reaches_a_steady_state_on_every_captured_machine(name: str) -> None:
     for seed in range(2):
         start = captured(name, seed)
         check_settled(start, *settle(start))
@@ -346,5 +348,5 @@ def test_a_steady_load_settles_on_every_captured_machine(name: str) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(machines())
-def test_a_steady_load_settles_on_any_machine(start: Machine) -> None:
+def test_a_steady_load_reaches_a_steady_state_on_any_machine(start: Machine) -> None:
     check_settled(start, *settle(start))

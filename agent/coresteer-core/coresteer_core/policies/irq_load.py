@@ -1,4 +1,4 @@
-"""Where interrupts arrive, what they cost there, and where they should be: what policies on interrupts begin with."""
+"""Active interrupts: the CPUs they arrive on, their cost there, and the CPUs that they may use."""
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -12,26 +12,25 @@ from coresteer_core.policies.base import Scope
 from coresteer_core.policies.skipped import Reason, ReasonText
 
 BUSY_POINTS = 1.0
-"""An interrupt that costs less than this much of a CPU, in percentage points, is not worth a move for its load."""
+"""An interrupt that uses less than this of a CPU, in percentage points, is not moved because of its load."""
 
 _SATURATED_PERCENT = 98.0
 _UNKNOWN = ReasonText(
-    "The load of {0:cpus}, on which it arrives, is not known.",
-    "The load of {0:cpus}, on which they arrive, is not known.",
+    "It arrives on {0:cpus}, whose load is not known.", "They arrive on {0:cpus}, whose load is not known."
 )
-_JUST_NOW = ReasonText(
-    "It was moved from {0:cpus} to {1} just now; its load there is not known yet.",
-    "They were moved from {0:cpus} just now; their load where they went is not known yet.",
+_JUST_MOVED = ReasonText(
+    "It was just moved from {0:cpus} to {1}; its load there is not known yet.",
+    "They were just moved from {0:cpus}; their load on the new CPUs is not known yet.",
 )
 
 
-class Arriving(Struct):
-    """An interrupt that arrives. cpu: where, by most arrivals; parts: percentage points of a CPU that it costs, by
-    CPU, and cost of all together, as far as known.
+class ActiveIrq(Struct):
+    """An interrupt that arrives at least once per interval.
 
-    followers: percentage points of processes bound to that CPU that receive by this interrupt: they are meant to be
-    with it, so they come along or their packets no longer arrive where they run. wanted: the CPUs that it should be
-    on. alone: no other interrupt arrives there. stuck: why it cannot be moved.
+    cpu: the one with the most arrivals. parts: percentage points of each CPU that it uses; cost: their sum; both as far
+    as known. per_s: arrivals. followers: percentage points of processes bound to that CPU whose packets it receives;
+    they move along with it. allowed: CPUs that it may use. alone: no other interrupt arrives on its CPU.
+    blocked: why it cannot be moved, None where it can.
     """
 
     irq: Irq
@@ -39,29 +38,29 @@ class Arriving(Struct):
     parts: dict[int, float]
     cost: float
     per_s: float
-    wanted: frozenset[int]
+    allowed: frozenset[int]
     alone: bool = False
     followers: float = 0.0
-    stuck: Reason | str | None = None
+    blocked: Reason | str | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether it is worth a move."""
+        """Return whether its cost justifies a move."""
         return self.cost >= BUSY_POINTS
 
     @property
     def subject(self) -> str:
-        """Its name in a sentence."""
+        """Return its name for a sentence."""
         return f"IRQ {self.irq.irq} ({self.irq.name})" if self.irq.name else f"IRQ {self.irq.irq}"
 
     @property
     def device(self) -> str:
-        """Whose it is, in a sentence."""
+        """Return the name of its netdev for a sentence."""
         return self.irq.netdev or "its device"
 
 
-def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[Arriving]:
-    """The interrupts in scope that arrive. near: from a device's NUMA node to the CPUs for it."""
+def active_irqs(view: View, scope: Scope, near: Callable[[int | None], frozenset[int]]) -> list[ActiveIrq]:
+    """Return the interrupts in scope that arrive. near: maps a device's NUMA node to the CPUs for it."""
     netdevs = {netdev.name: netdev for netdev in view.inventory.netdevs}
     all_softirq, all_busy = view.load.softirq, view.load.busy
     known = min(len(all_softirq), len(all_busy))
@@ -90,15 +89,15 @@ def arriving(view: View, scope: Scope, near: Callable[[int | None], frozenset[in
             per_s, cpu = max((per_s, -cpu) for cpu, per_s in cells.items())
             cpu = -cpu
         alone = at_cpu[cpu] == per_s and len(cells) == 1
-        each = Arriving(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
+        each = ActiveIrq(irq, cpu, parts, sum(parts.values()), sum(cells.values()), near(home), alone)
         each.followers = followers.get((number, cpu), 0.0)
-        each.stuck = _stuck(each)
+        each.blocked = _blocked(each)
         found.append(each)
     return found
 
 
 def _followers(view: View) -> dict[tuple[int, int], float]:
-    """Percentage points of processes by IRQ and CPU: of a process bound to the CPU, by its bytes over that IRQ."""
+    """Return percentage points by IRQ and CPU of processes bound to the CPU, divided by their bytes on each IRQ."""
     found: dict[tuple[int, int], float] = {}
     for task in view.tasks:
         total = sum(rx_placement.bytes_per_s for rx_placement in task.rx_placements)
@@ -112,10 +111,10 @@ def _followers(view: View) -> dict[tuple[int, int], float]:
     return found
 
 
-def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:
-    """A function from a device's NUMA node to the allowed CPUs there, or on the nearest node that has one.
+def local_cpus_finder(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int | None], frozenset[int]]:
+    """Return a function from a device's NUMA node to the allowed CPUs there, or on the nearest node that has one.
 
-    All allowed CPUs where the node is not known, or when local is not asked for.
+    It returns all allowed CPUs where the node is not known, or if local is False.
     """
     of_node: dict[int, set[int]] = {}
     for cpu in view.topology.cpus:
@@ -136,8 +135,8 @@ def placer(view: View, allowed: frozenset[int], *, local: bool) -> Callable[[int
     return near
 
 
-class Moving(Struct, frozen=True):
-    """A move that was proposed, with the loads of both CPUs before it, in percent."""
+class PendingMove(Struct, frozen=True):
+    """A proposed move, with the loads of both CPUs before it, in percent."""
 
     origin: int
     target: int
@@ -145,15 +144,15 @@ class Moving(Struct, frozen=True):
     target_percent: float
 
 
-def learn(
-    found: list[Arriving], load: dict[int, float], moving: dict[int, Moving], learned: dict[int, float]
+def correct_costs(
+    found: list[ActiveIrq], load: dict[int, float], moving: dict[int, PendingMove], learned: dict[int, float]
 ) -> dict[int, float]:
-    """What interrupts cost for each arrival, where a move has shown it to be more than their part by arrivals.
+    """Return the cost per arrival of interrupts whose moves have shown a higher cost than their part by arrivals.
 
-    That part is wrong where one interrupt of a CPU stands for more packets than another, and a policy that believed
-    it would move such an interrupt to and fro. What came to the one CPU and left the other when it moved is its cost;
-    of the two the lesser, in case other work came or went as well, unless the old CPU has still more to do than it
-    can. Alone on a CPU the part by arrivals is right. load: of the CPUs now, in percent. found gets the learned costs.
+    That part is wrong where one interrupt of a CPU brings more packets than another, and a policy that relied on it
+    would move the interrupt repeatedly. The cost is the load that the new CPU gained or the old one lost, the lesser of
+    the two because other work may have changed as well, unless the old CPU is still saturated. Alone on a CPU the part
+    by arrivals is right. load: of the CPUs now, in percent. The costs in found are corrected in place.
     """
     learned = dict(learned)
     for each in found:
@@ -176,23 +175,23 @@ def learn(
     return learned
 
 
-def _stuck(arriving: Arriving) -> Reason | str | None:
+def _blocked(arriving: ActiveIrq) -> Reason | str | None:
     irq, cpu = arriving.irq, arriving.cpu
     if irq.movable is False:
-        return irq.locked_reason or "The kernel keeps its affinity to itself."
+        return irq.locked_reason or "The kernel manages its affinity."
     if irq.requested is None:
         return "Its affinity cannot be read."
     if cpu not in arriving.parts:
         return Reason(_UNKNOWN, ((cpu,),))
     if irq.requested != str(cpu) and cpu not in parse_cpu_list(irq.requested):
-        return Reason(_JUST_NOW, ((cpu,), irq.requested))
-    if not arriving.wanted:
-        return "There is no CPU that interrupts may go to."
+        return Reason(_JUST_MOVED, ((cpu,), irq.requested))
+    if not arriving.allowed:
+        return "No CPU may handle interrupts."
     return None
 
 
 def _in_scope(irq: Irq, netdevs: dict[str, Netdev], scope: Scope) -> bool:
-    """Whether a policy is about an interrupt, with netdevs or drivers in its scope."""
+    """Return whether an interrupt's netdev matches a scope that names netdevs or drivers."""
     netdev = netdevs.get(irq.netdev or "")
     if netdev is None:
         return False

@@ -1,0 +1,271 @@
+"""Moves of interrupts between CPUs in one round, each for one of four reasons (see policy.py)."""
+
+from collections.abc import Iterable
+from math import inf
+
+from msgspec import Struct
+
+from coresteer_core.cpuset import format_cpu_list
+from coresteer_core.node.view import View
+from coresteer_core.policies.base import Proposal
+from coresteer_core.policies.irq_load import ActiveIrq, PendingMove
+from coresteer_core.policies.skipped import Reason, ReasonText
+
+_FORBIDDEN = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, is isolated or excluded, but the load of no CPU of {3} is known.",
+    "They arrive on {0:cpus}, isolated or excluded, but the load of no CPU of {3} is known.",
+)
+_QUIET = ReasonText(
+    "It uses {2:.1f} percentage points of {0:cpus}, {1:.0f} % busy: too little to move it.",
+    "Each uses {2:.1f} percentage points of {0:cpus}, {1:.0f} % busy: too little to move it.",
+)
+_RELIEVED = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, is relieved by moving other interrupts.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, relieved by moving other interrupts.",
+)
+_TOO_BUSY = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, is too busy, but no CPU of {3} is {4} percentage points less busy and stays {5} below "
+    "with {2:.0f} more for it.",
+    "They arrive on {0:cpus}, {1:.0f} % busy: too busy, but no CPU of {3} is {4} percentage points less busy and stays "
+    "{5} below with {2:.0f} more for one of them.",
+)
+_REMOTE = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, is not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with {2:.0f} more "
+    "for it.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, not on the NUMA node of {4}, but no CPU of {3} stays under {5} % with "
+    "{2:.0f} more for one of them.",
+)
+_SHARING = ReasonText(
+    "{0:cpus}, {1:.0f} % busy, handles more queues of {4}, but no CPU of {3} without them stays under {5} %.",
+    "They arrive on {0:cpus}, {1:.0f} % busy, with more queues of {4}, but no CPU of {3} without them stays under "
+    "{5} %.",
+)
+_BELOW = ReasonText("{0:cpus} is {1:.0f} % busy, below {3} %.", "They arrive on {0:cpus}, {1:.0f} % busy, below {3} %.")
+
+
+class _QueueCounts(Struct):
+    """Number of busy interrupts of one netdev, by CPU and by CPU for its whole core."""
+
+    cpus: dict[int, int]
+    cores: dict[int, int]
+
+
+class SpreadRound:
+    """The interrupts of a node while one round moves them.
+
+    found: most expensive first. load: of the CPUs, in percent. forbidden: CPUs that must not handle interrupts.
+    any_thread: the threads of a core count as separate CPUs.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        found: list[ActiveIrq],
+        forbidden: frozenset[int],
+        load: dict[int, float],
+        *,
+        act_percent: float,
+        gap_points: float,
+        any_thread: bool,
+    ) -> None:
+        self._act_percent, self._gap_points = act_percent, gap_points
+        self._found = found
+        self._forbidden = forbidden
+        self._before = load
+        self._load = dict(load)
+        self._node = view.topology.nodes
+        self._several_nodes = len(view.topology.numa_nodes) > 1
+        itself = {cpu: frozenset((cpu,)) for cpu in view.topology.cores}
+        self._cores = itself if any_thread else view.topology.cores
+        """The CPUs that count as one with a CPU: those of its core, or only itself."""
+        self._on: dict[int, list[ActiveIrq]] = {}
+        self._queues: dict[str | None, _QueueCounts] = {}
+        for each in found:
+            self._on.setdefault(each.cpu, []).append(each)
+            if each.busy:
+                self._count(each, 1)
+        self._hottest = max((self._before.get(each.cpu, 0.0) for each in found), default=0.0)
+        self._lists: dict[frozenset[int], str] = {}
+        self._least: dict[frozenset[int], float] = {}
+        """Least load of sets of CPUs since the last move."""
+        self._less_shared_cpus: dict[tuple[str | None, int, frozenset[int]], frozenset[int]] = {}
+        """Results of _less_shared() since the last move."""
+        self.moving: dict[int, PendingMove] = {}
+        self.proposals: list[Proposal] = []
+
+    @property
+    def _full(self) -> float:
+        """The load in percent up to which moves without urgency fill a CPU."""
+        return self._act_percent - self._gap_points
+
+    def moved(self, each: ActiveIrq) -> bool:
+        """Return whether an interrupt moves in this round."""
+        return each.irq.irq in self.moving
+
+    def vacate_forbidden(self) -> None:
+        """Move all interrupts away from isolated and excluded CPUs."""
+        for each in self._movable(self._found):
+            if each.cpu in self._forbidden and (target := self._best(each, each.allowed)) is not None:
+                self._move(each, target, f"It arrives on CPU {each.cpu}, which is isolated or excluded;")
+
+    def relieve(self) -> None:
+        """Move interrupts away from CPUs at the threshold, the busiest CPU and its most expensive interrupt first."""
+        hot = [cpu for cpu in self._on if self._load.get(cpu, 0.0) >= self._act_percent]
+        for cpu in sorted(hot, key=lambda cpu: (-self._load[cpu], cpu)):
+            for each in self._movable(list(self._on[cpu])):
+                load = self._load[cpu]
+                if load < self._act_percent:
+                    break
+                if each.busy and (target := self._best(each, self._relief(each))) is not None:
+                    part = f"{each.cost:.0f} percentage points by this interrupt ({each.per_s:,.0f}/s)"
+                    self._move(each, target, f"CPU {cpu} is {load:.0f} % busy, {part};")
+
+    def move_to_local_node(self) -> None:
+        """Move busy interrupts to their device's NUMA node while there is room."""
+        for each in self._movable(self._found):
+            if not each.busy or each.cpu in each.allowed:
+                continue
+            if (target := self._best(each, self._room(each, each.allowed))) is not None:
+                node = self._node.get(each.cpu)
+                self._move(each, target, f"It arrives on NUMA node {node}, not on that of {each.device};")
+
+    def separate_queues(self) -> None:
+        """Move busy queues of one netdev to separate CPUs while there is room; the most expensive one stays."""
+        for each in self._movable(self._found):
+            if not each.busy or each.irq.netdev is None or not (here := self._sharing_level(each, each.cpu)):
+                continue
+            room = self._room(each, self._less_shared(each, here))
+            if not room or self._is_stationary(each, sharing := self._sharing(each)):
+                continue
+            if (target := self._best(each, room)) is not None:
+                shared = f"CPU {each.cpu}" if here == 2 else f"the core of CPU {each.cpu}"
+                many = f"{len(sharing)} other busy interrupt{'' if len(sharing) == 1 else 's'}"
+                self._move(each, target, f"It shares {shared} with {many} of {each.device};")
+
+    def why_not(self, each: ActiveIrq) -> Reason:
+        """Return why a movable interrupt is skipped."""
+        load, act, gap = self._before[each.cpu], self._act_percent, self._gap_points
+        common: tuple[str, ...]
+        if each.cpu in self._forbidden:
+            text, common = _FORBIDDEN, (self._cpus(each.allowed),)
+        elif not each.busy:
+            return Reason(_QUIET, ((each.cpu,), load, each.cost))
+        elif load >= act and self._load[each.cpu] < act:
+            text, common = _RELIEVED, ()
+        elif load >= act:
+            text, common = _TOO_BUSY, (self._cpus(each.allowed), f"{gap:g}", f"{gap / 2:g}")
+        elif each.cpu not in each.allowed:
+            text, common = _REMOTE, (self._cpus(each.allowed), each.device, f"{self._full:g}")
+        elif self._sharing_level(each, each.cpu):
+            text, common = _SHARING, (self._cpus(each.allowed), each.device, f"{self._full:g}")
+        else:
+            text, common = _BELOW, (f"{act:g}",)
+        return Reason(text, ((each.cpu,), load, each.cost + each.followers), common)
+
+    def _cpus(self, allowed: frozenset[int]) -> str:
+        if allowed not in self._lists:
+            self._lists[allowed] = format_cpu_list(allowed)
+        return self._lists[allowed]
+
+    def sentence(self) -> str:
+        """Return the whole round in one sentence."""
+        movable = [each for each in self._found if each.blocked is None]
+        if not movable:
+            return "Nothing is moved: no movable interrupt was active."
+        many = f"{len(movable)} active interrupt{'' if len(movable) == 1 else 's'}"
+        return (
+            f"{many}: {len(self.proposals)} to move; their CPUs are up to {self._hottest:.0f} % busy, the threshold is "
+            f"{self._act_percent:g} %."
+        )
+
+    def _movable(self, some: list[ActiveIrq]) -> Iterable[ActiveIrq]:
+        moving = self.moving
+        return (each for each in some if each.blocked is None and each.irq.irq not in moving)
+
+    def _relief(self, each: ActiveIrq) -> list[int]:
+        load, gap = self._load[each.cpu], self._gap_points
+        return self._up_to(min(load - gap, load - gap / 2 - each.cost - each.followers), each.allowed)
+
+    def _room(self, each: ActiveIrq, cpus: frozenset[int]) -> list[int]:
+        return self._up_to(self._full - each.cost - each.followers, cpus)
+
+    def _up_to(self, percent: float, cpus: frozenset[int]) -> list[int]:
+        """Return the CPUs whose load is at most this; usually there is none, so the least load is cached."""
+        load = self._load
+        if cpus not in self._least:
+            self._least[cpus] = min((load[cpu] for cpu in cpus if cpu in load), default=inf)
+        if self._least[cpus] > percent:
+            return []
+        return [cpu for cpu in cpus if cpu in load and load[cpu] <= percent]
+
+    def _best(self, each: ActiveIrq, cpus: Iterable[int]) -> int | None:
+        """Return the best CPU: without a queue of the netdev, then on a free core, then the least loaded."""
+
+        def order(cpu: int) -> tuple[int, bool, float, int]:
+            beside = (other for sibling in self._cores[cpu] if sibling != cpu for other in self._on.get(sibling, ()))
+            taken = any(other.busy and other is not each for other in beside)
+            return self._sharing_level(each, cpu), taken, self._load[cpu], cpu
+
+        return min((cpu for cpu in cpus if cpu != each.cpu and cpu in self._load), key=order, default=None)
+
+    def _sharing(self, each: ActiveIrq) -> list[ActiveIrq]:
+        """Return other busy interrupts of the netdev on its CPU or (unless any_thread) its core."""
+        there = (other for one in sorted(self._core(each.cpu)) for other in self._on.get(one, ()))
+        return [other for other in there if other is not each and other.busy and other.irq.netdev == each.irq.netdev]
+
+    def _core(self, cpu: int) -> frozenset[int]:
+        return self._cores.get(cpu) or frozenset((cpu,))
+
+    def _count(self, each: ActiveIrq, one: int) -> None:
+        """Count a busy queue on its CPU (1), or no longer (-1)."""
+        queues = self._queues.setdefault(each.irq.netdev, _QueueCounts({}, {}))
+        for where, cpus in ((queues.cpus, (each.cpu,)), (queues.cores, self._core(each.cpu))):
+            for cpu in cpus:
+                where[cpu] = where.get(cpu, 0) + one
+                if not where[cpu]:
+                    del where[cpu]
+
+    def _sharing_level(self, each: ActiveIrq, cpu: int) -> int:
+        """Return 2 where another busy queue of the netdev is on the CPU, 1 where one is on its core, else 0."""
+        queues = self._queues.get(each.irq.netdev)
+        if queues is None or each.irq.netdev is None:
+            return 0
+        if queues.cpus.get(cpu, 0) > (each.busy and each.cpu == cpu):
+            return 2
+        return int(queues.cores.get(cpu, 0) > (each.busy and cpu in self._core(each.cpu)))
+
+    def _less_shared(self, each: ActiveIrq, here: int) -> frozenset[int]:
+        """Return the allowed CPUs that share less with other busy queues than the present level (here)."""
+        key = each.irq.netdev, here, each.allowed
+        if key not in self._less_shared_cpus:
+            queues = self._queues[each.irq.netdev]
+            self._less_shared_cpus[key] = frozenset(each.allowed - (queues.cpus if here == 2 else queues.cores).keys())
+        return self._less_shared_cpus[key]
+
+    def _is_stationary(self, each: ActiveIrq, sharing: list[ActiveIrq]) -> bool:
+        """Return whether an interrupt stays while the others that share its CPU move away."""
+
+        def order(one: ActiveIrq) -> tuple[bool, float, int]:
+            return one.blocked is None and not self.moved(one), -one.cost, one.irq.irq
+
+        return all(order(each) < order(other) for other in sharing)
+
+    def _move(self, each: ActiveIrq, target: int, why: str) -> None:
+        node = self._node.get(target)
+        on_node = f", on NUMA node {node}," if self._several_nodes and node is not None else ""
+        reason = f"{why} CPU {target}{on_node} is {self._load[target]:.0f} % busy."
+        self.proposals.append(Proposal(f"irq/{each.irq.irq}/affinity", str(target), each.subject, reason))
+        self.moving[each.irq.irq] = PendingMove(each.cpu, target, self._before[each.cpu], self._before[target])
+        self._least.clear()
+        self._less_shared_cpus.clear()
+        if each.busy:
+            self._count(each, -1)
+        for cpu, part in each.parts.items():
+            self._load[cpu] -= part
+        self._load[each.cpu] -= each.followers
+        self._load[target] += each.cost + each.followers
+        self._on[each.cpu].remove(each)
+        self._on.setdefault(target, []).append(each)
+        each.cpu = target
+        if each.busy:
+            self._count(each, 1)
