@@ -204,7 +204,7 @@ async def test_a_preview_says_why_it_cannot_be_applied(world: World) -> None:
     await world.applied()
     assert "open change" in ((await world.preview((key, "7"))).blocked_because or "")
     world.close(1000, "")
-    assert "away" in ((await world.preview((key, "7"))).blocked_because or "")
+    assert "disconnected" in ((await world.preview((key, "7"))).blocked_because or "")
 
 
 async def test_an_observing_agents_own_reason_is_given(world: World) -> None:

@@ -231,4 +231,4 @@ async def test_a_rollout_that_can_do_nothing_is_refused(fleet: Fleet) -> None:
     body = fleet.nodes[0].body(selector={"hostnames": ["nobody"]})
     policy = await created(fleet.nodes[0], body)
     refused = await asked(fleet.operator, f"/api/policies/{policy['id']}/rollouts", {"version": 1}, 409)
-    assert refused["detail"] == "The selector fits no node."
+    assert refused["detail"] == "The selector matches no node."

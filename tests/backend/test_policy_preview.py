@@ -65,7 +65,7 @@ async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick:
     unknown, idle = await asked(node.operator, "/api/policies/preview", body)
     assert "has not reported its topology" in unknown["error"]
     assert unknown["evaluation"] is None
-    assert "Nothing is known of the load" in idle["error"]
+    assert "is unknown: its agent" in idle["error"]
     assert (idle["view_age_s"], idle["evaluation"]["actions"]) == (None, [])
 
 
