@@ -1,9 +1,9 @@
-"""The messages between an agent and the backend: msgpack maps with a ``type`` field, one a WebSocket frame.
+"""Messages between an agent and the backend: msgpack maps with a ``type`` field, one per WebSocket frame.
 
-The agent speaks first (Hello), the backend answers (Welcome) or closes with a reason. Every Rates
-carries a sequence number that grows by one within a stream; the backend acknowledges a number only
-after all up to it are committed, and after a reconnect tells in Welcome from where to go on. So
-nothing acknowledged is lost and nothing is stored twice.
+The agent sends Hello first; the backend answers with Welcome or closes the connection with a reason. Every RatesMessage
+has a sequence number that grows by one within a stream. The backend acknowledges a number only after all samples up to
+it are committed, and after a reconnect Welcome has the last one acknowledged. So nothing acknowledged is lost and
+nothing is stored twice. Decoding enforces the bounds of fields (coresteer_core.bounds).
 """
 
 from enum import StrEnum
@@ -32,17 +32,20 @@ from coresteer_core.node.topology import Topology
 from coresteer_core.policies.base import Evaluation
 from coresteer_core.policies.engine_state import PolicyInForce
 
-PROTOCOL = 5
-"""Grows when an older peer could misunderstand. Peers must agree; unknown fields are ignored."""
+PROTOCOL = 6
+"""Version, incremented when an older peer could misinterpret a message. Peers must agree; unknown fields are ignored.
+
+6: the field names of docs/GLOSSARY.md (rx_placements, evaluation, deferred, skipped).
+"""
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
-"""Larger than any honest message (a topology and inventory of 8,192 CPUs), small enough to refuse the rest."""
+"""Larger than any valid message (topology and inventory of 8,192 CPUs)."""
 
 
 class ChangeState(StrEnum):
-    """A change's life: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
+    """State of a change: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
 
-    A preview is a plan that nobody has applied yet: it is not kept, so it has no state here.
+    A preview is not stored, so it has no state here.
     """
 
     APPLYING = "applying"
@@ -53,7 +56,7 @@ class ChangeState(StrEnum):
 
 
 class EndedBy(StrEnum):
-    """What ended a change."""
+    """Cause of the end of a change."""
 
     USER = "user"
     TIMEOUT = "timeout"
@@ -64,7 +67,7 @@ class EndedBy(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of one action. unsupported: the node has no such setting (any more)."""
+    """Outcome of one action. unsupported: the node does not have the setting, or no longer."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
@@ -74,9 +77,9 @@ class Outcome(StrEnum):
 
 
 class Result(Struct, frozen=True):
-    """An action's outcome, with a sentence for a person.
+    """Result of one action: its outcome and a sentence for a person.
 
-    found: the value that stood there before the write, read_back: the one after; None if unread.
+    found: the value before the write, read_back: after it; None if it was not read.
     """
 
     key: str
@@ -87,12 +90,12 @@ class Result(Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """The setting stands as the action wanted it."""
+        """Return whether the setting has the action's value."""
         return self.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
 
     @property
     def stuck(self) -> bool:
-        """The setting is there and does not stand as the action wanted it."""
+        """Return whether the setting exists and does not have the action's value."""
         return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
 
 
@@ -100,7 +103,7 @@ class Result(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """Who speaks. stream: random, new for each agent process. mode: control or observe, with the reason for observe."""
+    """Identity of the agent. stream: random, new for each agent process. observe_reason: why the mode is observe."""
 
     protocol: int
     agent_version: Name
@@ -124,29 +127,29 @@ class TopologyMessage(Struct, frozen=True, tag="topology"):
 
 
 class InventoryMessage(Struct, frozen=True, tag="inventory"):
-    """Sent after Welcome and whenever it changed."""
+    """Sent after Welcome and after each change of the inventory."""
 
     inventory: Inventory
 
 
 class RatesMessage(Struct, frozen=True, tag="rates"):
-    """One interval."""
+    """Rates of one interval."""
 
     rates: Rates
 
 
 class TasksMessage(Struct, frozen=True, tag="tasks"):
-    """The busiest processes, every few seconds; not kept."""
+    """The busiest processes, every few seconds; not stored."""
 
     time_ms: int
     tasks: Annotated[list[Task], Meta(max_length=MAX_TASKS)]
 
 
 class FlowsMessage(Struct, frozen=True, tag="flows"):
-    """The processes that talk over the network and where their packets arrive, every few seconds; kept for replay.
+    """Processes that communicate over the network and their RX placements, every few seconds; stored for backtests.
 
-    exact: bytes come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is not known. cgroups: as
-    View has them.
+    exact: bytes are counted by eBPF and include UDP; otherwise by TCP sockets, and UDP is unknown. cgroups: as in
+    View.
     """
 
     time_ms: int
@@ -156,13 +159,13 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
-    """What the agent has learned of its NICs: after Welcome, and at most every 10 s when it has changed."""
+    """What the agent has learned about its NICs: after Welcome, and at most every 10 s when it has changed."""
 
     learned: Learned
 
 
 class ClassesMessage(Struct, frozen=True, tag="classes"):
-    """How far the service classes of one policy get what they were promised; every second while it is in force."""
+    """Attainment of the service classes of one policy, every second while it is in force."""
 
     time_ms: int
     policy_id: PolicyId
@@ -170,9 +173,9 @@ class ClassesMessage(Struct, frozen=True, tag="classes"):
 
 
 class DecisionMessage(Struct, frozen=True, tag="decision"):
-    """What a policy's round came to. Sent when it differs from what was told of the policy last.
+    """Evaluation of a policy, sent when it differs from the last one sent for that policy.
 
-    change_id: of the change that carries its actions out; None where nothing is written.
+    change_id: of the change that applies its actions; None where nothing is written.
     """
 
     time_ms: int
@@ -181,9 +184,9 @@ class DecisionMessage(Struct, frozen=True, tag="decision"):
 
 
 class ChangeMessage(Struct, frozen=True, tag="change"):
-    """Where a change stands. Sent at every step; the last one again after each Welcome until ChangeAck.
+    """State of a change. Sent at every transition; the last one again after each Welcome until ChangeAck.
 
-    deadline_ms: when an unconfirmed change returns (node's clock, Unix); remaining_s the same as a duration.
+    deadline_ms: when an unconfirmed change reverts (node's clock, Unix); remaining_s: the same as a duration.
     results: of the plan or, once rolled back, of its inverse.
     """
 
@@ -197,11 +200,11 @@ class ChangeMessage(Struct, frozen=True, tag="change"):
 
 
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):
-    """Word of the experiment that this agent has begun.
+    """State of the experiment that this agent has begun, or of one of its runs.
 
-    ready: its namespaces or server are there, with the address and the netdev under which the server can be reached;
-    loaded: the run's load is on and its warm-up begins; measured: with what it came to; failed: why, in the sentence.
-    run_id: None of the experiment as a whole.
+    ready: namespaces or server exist; address and netdev are those at which the server can be reached. loaded: the
+    run's workload has started and its warm-up begins. measured: with the result. failed: the sentence says why.
+    run_id: None for the experiment as a whole.
     """
 
     experiment_id: Annotated[int, Meta(gt=0, lt=2**31)]
@@ -214,7 +217,7 @@ class ExperimentMessage(Struct, frozen=True, tag="experiment"):
 
 
 class Clock(Struct, frozen=True, tag="clock"):
-    """Answer to Ping: the node's Unix time when it answered."""
+    """Answer to Ping with the node's Unix time."""
 
     ping_ms: int
     node_ms: int
@@ -224,7 +227,7 @@ class Clock(Struct, frozen=True, tag="clock"):
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """acked_seq: the last stored sequence number of this stream, 0 for none."""
+    """Acceptance of a connection. acked_seq: the last stored sequence number of this stream, 0 for none."""
 
     protocol: int
     node_id: int
@@ -232,13 +235,13 @@ class Welcome(Struct, frozen=True, tag="welcome"):
 
 
 class Ack(Struct, frozen=True, tag="ack"):
-    """Everything up to seq is on disk."""
+    """Acknowledgement that everything up to seq is on disk."""
 
     seq: int
 
 
 class Apply(Struct, frozen=True, tag="apply"):
-    """Carry a plan out and wait confirm_timeout_s (30 to 600) for Confirm."""
+    """Apply a plan and wait confirm_timeout_s (30 to 600) for Confirm."""
 
     change_id: str
     plan: Plan
@@ -247,34 +250,34 @@ class Apply(Struct, frozen=True, tag="apply"):
 
 
 class Confirm(Struct, frozen=True, tag="confirm"):
-    """Keep the change."""
+    """Confirm the change."""
 
     change_id: str
 
 
 class Rollback(Struct, frozen=True, tag="rollback"):
-    """Undo the change now, confirmed or not."""
+    """Roll the change back now, confirmed or not."""
 
     change_id: str
 
 
 class Extend(Struct, frozen=True, tag="extend"):
-    """Wait that much longer for Confirm, 600 s from now at the most."""
+    """Wait longer for Confirm, at most 600 s from now."""
 
     change_id: str
     seconds: float
 
 
 class Policies(Struct, frozen=True, tag="policies"):
-    """Every policy in force on the node, in the place of those told before. The agent keeps them over a restart."""
+    """Every policy in force on the node, replacing those sent before. The agent stores them."""
 
     policies: list[PolicyInForce]
 
 
 class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
-    """Prepare what its runs share, such as network namespaces. One at a time: another one that was open is ended.
+    """Prepare what the runs of an experiment share, such as network namespaces. This ends an experiment still open.
 
-    All of it ends with EndExperiment, when the backend stays away or connects again, and with the agent.
+    The agent removes it at EndExperiment, when the backend stays away or connects again, and when the agent ends.
     """
 
     experiment_id: int
@@ -283,26 +286,26 @@ class BeginExperiment(Struct, frozen=True, tag="begin_experiment"):
 
 
 class RunExperiment(Struct, frozen=True, tag="run_experiment"):
-    """Do one run now; the settings it is about stand already."""
+    """Execute one run now; its settings are already applied."""
 
     experiment_id: int
     run: Run
 
 
 class EndExperiment(Struct, frozen=True, tag="end_experiment"):
-    """End its load at once and take away what was prepared."""
+    """Stop the workload at once and remove what was prepared."""
 
     experiment_id: int
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """Asks for Clock."""
+    """Request for Clock."""
 
     ping_ms: int
 
 
 class ChangeAck(Struct, frozen=True, tag="change_ack"):
-    """That a change stands so is stored; the agent need not tell it again unless it has gone on since."""
+    """Acknowledgement that this state of a change is stored; the agent does not send it again."""
 
     change_id: str
     state: ChangeState
@@ -343,11 +346,11 @@ _to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
 
 
 class ProtocolError(ValueError):
-    """A frame that is not a message of this protocol; the message says where."""
+    """A frame is not a message of this protocol or out of bounds; the text names the field's path."""
 
 
 class Close:
-    """WebSocket close codes the backend uses, each with a reason text."""
+    """WebSocket close codes of the backend, each sent with a reason."""
 
     BAD_FRAME = 4400
     BAD_KEY = 4401
@@ -357,12 +360,12 @@ class Close:
 
 
 def encode(message: ToBackend | ToAgent) -> bytes:
-    """One WebSocket frame."""
+    """Return a message as a WebSocket frame."""
     return _encoder.encode(message)
 
 
 def decode_to_backend(frame: bytes) -> ToBackend:
-    """What an agent said. Raises ProtocolError; contents are still to be checked (ingest.check_rates)."""
+    """Decode a frame from an agent. Raises ProtocolError; coresteer.gateway.validation checks how fields relate."""
     try:
         message: ToBackend = _to_backend.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -371,7 +374,7 @@ def decode_to_backend(frame: bytes) -> ToBackend:
 
 
 def decode_to_agent(frame: bytes) -> ToAgent:
-    """What the backend said. Raises ProtocolError."""
+    """Decode a frame from the backend. Raises ProtocolError."""
     try:
         message: ToAgent = _to_agent.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

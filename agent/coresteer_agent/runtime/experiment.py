@@ -126,7 +126,9 @@ class Session:
         self._begun = begin
         self._objection(begin.workload)
         try:
-            self._prepared = Prepared(begin.workload, begin.role, [wire.name for wire in self._inventory().wires()])
+            self._prepared = Prepared(
+                begin.workload, begin.role, [netdev.name for netdev in self._inventory().active_nics()]
+            )
         except OSError as error:
             raise RunError(str(error)) from None
         self._until_s = time.monotonic() + READY_S
@@ -260,7 +262,7 @@ class Session:
         result = measured(
             running.before,
             after,
-            netdevs=run.netdevs or [wire.name for wire in inventory.wires()],
+            netdevs=run.netdevs or [netdev.name for netdev in inventory.active_nics()],
             irqs={
                 netdev.name: frozenset(queue.irq for queue in netdev.queues if queue.irq is not None)
                 for netdev in inventory.netdevs

@@ -98,7 +98,7 @@ def _waiting(facts: NodeFacts, name: str) -> Netdev | None:
     if facts.peer_id is not None:
         return facts.wire if facts.wire is not None and _takes(facts, facts.wire, name) else None
     packets = {load.name: load.rx_packets_per_s for load in facts.load.netdevs}
-    nics = [nic for nic in facts.inventory.wires() if _takes(facts, nic, name)]
+    nics = [nic for nic in facts.inventory.active_nics() if _takes(facts, nic, name)]
     return max(nics, key=lambda nic: packets.get(nic.name, 0.0), default=None)
 
 

@@ -53,7 +53,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     @property
     def wire(self) -> Netdev | None:
         """By which a peer's traffic comes; None where there is no peer."""
-        return next(iter(self.inventory.wires()), None) if self.peer_id is not None else None
+        return next(iter(self.inventory.active_nics()), None) if self.peer_id is not None else None
 
 
 class Unavailable(Exception):  # noqa: N818 - no error: a template says so of itself

@@ -1441,7 +1441,7 @@ export interface components {
                 key: string;
                 /**
                  * Outcome
-                 * @description What became of one action. unsupported: the node has no such setting (any more).
+                 * @description Outcome of one action. unsupported: the node does not have the setting, or no longer.
                  * @enum {string}
                  */
                 outcome: "applied" | "failed" | "refused" | "unchanged" | "unsupported";
@@ -1486,9 +1486,9 @@ export interface components {
         };
         /**
          * ChangeState
-         * @description A change's life: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
+         * @description State of a change: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
          *
-         *     A preview is a plan that nobody has applied yet: it is not kept, so it has no state here.
+         *     A preview is not stored, so it has no state here.
          * @enum {string}
          */
         ChangeState: "applying" | "unconfirmed" | "confirmed" | "rolled_back" | "failed";
@@ -1730,7 +1730,7 @@ export interface components {
         };
         /**
          * EndedBy
-         * @description What ended a change.
+         * @description Cause of the end of a change.
          * @enum {string}
          */
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";

@@ -134,8 +134,8 @@ class Run(Struct, frozen=True, kw_only=True):
 
     measure_s: also the most that Classes and Command may take, which are measured from their start to their end.
     irqbalance: let it run meanwhile; every affinity it changes is put back. address, netdev: of the server, for a
-    client. netdevs: those whose packets count; empty for all network cards that are up (Inventory.wires()), where there
-    are none for all netdevs but loopback: on bridges and the ends of veth pairs a packet would count again.
+    client. netdevs: those whose packets count; empty for all NICs that are up (Inventory.active_nics()), or where there
+    is none for all netdevs but loopback: on bridges and the ends of veth pairs a packet would count again.
     """
 
     run_id: str

@@ -16,9 +16,9 @@ MAX_QUEUES = 65_536
 class Queue(Struct, frozen=True):
     """One receive or transmit queue of a netdev.
 
-    name: ``rx-3`` as in sysfs. irq: None where unknown. source: how the IRQ was found, ``netlink``,
-    ``msi_irqs`` or ``name``. rps and xps: CPU lists, None where the queue has no such file. params: as Netdev's, where
-    the driver or the kernel has them for a queue of its own.
+    name: ``rx-3`` as in sysfs. irq: None where unknown. source: of the IRQ, ``netlink``, ``msi_irqs`` or ``name``.
+    rps and xps: CPU lists, None where the queue has no such file. params: as in Netdev, where the driver or the kernel
+    has them per queue.
     """
 
     name: Name
@@ -33,10 +33,10 @@ class Queue(Struct, frozen=True):
 class Netdev(Struct, frozen=True):
     """One network device. management: it carries the agent's own connection or the default route.
 
-    channels, channels_max, rss: as the settings of that name have them (``combined 4``, ``0,1,2,3``); None where not
-    known or where the device has none. params: values of its other settings by the end of their key, such as
-    ``coalesce/rx-usecs``, ``ring/rx`` or ``gro_flush_timeout``; what the driver does not have is not in it.
-    params_max: the most of those that have a bound of their own.
+    channels, channels_max, rss: values of the settings (``combined 4``, ``0,1,2,3``); None where unknown or where the
+    device has none. params: values of its other settings by the end of their key, such as ``coalesce/rx-usecs``,
+    ``ring/rx`` or ``gro_flush_timeout``; those the driver does not have are missing. params_max: maxima that the
+    device reports.
     """
 
     name: Name
@@ -59,9 +59,8 @@ class Irq(Struct, frozen=True):
     """One numbered interrupt.
 
     requested: smp_affinity_list; effective: effective_affinity_list, which stays stale until the
-    next interrupt. movable: False where the kernel keeps the affinity to itself (a managed
-    interrupt), with the sentence why in locked_reason; None where that could not be found out.
-    netdev and queues: what it serves.
+    next interrupt. movable: False where only the kernel sets the affinity (a managed interrupt), with the reason in
+    locked_reason; None where unknown. netdev, queues: served by it.
     """
 
     irq: KernelInteger
@@ -77,9 +76,9 @@ class Irq(Struct, frozen=True):
 
 
 class Inventory(Struct, frozen=True, dict=True):
-    """What may change at any time but seldom does: devices, queues, interrupts and who steers them.
+    """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
-    controllers: other programs found running that move interrupts (``irqbalance``, ``tuned``).
+    controllers: other running programs that move interrupts (``irqbalance``, ``tuned``).
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
@@ -87,17 +86,17 @@ class Inventory(Struct, frozen=True, dict=True):
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
 
     def netdev(self, name: str | None) -> Netdev | None:
-        """The network device with that name."""
+        """Return the network device with a name, None where there is none."""
         return next((n for n in self.netdevs if n.name == name), None)
 
     def physical_netdevs(self) -> frozenset[str]:
         """Return the names of the network devices that are hardware: a bridge or veth counts the same bytes again."""
         return frozenset(netdev.name for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo")
 
-    def wires(self) -> list[Netdev]:
-        """Network cards that are up, those last that carry the agent's own connection or the default route.
+    def active_nics(self) -> list[Netdev]:
+        """Return the physical netdevs that are up, management ones last.
 
-        Traffic that another node sends for an experiment comes by the first one that has an address.
+        Traffic that another node sends for an experiment uses the first one with an address.
         """
         cards = [
             netdev for netdev in self.netdevs if not netdev.virtual and netdev.name != "lo" and netdev.up is not False
@@ -105,7 +104,7 @@ class Inventory(Struct, frozen=True, dict=True):
         return sorted(cards, key=lambda netdev: netdev.management)
 
     def irq(self, number: int) -> Irq | None:
-        """The interrupt with that number."""
+        """Return the interrupt with a number, None where there is none."""
         return self._by_number.get(number)
 
     @cached_property

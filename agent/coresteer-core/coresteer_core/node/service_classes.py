@@ -12,12 +12,13 @@ _Source: TypeAlias = Annotated[str, Meta(pattern=r"\A(gate|histogram|tcp)\Z")]
 
 
 class ClassFigures(Struct, frozen=True):
-    """One service class lately.
+    """Attainment of one service class over its window.
 
-    source: where N and S come from, ``gate``, ``histogram`` or ``tcp``; None where nothing tells. requests (N): that
-    ended within the window, waiting or inside included; satisfied (S): of them. f: S / (N × P), 0.0 without a request.
-    waiting, inside: now. p50_us, p95_us, p99_us: response times within the window, ±3 %, None without one;
-    longest_wait_us: at the gate, of those that wait now or were let in within the window. tasks: processes that match.
+    source: of N and S, ``gate``, ``histogram`` or ``tcp``; None where there is none. requests (N): ended within the
+    window, plus those waiting or active; satisfied (S): of them. f: S / (N × P), 0.0 without a request. waiting,
+    inside: at the gate now. p50_us, p95_us, p99_us: response times within the window, ±3 %, None without a request.
+    longest_wait_us: at the gate, of requests that wait now or were admitted within the window. tasks: matching
+    processes.
     """
 
     name: Name

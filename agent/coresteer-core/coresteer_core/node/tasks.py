@@ -1,4 +1,4 @@
-"""Processes of a node, and where the packets of those that use the network are received."""
+"""Processes of a node, and the RX placement of those that communicate over the network."""
 
 from typing import Annotated, TypeAlias
 
@@ -17,11 +17,11 @@ Port: TypeAlias = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class RxPlacement(Struct, frozen=True):
-    """Where packets of a task arrive: its flows that share netdev, queue and CPU, taken together.
+    """Where packets of a task are received: sum of its flows that share netdev, queue and CPU.
 
-    netdev: empty where not known. queue, irq, cpu: None where not known. how: the CPU was found by ``rss`` (hash over
+    netdev: empty where unknown. queue, irq, cpu: None where unknown. how: the CPU was determined by ``rss`` (hash over
     the NIC's key and table), ``rps`` (the same over the queue's RPS CPUs), ``queue`` (the netdev has one receive queue)
-    or ``softirq`` (a virtual netdev: where its packets are handled); None with an unknown CPU.
+    or ``softirq`` (a virtual netdev: where its packets are processed); None with an unknown CPU.
     """
 
     netdev: Name
@@ -35,21 +35,21 @@ class RxPlacement(Struct, frozen=True):
 
     @property
     def bytes_per_s(self) -> float:
-        """Both directions."""
+        """Return the bytes per second in both directions."""
         return self.rx_bytes_per_s + self.tx_bytes_per_s
 
 
 class NetTask(Struct, frozen=True):
-    """A process that talks over the network.
+    """A process that communicates over the network.
 
-    affinity: where its threads may run now, a CPU list; where threads differ, all of their CPUs. allowed: what its
-    cpuset lets it have. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its threads' number.
-    idle_s: since the last byte went either way. started_ticks tells it from a later process with its number.
-    bound: a kernel thread that stays on its CPUs. user, command, unit: None where not known. listens: TCP ports that it
-    accepts connections at, the lowest 1,024; such a process is a NetTask also while it is silent. clients: addresses at
-    the other end of connections that it accepted, the busiest few. params: its other settings by the end of their key,
-    such as ``nice``. cpu_cgroup: its path where version 1 of cgroups has the CPU; cgroup is of version 2. kernel: a
-    kernel thread. realtime: its main thread, or any that was looked at, is scheduled before all that have a nice value.
+    affinity: the CPUs its threads may run on, a CPU list; where threads differ, the union. allowed: the CPUs of its
+    cpuset. cpu: where its busiest thread ran last. cpu_share: of one CPU, 0.0 to its number of threads. idle_s: since
+    the last byte in either direction. started_ticks: its start time, which distinguishes it from a later process with
+    the same PID. bound: a kernel thread bound to its CPUs. user, command, unit: None where unknown. listens: its
+    listening TCP ports, the lowest 1,024; such a process is included while it is idle, too. clients: remote addresses
+    of accepted connections, the busiest few. params: its other settings by the end of their key, such as ``nice``.
+    cpu_cgroup: its path in version 1 of cgroups where that controls the CPU; cgroup: in version 2. kernel: a kernel
+    thread. realtime: its main thread, or another one that was read, has a real-time scheduling policy.
     """
 
     pid: Pid

@@ -17,7 +17,7 @@ class Cpu(Struct, frozen=True):
 
     core: number of its physical core, unique on the machine; package: physical_package_id.
     siblings: CPU list of its SMT siblings, itself included. capacity: cpu_capacity, None where the
-    kernel does not tell (most x86). Offline CPUs have no core, package or siblings.
+    kernel does not report it (most x86). Offline CPUs have no core, package or siblings.
     """
 
     cpu: CpuNumber
@@ -30,7 +30,7 @@ class Cpu(Struct, frozen=True):
 
 
 class NumaNode(Struct, frozen=True):
-    """distances: to every node, in the order of the nodes' ids (10 is local)."""
+    """One NUMA node. distances: to every node, in the order of the nodes' ids (10 is local)."""
 
     id: KernelInteger
     cpus: CpuList
@@ -48,7 +48,7 @@ class Cache(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True, dict=True):
-    """What changes only with hot-plug. isolated and nohz_full are the kernel's CPU lists."""
+    """CPUs, NUMA nodes and caches; changes only on hot-plug. isolated, nohz_full: CPU lists from the kernel."""
 
     cpus: Annotated[list[Cpu], Meta(max_length=MAX_CPUS)]
     numa_nodes: Annotated[list[NumaNode], Meta(max_length=MAX_NUMA_NODES)]
@@ -57,7 +57,7 @@ class Topology(Struct, frozen=True, dict=True):
     nohz_full: CpuList = ""
 
     def online(self) -> frozenset[int]:
-        """CPUs that can run something now."""
+        """Return the online CPUs."""
         return self._online
 
     @cached_property
@@ -66,15 +66,15 @@ class Topology(Struct, frozen=True, dict=True):
 
     @cached_property
     def isolated_cpus(self) -> frozenset[int]:
-        """CPUs that isolcpus or nohz_full keep free of other work."""
+        """Return the CPUs isolated by isolcpus or nohz_full."""
         return parse_cpu_list(self.isolated) | parse_cpu_list(self.nohz_full)
 
     @cached_property
     def cores(self) -> dict[int, frozenset[int]]:
-        """The threads of its core, itself included, by CPU."""
+        """Return by CPU the threads of its core, itself included."""
         return {cpu.cpu: parse_cpu_list(cpu.siblings) | {cpu.cpu} for cpu in self.cpus}
 
     @cached_property
     def nodes(self) -> dict[int, int | None]:
-        """The NUMA node by CPU, None where it is not known."""
+        """Return the NUMA node by CPU, None where it is unknown."""
         return {cpu.cpu: cpu.numa_node for cpu in self.cpus}

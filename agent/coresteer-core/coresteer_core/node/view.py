@@ -1,4 +1,4 @@
-"""View: everything about a node that a policy, the guard or a preview decides from."""
+"""View: everything about a node from which a policy, the guard or a preview decides."""
 
 from functools import cached_property
 
@@ -13,10 +13,10 @@ from coresteer_core.node.topology import Topology
 
 
 class View(Struct, frozen=True, dict=True):
-    """A node as far as decisions look at it. time_s: of the node's monotonic clock.
+    """State of a node at one moment. time_s: of the node's monotonic clock.
 
-    classes: by policy id. cgroups: by path without the slash before it, values of the settings of those that processes
-    in tasks are in, by the end of their key, such as ``cpu.weight``.
+    classes: by policy id. cgroups: of the processes in tasks, by path without the leading slash; values of settings by
+    the end of their key, such as ``cpu.weight``.
     """
 
     topology: Topology
@@ -29,7 +29,7 @@ class View(Struct, frozen=True, dict=True):
     cgroups: dict[str, dict[str, str]] = {}
 
     def task(self, pid: int) -> NetTask | None:
-        """The process with that number, if it talks over the network."""
+        """Return the process with a PID, None where it does not communicate over the network."""
         return self._by_pid.get(pid)
 
     @cached_property
