@@ -1,0 +1,107 @@
+import { expect, test } from "vitest";
+import { fakeContext, TOKENS, texts } from "../../charts/fakeContext";
+import type { Coalescing, Surface } from "./nicParams";
+import { cellSize, heightOf, LEFT, paintSurface, type SurfacePicture, TOP } from "./surfacePainter";
+
+const predicted = (interrupts_per_s: number) => ({
+  interrupts_per_s,
+  packets_per_interrupt: 8,
+  added_mean_us: 5,
+  added_p99_us: 10,
+  added_worst_us: 10,
+  dropped_share: 0,
+});
+
+/** Two values of rx-usecs by two of rx-frames; 400 pixels make cells of 100 × 143 pixels. */
+const SURFACE: Surface = {
+  rx_usecs: [10, 50],
+  rx_frames: [1, 32],
+  predicted: [
+    [null, predicted(20_000)],
+    [predicted(9000), predicted(4200)],
+  ],
+  bound_us: [
+    [0, 0],
+    [10, null],
+  ],
+  product_us: [
+    [10, 50],
+    [320, 1600],
+  ],
+};
+const WIDTH = LEFT + 200;
+const point = (rx_usecs: number | null) => ({
+  ...{ rx_usecs, rx_frames: 32, adaptive: false, seconds: 40, packets_per_s: 80_000, frame_bytes: 1400 },
+  ...{ interrupts_per_s: 8100, packets_per_interrupt: 9.9, dropped_per_s: 0, rtt_p50_us: null },
+  ...{ last_at: "2026-11-21T08:00:00Z", predicted_interrupts_per_s: null },
+});
+
+function draw(over: Partial<SurfacePicture> = {}, coalescing: Partial<Coalescing> = {}) {
+  const { context, drawn } = fakeContext();
+  const current = { rx_usecs: 10, rx_frames: 32, adaptive: false };
+  paintSurface(context, TOKENS, {
+    coalescing: { points: [], current, ...coalescing } as unknown as Coalescing,
+    ...{ surface: SURFACE, colour: "interrupts", allowedUs: null, width: WIDTH, selected: null, at: null },
+    ...over,
+  });
+  return drawn;
+}
+
+test.each([
+  [{ "coalesce/rx-usecs": "3", "coalesce/rx-frames": "32" }, 320],
+  [{ "coalesce/rx-usecs": "3" }, 150],
+])("the height for parameters %o is %d pixels", (params, height) => expect(heightOf(params)).toBe(height));
+
+test.each([
+  ["rows and columns", SURFACE, { w: 100, h: (320 - TOP) / 2 }],
+  ["a single row", { ...SURFACE, rx_frames: [], predicted: SURFACE.predicted.slice(0, 1) }, { w: 100, h: 150 - TOP }],
+])("the cells of %s fill the chart beside its axes", (_, surface, size) =>
+  expect(cellSize(surface, WIDTH)).toEqual(size),
+);
+
+test("axes have the values of both parameters, and known cells their figure", () => {
+  expect(texts(draw())).toEqual([
+    "rx-usecs, µs →",
+    "10",
+    "50",
+    "rx-frames ↓",
+    "1",
+    "32",
+    "20.0k",
+    "9.00k",
+    "4.20k",
+    "now",
+  ]);
+});
+
+test("narrow cells have no figure", () => {
+  expect(texts(draw({ width: LEFT + 80 }))).not.toContain("20.0k");
+});
+
+test("a cell without a prediction is hatched", () => {
+  const cells = draw().filter(({ call, args }) => call === "fillRect" && args[2] === 99);
+  expect(cells.map(({ fillStyle }) => fillStyle === "--line-strong")).toEqual([true, false, false, false]);
+});
+
+test("cells that exceed the bound are hatched without figure, with an edge to their neighbours", () => {
+  const drawn = draw({ allowedUs: 20 });
+  expect(texts(drawn)).not.toContain("4.20k");
+  const edges = drawn.filter(({ call }) => call === "moveTo").map(({ args }) => args);
+  const middle = [LEFT + 100 - 0.5, TOP + 143 - 0.5];
+  expect(edges).toEqual([middle, middle]);
+});
+
+test.each([
+  [point(50), [LEFT + 190, TOP + 1.5 * 143]],
+  [point(30), [LEFT + 140, TOP + 1.5 * 143]],
+  [point(null), null],
+])("a measured point %o is drawn at %o", (measured, at) => {
+  const arc = draw({}, { points: [measured] }).find(({ call }) => call === "arc");
+  expect(arc === undefined ? null : arc.args.slice(0, 2)).toEqual(at);
+});
+
+test("frames mark the current and the selected values; adaptive-rx has no current values", () => {
+  expect(texts(draw({ selected: { row: 0, column: 1 } })).slice(-2)).toEqual(["now", "selected"]);
+  const adaptive = { rx_usecs: 10, rx_frames: 32, adaptive: true } as Coalescing["current"];
+  expect(texts(draw({}, { current: adaptive }))).not.toContain("now");
+});
