@@ -24,7 +24,14 @@ class Renames(NamedTuple):
     keys_in: Mapping[str, Mapping[str, str]] = {}
 
 
-COLUMNS = [("decision", "conclusion", "evaluation")]
+COLUMNS = [
+    ("experiment", "ending", "ending_state"),
+    ("experiment", "now", "activity"),
+    ("experiment", "before", "settings_before"),
+    ("experiment", "after", "settings_after"),
+    ("experiment_run", "kept_at", "recorded_at"),
+    ("decision", "conclusion", "evaluation"),
+]
 """Table, old column, new column."""
 
 REASSERT = {"take_over": "reassert"}

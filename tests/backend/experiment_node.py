@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from coresteer.bus import InventoryEvent
 from coresteer.experiments import service
 from coresteer.experiments.events import ExperimentEvent
-from coresteer.experiments.steps import Patience
+from coresteer.experiments.steps import Timeouts
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
@@ -40,7 +40,7 @@ from coresteer_core.protocol import (
     decode_to_agent,
 )
 
-QUICK = Patience(away_s=20, ready_s=5, run_s=5, returned_s=5, pause_s=0)
+QUICK = Timeouts(away_s=20, ready_s=5, run_s=5, restored_s=5, pause_s=0)
 
 
 def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> Measured:  # noqa: ANN401 - of several types

@@ -7,7 +7,7 @@ from typing import Any
 
 from coresteer.experiments import schedule
 from coresteer.experiments.analysis import analyse
-from coresteer.experiments.schemas import Experiment, ExperimentState, SettingsNow
+from coresteer.experiments.schemas import Experiment, ExperimentState, SettingsBeforeAfter
 from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
@@ -112,7 +112,7 @@ def made_up(
         "created_by": "kim",
         "started_at": START,
         "ended_at": START + timedelta(seconds=15 * len(runs)),
-        "place": None,
+        "queue_position": None,
         "runs_done": len(runs) - discarded,
         "runs_planned": len(planned),
         "runs_discarded": discarded,
@@ -137,11 +137,11 @@ def made_up(
             ],
             "backend_version": "0.1.0",
         },
-        "settings": SettingsNow(
+        "settings": SettingsBeforeAfter(
             before={"netdev/eth0/coalesce/rx-usecs": "18", "irq/41/affinity": "0-1", "irq/9/affinity": "0"},
             after={"netdev/eth0/coalesce/rx-usecs": "18", "irq/41/affinity": "0-1", "irq/9/affinity": "0"},
         ),
-        "now": "",
+        "activity": "",
         "arms": [schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
         "runs": runs,
         "analysis": analyse(spec, seed, runs),
@@ -195,7 +195,7 @@ def cases() -> dict[str, Experiment]:
             effect=fewer_interrupts,
             state=ExperimentState.STOPPED,
             sentence="TCP round-trip time p99 was 23,400 µs, over 20,000 µs.",
-            settings=SettingsNow(before={"irq/41/affinity": "0-1"}, after={"irq/41/affinity": "0"}),
+            settings=SettingsBeforeAfter(before={"irq/41/affinity": "0-1"}, after={"irq/41/affinity": "0"}),
         ),
         "empty": made_up(ab_spec(), most_runs=0, state=ExperimentState.FAILED, sentence="lab-3 went away.", machine={}),
         "hostile": made_up(
@@ -204,6 +204,6 @@ def cases() -> dict[str, Experiment]:
             created_by="<b>kim</b>",
             machine={"<i>kernel</i>": hostile},
             sentence=hostile,
-            settings=SettingsNow(before={"task/<u>/affinity": "=1+1"}, after=None),
+            settings=SettingsBeforeAfter(before={"task/<u>/affinity": "=1+1"}, after=None),
         ),
     }

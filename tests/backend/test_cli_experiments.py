@@ -24,8 +24,9 @@ PREVIEW = {"sentence": "A/B on web-1.", "runs": 48, "duration_s": 432.0, "arms":
 def experiment(state: str = "running", verdict: str = "no-difference", **changes: object) -> Json:
     made = {
         "id": 5, "name": "⟨m-n⟩", "node_name": "web-1", "primary": "cpu_s_per_gbit", "state": state, "seed": 41,
-        "sentence": f"It is {state}.", "created_at": "2026-01-01T00:00:00Z", "place": 0, "runs_done": 1,
-        "runs_planned": 48, "runs_discarded": 0, "remaining_s": 400.0, "now": "Run 2 of 48.", "spec": SPEC, "runs": [],
+        "sentence": f"It is {state}.", "created_at": "2026-01-01T00:00:00Z", "queue_position": 0, "runs_done": 1,
+        "runs_planned": 48, "runs_discarded": 0, "remaining_s": 400.0, "activity": "Run 2 of 48.", "spec": SPEC,
+        "runs": [],
         "analysis": {"comparisons": [{"metric": "cpu_s_per_gbit", "verdict": verdict}]}, "metrics": {}, "machine": {},
         "settings": {}, "findings": ["No difference larger than 2 % was found."],
     }  # fmt: skip
@@ -108,7 +109,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 
 def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
-    api.steps = [experiment("queued", place=2), experiment(), experiment(), experiment("done")]
+    api.steps = [experiment("queued", queue_position=2), experiment(), experiment(), experiment("done")]
     argv = ["experiment", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
     assert main.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
     assert ("GET", "/api/nodes/7/experiment-templates?peer_node_id=8") in api.asked
@@ -117,7 +118,7 @@ def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys:
         "A/B on web-1.",
         "Note: It is loud.",
         "Experiment 5 on web-1, seed 41.",
-        "Waiting, place 2 in the queue of web-1.",
+        "Queued, position 2 on web-1.",
         "1 of 48 runs, about 7 min left: Run 2 of 48.",
         "Experiment 5: done.",
         "No difference larger than 2 % was found.",

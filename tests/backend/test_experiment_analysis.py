@@ -82,8 +82,8 @@ def test_an_effect_is_found_with_its_size_in_spite_of_a_drift_that_is_larger(eff
     assert found.verdict == verdict
     assert low <= effect <= high
     assert value == pytest.approx(effect, abs=0.02)
-    assert found.smallest_visible is not None
-    assert 0.01 < found.smallest_visible < 0.08
+    assert found.minimum_detectable is not None
+    assert 0.01 < found.minimum_detectable < 0.08
     assert found.blocks == 6
 
 
@@ -173,7 +173,7 @@ def test_a_figure_that_is_sometimes_zero_is_compared_by_differences() -> None:
 def test_where_the_baseline_is_zero_there_is_a_verdict_but_no_relative_effect() -> None:
     spec = spec_of("ab", 2)
     found = the_one(analyse(spec, 1, runs_of(spec, lambda run, _: 5.0 if run.arm == (1,) else 0.0)))
-    assert (found.verdict, found.effect, found.smallest_visible, found.p) == ("higher", None, None, 2 / 64)
+    assert (found.verdict, found.effect, found.minimum_detectable, found.p) == ("higher", None, None, 2 / 64)
     nowhere = the_one(analyse(spec, 1, runs_of(spec, lambda _run, _random: 0.0)))
     assert (nowhere.verdict, nowhere.effect, nowhere.p) == ("no-difference", None, 1)
 
@@ -182,7 +182,7 @@ def test_where_the_baseline_is_zero_there_is_a_verdict_but_no_relative_effect() 
 def test_as_long_as_runs_are_lacking_nothing_is_concluded(done: int) -> None:
     spec = spec_of("ab", 2)
     analysis = analyse(spec, 1, runs_of(spec, planted(0.5))[:done])
-    assert analysis.kept == done
+    assert analysis.counted == done
     assert all(each.verdict == "too-few" and each.p is None for each in analysis.comparisons)
     assert [each.verdict for each in analysis.noise.values()] == (
         [] if done == 0 else ["no-difference" if done >= 24 else "too-few"]
@@ -194,7 +194,7 @@ def test_discarded_runs_are_counted_and_change_nothing_else() -> None:
     runs = runs_of(spec, planted(0.1))
     wrong = [kept(run.planned, {FIGURE: 1.0}, discarded="A CPU went offline.") for run in runs[::5]]
     analysis = analyse(spec, 1, [*wrong, *runs])
-    assert (analysis.kept, analysis.discarded) == (len(runs), len(wrong))
+    assert (analysis.counted, analysis.discarded) == (len(runs), len(wrong))
     assert msgspec.structs.replace(analysis, discarded=0) == analyse(spec, 1, runs)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coresteer.experiments.schedule import (
-    MOST_RUNS,
+    MAX_RUNS,
     arm_name,
     arms,
     check_spec,
@@ -86,15 +86,15 @@ def test_arms_are_all_combinations_with_the_baseline_first() -> None:
 @pytest.mark.parametrize(
     ("spec", "part"),
     [
-        (spec_of("aa", 2), "no factor"),
+        (spec_of("aa", 2), "must not have factors"),
         (spec_of("ab"), "one factor with two levels"),
-        (spec_of("ab", 3), "make it a sweep"),
-        (spec_of("ab", 2, 2), "make it a sweep"),
+        (spec_of("ab", 3), "use a sweep"),
+        (spec_of("ab", 2, 2), "use a sweep"),
         (spec_of("sweep"), "at least three levels"),
-        (spec_of("sweep", 2), "make it A/B"),
-        (spec_of("sweep", 16, 16, blocks=10), "2584 runs; at most 2000"),
-        (msgspec.structs.replace(spec_of("aa"), primary="speed"), "no figure speed"),
-        (msgspec.structs.replace(spec_of("aa"), primary="command.total"), "the workload is none"),
+        (spec_of("sweep", 2), "use A/B"),
+        (spec_of("sweep", 16, 16, blocks=10), "2584 runs; the maximum is 2000"),
+        (msgspec.structs.replace(spec_of("aa"), primary="speed"), "no metric speed"),
+        (msgspec.structs.replace(spec_of("aa"), primary="command.total"), "the workload is not a command"),
         (
             msgspec.structs.replace(spec_of("ab", 2), factors=[Factor("f", [Level("x"), Level("x")])]),
             "Two of the levels of f have the same name",
@@ -121,7 +121,7 @@ def test_an_experiment_that_cannot_be_scheduled_or_decided_is_refused_with_the_r
 )
 def test_an_experiment_that_can_be_scheduled_is_not_refused(spec: Spec) -> None:
     assert check_spec(spec) is None
-    assert run_count(spec) <= MOST_RUNS
+    assert run_count(spec) <= MAX_RUNS
 
 
 @settings(max_examples=20)
@@ -168,8 +168,8 @@ classes = msgspec.structs.replace(spec_of("aa"), workload=Classes())
         (measured(), spec_of("aa"), None),
         (measured(10.4, 4.9), spec_of("aa"), None),
         (measured(7.9), spec_of("aa"), "7.90 s were measured instead of 10 s"),
-        (measured(12.1), spec_of("aa"), "more than 2 s off"),
-        (measured(steal_percent=5.1), spec_of("aa"), "took 5.1 % of the CPU time"),
+        (measured(12.1), spec_of("aa"), "the tolerance is 2 s"),
+        (measured(steal_percent=5.1), spec_of("aa"), "stole 5.1 % of the CPU time"),
         (measured(disturbed=["CPU 3 went offline.", "More."]), spec_of("aa"), "CPU 3 went offline."),
         (measured(2.0), classes, None),
         (measured(0.4), classes, "ended after 0.40 s"),

@@ -59,7 +59,7 @@ def test_swapping_two_arms_negates_what_was_found(blocks: int) -> None:
     assert other.low == pytest.approx(-one.high)
     assert other.high == pytest.approx(-one.low)
     assert other.p == one.p
-    assert other.smallest_visible == pytest.approx(one.smallest_visible)
+    assert other.minimum_detectable == pytest.approx(one.minimum_detectable)
 
 
 def test_six_blocks_that_agree_are_the_fewest_that_show_a_difference() -> None:
@@ -75,7 +75,7 @@ def test_six_blocks_that_agree_are_the_fewest_that_show_a_difference() -> None:
 def test_what_two_arms_calls_visible_is_found_in_eight_of_ten(blocks: int) -> None:
     random = np.random.default_rng(1)
     noise = random.standard_normal((400, blocks))
-    visible = np.mean([estimates(two_arms(values, 1)).smallest_visible[0] for values in noise])
+    visible = np.mean([estimates(two_arms(values, 1)).minimum_detectable[0] for values in noise])
     power = np.mean([estimates(two_arms(values + visible, 1)).p[0] <= 0.05 for values in noise])
     assert 0.7 < power < 0.9
 

@@ -8,7 +8,7 @@ from tests.backend.conftest import Backend
 from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured, make_topology
 
-from coresteer.experiments.arms import NETDEV
+from coresteer.experiments.arm_config import NETDEV
 from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
 from coresteer.experiments.schemas import Template

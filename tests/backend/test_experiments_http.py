@@ -22,7 +22,7 @@ async def node(backend: Backend) -> AsyncIterator[ExperimentNode]:
 async def test_a_viewer_may_look_at_a_preview_and_start_nothing(backend: Backend, node: ExperimentNode) -> None:
     viewer = await backend.client("viewer")
     preview = (await viewer.post("/api/experiments/preview", {"spec": node.spec()})).json()
-    assert preview["blocked_because"] == "Starting an experiment needs the role operator; yours is viewer."
+    assert preview["blocked_because"] == "Starting an experiment requires the role operator; yours is viewer."
     assert (await viewer.post("/api/experiments", {"spec": node.spec()})).status_code == 403
     assert (await viewer.get("/api/experiments")).status_code == 200
 
@@ -40,19 +40,19 @@ async def test_a_preview_says_what_each_arm_does_and_how_long_it_all_takes(node:
     assert preview["runs"] == 24
     assert preview["sentence"].startswith("24 runs (tcp-request) on node-")
     as_it_is, irqbalance, coalescing, moved = preview["arms"]
-    assert as_it_is == {"name": "as it is", "sentence": "The node as it is.", "commands": []}
+    assert as_it_is == {"name": "as it is", "sentence": "The node as it is, without enforced policies.", "commands": []}
     assert "irqbalance runs" in irqbalance["sentence"]
     assert coalescing["commands"] == ["ethtool -C NETDEV rx-usecs 96"]
-    assert "server cpus of the load: 3." in moved["sentence"]
+    assert "Workload: server cpus 3." in moved["sentence"]
     assert moved["commands"] == [f"echo 7 > /proc/irq/{node.irq}/smp_affinity_list"]
 
 
 @pytest.mark.parametrize(
     ("kind", "blocks", "said"),
     [
-        ("aa", 5, "With 5 blocks no difference can be found, however large; it takes 6."),
-        ("ab", 6, "With 5 A/A blocks it stays unknown how much the node differs from itself; it takes 6."),
-        ("sweep", 4, "With 4 blocks no difference can be found, however large; it takes 5."),
+        ("aa", 5, "With 5 blocks no difference can be significant, however large; use 6."),
+        ("ab", 6, "With 5 A/A blocks the node's own variation cannot be determined; use 6."),
+        ("sweep", 4, "With 4 blocks no difference can be significant, however large; use 5."),
     ],
 )
 async def test_a_preview_warns_of_too_few_blocks(node: ExperimentNode, kind: str, blocks: int, said: str) -> None:
@@ -92,10 +92,10 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (spec(workload={"type": "tcp-request", "client_cpus": "3-1"}), "spec.workload", "client_cpus: "),
     (spec(name="a\nb"), "spec.name", "control characters"),
     (spec(blocks=2), "spec", "blocks"),
-    (spec(kind="aa"), "spec", "no factor"),
-    (spec(primary="speed"), "spec", "There is no figure speed"),
+    (spec(kind="aa"), "spec", "must not have factors"),
+    (spec(primary="speed"), "spec", "There is no metric speed"),
     (spec(guardrails=[{"metric": "speed", "max": 1}]), "spec.guardrails[0].metric", "“speed”"),
-    (spec(guardrails=[{"metric": "dropped_per_s", "max": -1}]), "spec.guardrails[0].max", "a number from 0"),
+    (spec(guardrails=[{"metric": "dropped_per_s", "max": -1}]), "spec.guardrails[0].max", "a number of at least 0"),
     (desired_value("speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
     (desired_value("irq/IRQ/affinity", "x"), f"{LEVEL}.settings[0].value", "not a CPU"),
     (desired_value("irq/IRQ/affinity", "63"), f"{LEVEL}.settings[0].value", "not online"),
@@ -103,7 +103,7 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (desired_value("netdev/{netdev}/speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
     (desired_value("netdev/{netdev}/coalesce/rx-usecs", "x"), f"{LEVEL}.settings[0].value", "not a number"),
     (level(policy={"policy_id": 2**31 - 1, "version": 1}), f"{LEVEL}.policy.policy_id", "There is no policy"),
-    (level(workload={"speed": 1}), f"{LEVEL}.workload", "speed is no field of tcp-request"),
+    (level(workload={"speed": 1}), f"{LEVEL}.workload", "tcp-request has no field speed"),
     (level(workload={"connections": 0}), f"{LEVEL}.workload", "connections"),
     (level(workload={"client_cpus": "63"}), f"{LEVEL}.workload", "client_cpus: CPU 63"),
 ]
@@ -141,7 +141,7 @@ async def test_a_node_that_is_away_blocks_the_start_and_says_so(backend: Backend
     async with experiment_node(backend) as away:
         await away.disconnect()
         preview = (await away.operator.post("/api/experiments/preview", {"spec": away.itself()})).json()
-        assert "is away" in preview["blocked_because"]
+        assert "is disconnected" in preview["blocked_because"]
         refused = await away.operator.post("/api/experiments", {"spec": away.itself()})
         assert (refused.status_code, refused.json()["detail"]) == (409, preview["blocked_because"])
         await away.connect()
@@ -164,6 +164,6 @@ async def test_experiments_are_listed_by_node_and_state_and_page_by_page(node: E
     rest = (await node.operator.get(f"/api/experiments?node_id={node.id}&limit=2&older_than={first['older']}")).json()
     assert ([one["name"] for one in rest["experiments"]], rest["older"]) == (["0"], None)
     queued = (await node.operator.get(f"/api/experiments?node_id={node.id}&state=queued")).json()
-    assert [one["place"] for one in queued["experiments"]][-1] in (1, 2)
+    assert [one["queue_position"] for one in queued["experiments"]][-1] in (1, 2)
     for one in reversed(started):
         assert (await node.operator.post(f"/api/experiments/{one['id']}/cancel")).status_code == 200

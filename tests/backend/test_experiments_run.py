@@ -38,7 +38,7 @@ from coresteer_core.protocol import (
 
 @pytest_asyncio.fixture
 async def node(backend: Backend) -> AsyncIterator[ExperimentNode]:
-    backend.app.state.runner.patience = QUICK
+    backend.app.state.runner.timeouts = QUICK
     async with experiment_node(backend) as node:
         yield node
 
@@ -56,7 +56,7 @@ async def test_a_comparison_is_measured_to_its_end_and_leaves_everything_as_befo
     assert (done["state"], done["runs_done"], done["runs_discarded"]) == ("done", 24, 0), done["sentence"]
     assert node.affinity == before
     assert done["settings"] == {"before": {node.key: before}, "after": {node.key: before}}
-    assert (done["remaining_s"], done["place"], done["machine"]["cpus"]) == (None, None, 8)
+    assert (done["remaining_s"], done["queue_position"], done["machine"]["cpus"]) == (None, None, 8)
     await node.until(lambda: isinstance(node.got[-1], EndExperiment))
     (found,) = [one for one in done["analysis"]["comparisons"] if one["metric"] == "requests_per_s"]
     assert (found["baseline"]["value"], found["level"]["value"]) == (1000.0, 1100.0)
@@ -154,7 +154,7 @@ async def test_a_cancelled_run_ends_at_once_and_its_settings_go_back(node: Exper
     await node.until(lambda: node.affinity == "7" and isinstance(node.got[-1], RunExperiment))
     answer = await node.operator.post(f"/api/experiments/{begun['id']}/cancel")
     assert answer.status_code == 200
-    assert answer.json()["sentence"] == "operator cancelled it."
+    assert answer.json()["sentence"] == "Cancelled by operator."
     cancelled = await node.ended(begun["id"])
     assert (cancelled["state"], cancelled["settings"]["after"]) == ("cancelled", {node.key: before})
     assert node.affinity == before
@@ -184,7 +184,7 @@ async def test_an_agent_that_goes_and_comes_back_costs_one_run(node: ExperimentN
 
 
 async def test_an_agent_that_stays_away_fails_the_experiment(backend: Backend) -> None:
-    backend.app.state.runner.patience = replace(QUICK, away_s=0.2)
+    backend.app.state.runner.timeouts = replace(QUICK, away_s=0.2)
     async with experiment_node(backend) as node:
         node.answer = loads_only
         begun = await node.start(node.itself())
@@ -193,8 +193,8 @@ async def test_an_agent_that_stays_away_fails_the_experiment(backend: Backend) -
         failed = await node.ended(begun["id"])
         await node.connect()
     assert (failed["state"], failed["settings"]["after"]) == ("failed", None)
-    assert f"{failed['node_name']} was away" in failed["sentence"]
-    assert "not seen" in failed["sentence"]
+    assert f"{failed['node_name']} was disconnected" in failed["sentence"]
+    assert "not verified" in failed["sentence"]
 
 
 async def test_while_the_agent_is_away_the_experiment_says_so(node: ExperimentNode) -> None:
@@ -204,7 +204,7 @@ async def test_while_the_agent_is_away_the_experiment_says_so(node: ExperimentNo
     await node.disconnect()
     async with asyncio.timeout(10):
         with node.backend.app.state.bus.subscribe() as events:
-            while (await node.get(begun["id"]))["now"] != f"Waiting for {begun['node_name']}, which is away.":
+            while (await node.get(begun["id"]))["activity"] != f"Waiting for {begun['node_name']} to reconnect.":
                 async for event in events:  # it is told whenever that changes
                     if isinstance(event, ExperimentEvent):
                         break
@@ -216,7 +216,7 @@ async def test_while_the_agent_is_away_the_experiment_says_so(node: ExperimentNo
 async def test_a_backend_that_restarts_goes_on_with_the_first_run_that_does_not_count_yet(database_url: str) -> None:
     async with AsyncExitStack() as stack:
         async with running_backend(database_url) as first:
-            first.app.state.runner.patience = QUICK
+            first.app.state.runner.timeouts = QUICK
             node = await stack.enter_async_context(experiment_node(first))
             before = node.affinity
             node.answer = lambda n, asked: n.does(asked) if n.affinity != "7" else loads_only(n, asked)
@@ -225,7 +225,7 @@ async def test_a_backend_that_restarts_goes_on_with_the_first_run_that_does_not_
             so_far = (await node.get(begun["id"]))["runs_done"]
         await node.disconnect()
         async with running_backend(database_url) as second:
-            second.app.state.runner.patience = QUICK
+            second.app.state.runner.timeouts = QUICK
             node.backend, node.agent.url, node.answer = second, second.url, ExperimentNode.does
             node.operator = await second.client("operator")
             node.got.clear()
@@ -266,13 +266,13 @@ async def test_one_experiment_a_node_runs_at_a_time_and_the_others_wait_in_order
     first, second, third = [await node.start(node.itself(name=name)) for name in ("first", "second", "third")]
     await node.until(node.runs)
     page = (await node.operator.get(f"/api/experiments?node_id={node.id}")).json()
-    assert [(one["name"], one["place"], one["state"]) for one in page["experiments"]] == [
+    assert [(one["name"], one["queue_position"], one["state"]) for one in page["experiments"]] == [
         ("third", 2, "queued"),
         ("second", 1, "queued"),
         ("first", 0, "running"),
     ]
     cancelled = (await node.operator.post(f"/api/experiments/{second['id']}/cancel")).json()
-    assert (cancelled["state"], cancelled["place"]) == ("cancelled", None)
+    assert (cancelled["state"], cancelled["queue_position"]) == ("cancelled", None)
     node.answer = ExperimentNode.does
     await node.operator.post(f"/api/experiments/{first['id']}/cancel")
     assert (await node.ended(third["id"]))["state"] == "done"
@@ -285,21 +285,21 @@ async def test_the_next_experiment_of_a_node_hears_its_agent_also_when_it_begins
     node.answer = loads_only
     first, second = [await node.start(node.itself(name=name)) for name in ("first", "second")]
     await node.until(node.runs)
-    tell, drive = service.tell, node.backend.app.state.runner._drives[first["id"]]
+    publish, loop = service.publish, node.backend.app.state.runner._loops[first["id"]]
 
     def second_begins() -> bool:
         return any(isinstance(word, BeginExperiment) and word.experiment_id == second["id"] for word in node.got)
 
-    async def late(shared: ExperimentContext, experiment_id: int) -> None:
-        await tell(shared, experiment_id)
-        if asyncio.current_task() is drive and (await node.get(first["id"]))["ended_at"] is not None:
-            shared.wake.set()
+    async def late(context: ExperimentContext, experiment_id: int) -> None:
+        await publish(context, experiment_id)
+        if asyncio.current_task() is loop and (await node.get(first["id"]))["ended_at"] is not None:
+            context.wake.set()
             await node.until(second_begins)
 
-    monkeypatch.setattr(service, "tell", late)
+    monkeypatch.setattr(service, "publish", late)
     node.prepare = lambda *_: []
     await node.operator.post(f"/api/experiments/{first['id']}/cancel")
-    await drive
+    await loop
     node.answer = ExperimentNode.does
     await node.say(ExperimentMessage(second["id"], RunState.READY, address="198.18.0.1:5201", netdev="eno1"))
     done = await node.ended(second["id"])
@@ -307,7 +307,7 @@ async def test_the_next_experiment_of_a_node_hears_its_agent_also_when_it_begins
 
 
 async def test_a_setting_that_somebody_else_changed_fails_the_experiment_and_is_named(backend: Backend) -> None:
-    backend.app.state.runner.patience = replace(QUICK, returned_s=0.2)
+    backend.app.state.runner.timeouts = replace(QUICK, restored_s=0.2)
     async with experiment_node(backend) as node:
 
         def moves(n: ExperimentNode, asked: RunExperiment) -> list[ExperimentMessage]:
@@ -414,7 +414,7 @@ async def test_an_experiment_whose_peer_was_deleted_meanwhile_fails(backend: Bac
         assert (await (await backend.client("admin")).delete(f"/api/nodes/{peer.id}")).status_code == 204
     await node.operator.post(f"/api/experiments/{first['id']}/cancel")
     failed = await node.ended(second["id"])
-    assert (failed["state"], failed["sentence"]) == ("failed", "The node that made the load was deleted.")
+    assert (failed["state"], failed["sentence"]) == ("failed", "The node that generated the load was deleted.")
 
 
 async def test_what_another_version_kept_fails_with_a_sentence_and_keeps_nobody_waiting(

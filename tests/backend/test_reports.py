@@ -223,7 +223,7 @@ def test_json_holds_the_specification_with_which_it_can_be_run_again(made: dict[
 
 
 def test_what_changes_by_itself_is_not_in_a_report(made: dict[str, Experiment]) -> None:
-    later = made["ab"].model_copy(update={"remaining_s": 12.0, "place": 3, "now": "Warming up."})
+    later = made["ab"].model_copy(update={"remaining_s": 12.0, "queue_position": 3, "activity": "Warming up."})
     assert to_json(of_experiment(later, "en")) == to_json(of_experiment(made["ab"], "en"))
 
 

@@ -101,16 +101,16 @@ async def kept(backend: Backend) -> AsyncIterator[Kept]:
                 planned_s=600.0,
                 state="done",
                 sentence="Measured.",
-                now="",
+                activity="",
                 machine=made.machine,
-                before=made.settings.before,
-                after=made.settings.after,
-                created_at=START + timedelta(seconds=place),
+                settings_before=made.settings.before,
+                settings_after=made.settings.after,
+                created_at=START + timedelta(seconds=index),
                 created_by="kim",
                 started_at=START,
                 ended_at=made.ended_at,
             )
-            for place in range(2)
+            for index in range(2)
         ]
         session.add_all([*rows, change_row(node, change_id, APPLIED)])
         session.add(change_row(node, uuid4(), APPLIED + timedelta(minutes=20)))
@@ -122,7 +122,7 @@ async def kept(backend: Backend) -> AsyncIterator[Kept]:
                         experiment_id=row.id,
                         number=run.planned.number,
                         attempt=run.attempt,
-                        kept_at=START,
+                        recorded_at=START,
                         run=msgspec.to_builtins(run),
                         discarded=run.discarded,
                     )

@@ -107,7 +107,7 @@ def row(kind: Kind, levels: int, blocks: int, noise: str, *, count: int, noisy: 
     beside = f"{sum(found(each, others) for each in planted) / count:8.1%}" if others else " " * 8
     held = sum(holds(each, {1: PLANTED}) for each in planted) / count
     power = sum(found(each, [1]) for each in planted) / count
-    visible = np.median([each.comparisons[0].smallest_visible or math.nan for each in planted])
+    visible = np.median([each.comparisons[0].minimum_detectable or math.nan for each in planted])
     name = f"{kind} {levels} × {blocks}" + (" noisy arm" if noisy else "")
     print(f"{name:24}{noise:18}{alarms:8.1%}{beside}{held:8.1%}{power:8.1%}{visible:10.1%}", flush=True)
 

@@ -17,7 +17,15 @@ RENAMED: dict[str, dict[str, str]] = {
     "experiment kind": {},
     "experiment state": {},
     "experiment template": {},
-    "field": {"conclusion": "evaluation", "held_back": "deferred", "unmoved": "skipped"},  # of answers of the API
+    "field": {  # of answers of the API
+        "conclusion": "evaluation",
+        "held_back": "deferred",
+        "kept": "counted",
+        "now": "activity",
+        "place": "queue_position",
+        "smallest_visible": "minimum_detectable",
+        "unmoved": "skipped",
+    },
     "method": {},  # of the service classes' experiment
     "mode": {},
     "outcome": {},

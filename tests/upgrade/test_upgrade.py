@@ -207,7 +207,7 @@ async def test_every_experiment_is_still_there_with_its_runs_and_reports(reader:
             assert names("method", levels) == dict.fromkeys(("default", "nice", "cgroup", "gate", "weight"), 1)
         if state == "done":
             assert counted[0]["figures"]["cpu_busy_percent"] > 0
-            assert experiment[field("analysis")]["kept"] == runs
+            assert experiment[field("analysis")][field("kept")] == runs
             for form in ("html", "csv", "json"):
                 assert await reader.get(f"/api/experiments/{experiment[field('id')]}/report", format=form)
     pair = (found["two places"][field("id")], found["irqbalance"][field("id")])

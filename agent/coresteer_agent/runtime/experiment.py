@@ -93,7 +93,7 @@ class Session:
         run = self._run
         if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
             named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
-            run.disturbed.append(f"Somebody changed {named} while it was measured.")
+            run.disturbed.append(f"{named} changed during the measurement.")
 
     def step(self) -> frozenset[str]:
         """Go on as far as it goes at once. Returns the settings that were put back."""

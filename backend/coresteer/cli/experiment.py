@@ -271,10 +271,10 @@ def _better(primary: str) -> str:
 
 def _progress(step: Json) -> str:
     if step["state"] == "queued":
-        return f"Waiting, place {step['place']} in the queue of {step['node_name']}."
+        return f"Queued, position {step['queue_position']} on {step['node_name']}."
     left = "" if step["remaining_s"] is None else f", about {_time(step['remaining_s'])} left"
     discarded = f", {step['runs_discarded']} discarded" if step["runs_discarded"] else ""
-    return f"{step['runs_done']} of {step['runs_planned']} runs{discarded}{left}: {step['now']}"
+    return f"{step['runs_done']} of {step['runs_planned']} runs{discarded}{left}: {step['activity']}"
 
 
 def _line(each: Json) -> str:

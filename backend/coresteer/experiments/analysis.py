@@ -1,12 +1,12 @@
-"""What follows from an experiment's runs. Pure: the same spec, seed and runs give the same analysis.
+"""Analyse the runs of an experiment. Pure: the same spec, seed and runs give the same analysis.
 
 One rule for every verdict: higher or lower when the 95 % interval of the effect lies above or below 0, which is when p
-is at most 0.05 (statistics.py). The primary figure was named before; the others are shown each at its own 5 %, so among
-27 of them one or two differ by chance.
+is at most 0.05 (statistics.py). The primary metric is chosen before the first run; each of the others is tested at 5 %
+by itself, so among 27 of them one or two differ by chance.
 
-Figures are compared as logarithms, so that effects are ratios and do not depend on the unit; a figure that was 0 or
-negative in some run is compared by its differences, taken relative to the baseline's mean. A block counts for a figure
-when all its runs have it.
+Metrics are compared as logarithms, so that effects are ratios and do not depend on the unit; a metric that is 0 or
+negative in some run is compared by differences relative to the baseline's mean. A block counts for a metric when all
+its runs have it.
 """
 
 from collections import defaultdict
@@ -29,27 +29,27 @@ from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean
 from coresteer_core.experiments.model import METRICS
 
 _NOTHING = 1e-12
-_UNBELIEVABLE = 1e30
+_IMPLAUSIBLE = 1e30
 
 
 def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
-    """Conclude from the runs so far, in any order; discarded ones are counted only.
+    """Analyse the runs so far, in any order; discarded ones are only counted.
 
-    The rates of error hold for the analysis after the last run: who looks after every block and stops at the first
-    difference finds more of them than are there.
+    The error rates hold for the analysis after the last run: stopping at the first significant difference increases
+    the rate of false positives.
     """
-    counting = {run.planned.number: run for run in runs if run.discarded is None}
-    kept = [run for _, run in sorted(counting.items())]
-    found = {metric for run in kept for metric in run.figures}
+    by_number = {run.planned.number: run for run in runs if run.discarded is None}
+    counted = [run for _, run in sorted(by_number.items())]
+    found = {metric for run in counted for metric in run.figures}
     metrics = [metric for metric in METRICS if metric in found] + sorted(found - set(METRICS))
     arms = arms_of(spec)
-    noise_runs = _cube(kept, "aa", 2, 2, metrics)
+    noise_runs = _cube(counted, "aa", 2, 2, metrics)
     if spec.kind == "aa":
         main = noise_runs.reshape(*noise_runs.shape[:2], 1, 4)
     elif spec.kind == "ab":
-        main = _cube(kept, "main", 2, 2, metrics)
+        main = _cube(counted, "main", 2, 2, metrics)
     else:
-        main = _cube(kept, "main", len(arms), 1, metrics)
+        main = _cube(counted, "main", len(arms), 1, metrics)
 
     noise: dict[str, Comparison] = {}
     means: dict[str, list[Interval | None]] = {}
@@ -69,22 +69,22 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
         means=means,
         comparisons=comparisons,
         trends=trends,
-        kept=len(kept),
-        discarded=len(runs) - len(kept),
+        counted=len(counted),
+        discarded=len(runs) - len(counted),
     )
 
 
 def _cube(runs: Sequence[RecordedRun], stage: str, labels: int, times: int, metrics: list[str]) -> Numbers:
-    """Return metrics × blocks × labels × times of a label in a block, NaN where there is no believable figure."""
+    """Return metrics × blocks × labels × times of a label in a block, NaN where a value is missing or implausible."""
     blocks = 1 + max((run.planned.block for run in runs if run.planned.stage == stage), default=-1)
     cube = np.full((len(metrics), blocks, labels, times), np.nan)
-    seen: dict[tuple[int, int], int] = defaultdict(int)
+    times_seen: dict[tuple[int, int], int] = defaultdict(int)
     for run in runs:
         if run.planned.stage == stage:
-            place = run.planned.block, run.planned.label
-            cube[:, *place, seen[place]] = [run.figures.get(metric, np.nan) for metric in metrics]
-            seen[place] += 1
-    cube[~(np.abs(cube) < _UNBELIEVABLE)] = np.nan
+            cell = run.planned.block, run.planned.label
+            cube[:, *cell, times_seen[cell]] = [run.figures.get(metric, np.nan) for metric in metrics]
+            times_seen[cell] += 1
+    cube[~(np.abs(cube) < _IMPLAUSIBLE)] = np.nan
     return cube
 
 
@@ -103,12 +103,12 @@ def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: In
     estimates, logarithms = _estimate(values[:, usable], seed)
     means = [_mean(values[:, label]) for label in range(values.shape[1])]
     base = abs(float(values[:, 0].mean())) if len(values) else 0.0
-    places = np.cumsum(usable) - 2
+    columns = np.cumsum(usable) - 2
     comparisons = []
     for label, arm in enumerate(arms, 1):
         interval = effect = p = visible = None
         if estimates is not None and usable[label]:
-            value, low, high, p, visible = (float(column[places[label]]) for column in estimates)
+            value, low, high, p, visible = (float(column[columns[label]]) for column in estimates)
             interval = Interval(value, low, high)
             if logarithms:
                 effect = Interval(*(float(np.expm1(each)) for each in (value, low, high)))
@@ -126,7 +126,7 @@ def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: In
                 level=means[label],
                 effect=effect,
                 p=p,
-                smallest_visible=visible,
+                minimum_detectable=visible,
                 blocks=len(values),
                 verdict=_verdict(interval, effect, noise),
             )
@@ -135,7 +135,7 @@ def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: In
 
 
 def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
-    """Return differences from label 0 in units of the figure, or of its logarithm where that is the second result."""
+    """Return differences from label 0, and whether they are of logarithms rather than of the metric itself."""
     logarithms = bool((values > 0).all())
     scale = 1.0 if logarithms else float(np.abs(values).max())
     each = (np.log(values) if logarithms else values / (scale or 1.0)).mean(axis=2)
@@ -151,15 +151,15 @@ def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
         value=estimates.value * scale,
         low=estimates.low * scale,
         high=estimates.high * scale,
-        smallest_visible=estimates.smallest_visible * scale,
+        minimum_detectable=estimates.minimum_detectable * scale,
     ), False
 
 
 def _verdict(interval: Interval | None, effect: Interval | None, noise: Interval | None) -> Verdict:
-    """Return what the interval says, unless the node differs from itself and by as much.
+    """Return the verdict of an interval; unsteady if the node differs from itself by as much.
 
     The test is exact under every drift, so a difference of the node with itself is chance (in 3-5 % of experiments) or
-    something that keeps pace with the runs; an effect that is no larger than it may have been cannot be told from it.
+    something periodic in step with the runs; an effect that is no larger cannot be distinguished from it.
     """
     if interval is None:
         return "too-few"
@@ -176,12 +176,12 @@ def _trends(metric: str, spec: Spec, values: Numbers, seed: int) -> list[Trend]:
     trends = []
     shape = [len(factor.levels) for factor in spec.factors]
     complete = values[np.isfinite(values).all(axis=1)].reshape(-1, *shape)
-    for place, factor in enumerate(spec.factors):
+    for index, factor in enumerate(spec.factors):
         numeric = [number for number, level in enumerate(factor.levels) if level.value is not None]
         levels = np.array([level.value for level in factor.levels if level.value is not None])
         if len(set(levels)) < 3:
             continue
-        means = complete if len(shape) == 1 else complete.mean(axis=2 - place)
+        means = complete if len(shape) == 1 else complete.mean(axis=2 - index)
         found = trend(levels, means[:, numeric], seed)
-        trends.append(Trend(metric, place, *(found or (None, None))))
+        trends.append(Trend(metric, index, *(found or (None, None))))
     return trends

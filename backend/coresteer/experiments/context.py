@@ -1,4 +1,4 @@
-"""What the experiments' functions need of the application; on app.state.experiments."""
+"""ExperimentContext: the parts of the application that experiments use; on app.state.experiments."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from coresteer.presence.registry import Registry
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """ExperimentContext parts. wake: set when what is queued, running or to be ended may have changed."""
+    """Parts of the application. wake: set when the queued and running experiments may have changed."""
 
     database: Database
     bus: Bus

@@ -23,13 +23,13 @@ router = APIRouter(prefix="/api/experiments", tags=["experiments"])
 async def preview_experiment(
     request: Request, session: Session, identity: Viewer, body: ExperimentRequest
 ) -> ExperimentPreview:
-    """What an experiment would do, and how long it would take. Changes nothing."""
+    """Return what an experiment would do and its duration, without starting it."""
     return await service.preview(session, request.app.state.experiments, body.spec, role=identity.role)
 
 
 @router.post("", status_code=201)
 async def start_experiment(request: Request, identity: Operator, body: ExperimentRequest) -> Experiment:
-    """Queue an experiment; it begins when its nodes are free."""
+    """Queue an experiment; it starts when its nodes are free."""
     return await service.start(request.app.state.experiments, body.spec, identity=identity)
 
 
@@ -43,17 +43,17 @@ async def list_experiments(
     older_than: RowId | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> ExperimentPage:
-    """Experiments, newest first."""
+    """Return experiments, newest first."""
     return await service.page(session, node_id=node_id, state=state, older_than=older_than, limit=limit)
 
 
 @router.get("/{experiment_id}")
 async def get_experiment(session: Session, _: Viewer, experiment_id: RowId) -> Experiment:
-    """One experiment with its runs and what follows from them so far."""
+    """Return one experiment with its runs and their analysis so far."""
     return await service.get(session, experiment_id)
 
 
 @router.post("/{experiment_id}/cancel")
 async def cancel_experiment(request: Request, identity: Operator, experiment_id: RowId) -> Experiment:
-    """End it: at once while it is queued, else as soon as the node is as before."""
+    """Cancel an experiment: at once while it is queued, else as soon as the node's settings are restored."""
     return await service.cancel(request.app.state.experiments, experiment_id, actor=identity.username)

@@ -1,4 +1,4 @@
-"""What an experiment found, in sentences that follow from its intervals. Pure."""
+"""Write the findings of an experiment in sentences that follow from its intervals. Pure."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -30,53 +30,53 @@ class Phrases:
         self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
 
     def text(self, key: str, **values: object) -> str:
-        """A fixed sentence."""
+        """Return a sentence with its placeholders filled."""
         return text(self.language, key, **values)
 
     def name(self, arm: Arm) -> str:
-        """What an arm is called."""
+        """Return the name of an arm."""
         found = self._names.get(arm, "as it is")
         return self.text("arm.unchanged") if found == "as it is" else found
 
     @property
     def baseline(self) -> str:
-        """What the first arm is called."""
+        """Return the name of the baseline."""
         arms = self.experiment.analysis.arms
         return self.name(arms[0] if arms else ())
 
     def label(self, metric: str) -> str:
-        """What a figure is called."""
+        """Return the label of a metric."""
         known = self.experiment.metrics.get(metric)
         return label(self.language, metric, known.label if known else None)
 
     def inside(self, metric: str) -> str:
-        """The same inside a sentence."""
+        """Return the label of a metric for use inside a sentence."""
         return inside(self.label(metric))
 
     def unit(self, metric: str) -> str:
-        """The unit of a figure."""
+        """Return the unit of a metric."""
         known = self.experiment.metrics.get(metric)
         return known.unit if known else ""
 
     def tone(self, comparison: Comparison) -> Tone:
-        """Whether what was found is good."""
+        """Return whether a result is better or worse."""
         return tone(self.experiment.metrics.get(comparison.metric), comparison.verdict)
 
     def verdict(self, comparison: Comparison) -> str:
-        """The finding in a word or two."""
+        """Return the verdict in a word or two."""
         return verdict(self.language, self.tone(comparison), comparison.verdict)
 
     def bound(self, interval: Interval) -> str:
-        """The largest difference that an interval allows."""
+        """Return the largest difference that an interval includes."""
         return bound(self.language, interval)
 
     def ends(self, interval: Interval) -> dict[str, str]:
-        """Its low and its high end."""
+        """Return the ends of an interval, formatted."""
         return ends(self.language, interval)
 
 
 def tone(metric: Metric | None, found: Verdict) -> Tone:
-    """Whether a finding about a figure is good."""
+    """Return whether a verdict about a metric is better or worse."""
     if found not in ("higher", "lower"):
         return "unsure"
     if metric is None or not metric.better:
@@ -85,33 +85,33 @@ def tone(metric: Metric | None, found: Verdict) -> Tone:
 
 
 def verdict(language: Language, worth: Tone, found: Verdict) -> str:
-    """A finding in a word or two."""
+    """Return a verdict in a word or two."""
     word = text(language, f"verdict.{found}")
     return text(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
 
 
 def inside(name: str) -> str:
-    """A figure's name inside a sentence."""
+    """Return a label with a lower-case initial, unless it is an abbreviation."""
     return name[:1].lower() + name[1:] if name[1:2].islower() else name
 
 
 def bound(language: Language, interval: Interval) -> str:
-    """The largest difference that an interval allows, rounded up so that a sentence about it stays true."""
+    """Return the largest difference that an interval includes, rounded up so that a sentence about it is true."""
     return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
 
 
 def ends(language: Language, interval: Interval) -> dict[str, str]:
-    """An interval's low and high end."""
+    """Return the ends of an interval, formatted."""
     return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
 
 
 def of_primary(experiment: Experiment) -> list[Comparison]:
-    """The comparisons in the figure that decides, in order of arms."""
+    """Return the comparisons of the primary metric in the order of arms."""
     return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
 
 
 def findings(experiment: Experiment, language: Language) -> list[str]:
-    """What was found, the most important first."""
+    """Return the findings in sentences, the most important first."""
     phrases = Phrases(experiment, language)
     found = of_primary(experiment)
     told: list[str] = []
@@ -124,7 +124,7 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     else:
         told = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
     if experiment.state != "done":
-        kept, sentence = experiment.analysis.kept, translated(language, experiment.sentence)
+        kept, sentence = experiment.analysis.counted, translated(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
         told.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
     told += _unrestored(phrases)
@@ -133,14 +133,14 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
 
 def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
     told = [sentence(phrases, found)]
-    if found.smallest_visible is not None and found.verdict != "too-few":
-        visible = percent(found.smallest_visible, phrases.language, signed=False, up=True)
+    if found.minimum_detectable is not None and found.verdict != "too-few":
+        visible = percent(found.minimum_detectable, phrases.language, signed=False, up=True)
         told.append(phrases.text("found.visible", visible=visible))
     return told
 
 
 def sentence(phrases: Phrases, found: Comparison) -> str:
-    """What was found about one arm, in one figure."""
+    """Return the finding about one arm in one metric."""
     names = {"metric": phrases.label(found.metric), "arm": phrases.name(found.arm), "baseline": phrases.baseline}
     if found.verdict == "unsteady":
         return phrases.text("found.unsteady", **names | {"metric": phrases.inside(found.metric)})
@@ -158,7 +158,7 @@ def sentence(phrases: Phrases, found: Comparison) -> str:
 
 
 def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
-    """Without percentages: the baseline is 0."""
+    """Return a finding without percentages: the baseline is 0."""
     unit = phrases.unit(found.metric)
     value = amount(found.level.value if found.level else None, unit, phrases.language)
     base = amount(found.baseline.value if found.baseline else None, unit, phrases.language)
@@ -210,7 +210,7 @@ def _of_trends(phrases: Phrases) -> list[str]:
 
 
 def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
-    """How a figure goes with a factor."""
+    """Return the finding about the trend of a metric over a factor."""
     rises = trend.rho is not None and trend.rho > 0
     rho = correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
@@ -235,7 +235,7 @@ def _unrestored(phrases: Phrases) -> list[str]:
 
 
 def unrestored(experiment: Experiment) -> list[str]:
-    """Keys of settings that stand otherwise after the experiment than before it."""
+    """Return the keys of settings whose values after the experiment differ from those before it."""
     before, after = experiment.settings.before, experiment.settings.after
     if after is None:
         return []

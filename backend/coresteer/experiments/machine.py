@@ -1,4 +1,4 @@
-"""What a report says of the machine that was measured. Pure."""
+"""Describe the measured machine for reports. Pure."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from coresteer.nodes.tables import NodeRow
 
 
 def machine_of(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
-    """By names that reports print; empty or None where it is not known."""
+    """Return facts about a node by the names that reports print; empty or None where unknown."""
     topology, inventory, _ = nodes.reported(node)
     hello = node.hello or {}
     return {

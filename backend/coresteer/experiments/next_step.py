@@ -1,10 +1,11 @@
-"""What comes next in an experiment. Pure: rows and what agents said on their connections go in, a step comes out.
+"""Decide the next step of an experiment. Pure: rows and the agents' messages go in, a Step comes out.
 
-runner.py asks promotable() who begins and gives each a drive; drive.py gathers the Facts from rows and from heard.py,
-asks next_step(), carries the step out, and asks again.
+runner.py asks promotable() which queued experiments start and creates a RunLoop for each. It collects the Facts from
+rows and from session_state.py, calls next_step(), carries the step out, and repeats.
 
-All that must survive a restart of the backend is in rows, so a driver that begins with nothing heard goes on where the
-last one was cut off: what stands is rolled back, and the first place of the schedule without a run that counts is next.
+All that must survive a restart of the backend is in rows. A RunLoop that starts without any message therefore resumes
+where the last one was interrupted: it rolls back open changes, then continues with the first run of the schedule that
+has no counted attempt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,223 +13,266 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from coresteer.experiments import schedule
-from coresteer.experiments.arms import netdev_keys, warmup_s
-from coresteer.experiments.repository import Taken
+from coresteer.experiments.arm_config import netdev_keys, warmup_s
+from coresteer.experiments.repository import UnfinishedExperiment
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import PlannedRun
 from coresteer.experiments.steps import (
-    Begin,
-    Conclude,
-    EndLease,
+    AbandonRun,
+    ApplySettings,
+    AwaitMessage,
+    ChangeStatus,
+    EndPolicyLease,
     Facts,
     Finish,
-    Keep,
-    Look,
-    Lose,
-    Open,
-    Pause,
-    RollBack,
-    Start,
+    Participant,
+    PausePolicies,
+    Prepare,
+    ReadSettings,
+    RecordRun,
+    RecordSettings,
+    RollBackChange,
+    SendEnd,
+    StartRun,
     Step,
-    TakeBefore,
-    TellEnd,
-    Wait,
+    StopMeasuring,
 )
 from coresteer_core.experiments.model import Measured, RunState
 from coresteer_core.protocol import ChangeState, EndedBy
 
 ATTEMPTS = 3
 _PRIOR_RUNS = 2
-"""So many runs count as having taken as long as planned, before there are any."""
-_OF_THE_CLIENT = ("throughput_bit_per_s", "requests_per_s", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us")
-"""Figures of the load; all others are those of the node under test."""
+"""Weight of the planned duration in the estimate of the remaining time, in runs."""
+_LISTED_SETTINGS = 5
+_CLIENT_METRICS = ("throughput_bit_per_s", "requests_per_s", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us")
+"""Metrics that the client of the load measures; all others are measured on the node under test."""
 
 
 def next_step(facts: Facts) -> Step:
-    """What to do now."""
-    if facts.ending is not None:
+    """Return the step to carry out now."""
+    if facts.ending_state is not None:
         return _wind_down(facts)
-    kept = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
-    planned = next((run for run in facts.plan if run.number not in kept), None)
+    counted = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
+    planned = next((run for run in facts.plan if run.number not in counted), None)
     if planned is None:
-        discarded = len(facts.attempts) - len(kept)
-        return Conclude(ExperimentState.DONE, f"{len(kept)} runs were measured; {discarded} did not count.")
-    vain = [attempt for attempt in facts.attempts if attempt.number == planned.number]
-    if facts.at_hand:
-        return _with_run(facts, planned, len(vain))
-    if len(vain) >= ATTEMPTS:
-        sentence = f"Run {planned.number + 1} was tried {len(vain)} times and never counted, the last time because: "
-        return Conclude(ExperimentState.FAILED, sentence + (vain[-1].discarded or ""))
-    return _between_runs(facts, planned, len(vain))
+        discarded = len(facts.attempts) - len(counted)
+        sentence = f"{len(counted)} runs were measured; {discarded} were discarded."
+        return StopMeasuring(ExperimentState.DONE, sentence)
+    failed = [attempt for attempt in facts.attempts if attempt.number == planned.number]
+    if facts.run_active:
+        return _during_run(facts, planned, len(failed))
+    if len(failed) >= ATTEMPTS:
+        sentence = f"Run {planned.number + 1} was discarded in {len(failed)} attempts. Last reason: "
+        return StopMeasuring(ExperimentState.FAILED, sentence + (failed[-1].discarded or ""))
+    return _between_runs(facts, planned, len(failed))
 
 
-def _between_runs(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noqa: PLR0911 - one return a step
-    if (away := _away(facts)) is not None:
+def _between_runs(facts: Facts, planned: PlannedRun, attempt: int) -> Step:
+    if (away := _await_reconnect(facts)) is not None:
         return away
     if (undo := _undo(facts)) is not None:
-        if facts.now_s < facts.since_s + facts.patience.returned_s:
+        if facts.now_s < facts.phase_started_s + facts.timeouts.restored_s:
             return undo
-        return Conclude(ExperimentState.FAILED, f"{facts.sides[0].name} did not say that the run's settings went back.")
-    if facts.before is None:
-        if facts.paused_at_s is None:
-            return Pause()
-        if facts.pauses and facts.now_s < (until_s := facts.paused_at_s + facts.patience.pause_s):
-            return Wait("Waiting for the paused policies to give back what they held.", until_s)
-        return TakeBefore()
-    for place, side in enumerate(facts.sides):
-        if side.begun_at_s is None:
-            return Begin(place)
-        if side.word is not None and side.word.state is RunState.FAILED:
-            return Lose(planned, attempt, f"{side.name}: {side.word.sentence}")
-        if side.word is None:
-            until_s = side.begun_at_s + facts.patience.ready_s
-            if facts.now_s >= until_s:
-                return Lose(planned, attempt, f"{side.name} was not ready after {facts.patience.ready_s:.0f} s.")
-            return Wait(f"{side.name} is getting ready.", until_s)
-    return _as_before(facts, planned) or Open(planned)
+        sentence = f"{facts.participants[0].name} did not report that the settings of the run were rolled back."
+        return StopMeasuring(ExperimentState.FAILED, sentence)
+    if facts.settings_before is None:
+        return _record_settings(facts)
+    for index in range(len(facts.participants)):
+        if (step := _preparation(facts, planned, attempt, index)) is not None:
+            return step
+    return _verify_restored(facts, planned) or ApplySettings(planned)
 
 
-def _as_before(facts: Facts, planned: PlannedRun) -> Step | None:
-    """What is to be done until all settings are as they were before the experiment; None when they are."""
+def _record_settings(facts: Facts) -> Step:
+    if facts.paused_at_s is None:
+        return PausePolicies()
+    if facts.policies_paused and facts.now_s < (until_s := facts.paused_at_s + facts.timeouts.pause_s):
+        return AwaitMessage("Waiting until the paused policies have restored their settings.", until_s)
+    return RecordSettings()
+
+
+def _preparation(facts: Facts, planned: PlannedRun, attempt: int, index: int) -> Step | None:
+    """Return the step that prepares a participant, None when it is ready."""
+    participant = facts.participants[index]
+    if participant.prepare_sent_at_s is None:
+        return Prepare(index)
+    message = participant.session_message
+    if message is None:
+        until_s = participant.prepare_sent_at_s + facts.timeouts.ready_s
+        if facts.now_s >= until_s:
+            reason = f"{participant.name} was not ready after {facts.timeouts.ready_s:.0f} s."
+            return AbandonRun(planned, attempt, reason)
+        return AwaitMessage(f"{participant.name} is preparing the load.", until_s)
+    if message.state is RunState.FAILED:
+        return AbandonRun(planned, attempt, f"{participant.name}: {message.sentence}")
+    return None
+
+
+def _verify_restored(facts: Facts, planned: PlannedRun) -> Step | None:
+    """Return the step until all settings have their values before the experiment; None when they have."""
     if facts.settings is None:
-        return Look()
-    until_s = facts.since_s + facts.patience.returned_s
+        return ReadSettings()
+    until_s = facts.phase_started_s + facts.timeouts.restored_s
     missing = set(netdev_keys(facts.spec, facts.netdev)) - facts.settings.keys()
-    differing = _differing(facts, {**(facts.before or {}), **facts.netdev_before})
+    differing = _differing(facts, {**(facts.settings_before or {}), **facts.netdev_settings_before})
     if not missing and not differing:
         return None
     if facts.now_s < until_s:
-        return Wait(f"Before run {planned.number + 1}: waiting until all settings are as before.", until_s)
+        return AwaitMessage(f"Before run {planned.number + 1}: waiting until all settings are restored.", until_s)
     if differing:
-        return Conclude(ExperimentState.FAILED, f"Something else changed what it is about: {differing}")
-    return Conclude(ExperimentState.FAILED, f"The node has no {min(missing)}.")
+        sentence = f"Something other than the experiment changed its settings: {differing}"
+        return StopMeasuring(ExperimentState.FAILED, sentence)
+    return StopMeasuring(ExperimentState.FAILED, f"The node has no setting {min(missing)}.")
 
 
-def _differing(facts: Facts, wanted: Mapping[str, str]) -> str:
-    """Which settings are not as before, in sentences; empty when all are."""
+def _differing(facts: Facts, expected: Mapping[str, str]) -> str:
+    """Return the settings that differ from the expected values, in sentences; empty when none does."""
     settings = facts.settings or {}
-    wrong = [key for key, value in wanted.items() if settings.get(key) != value]
-    told = [f"{key} is {settings.get(key, 'not there')} instead of {wanted[key]}." for key in wrong[:5]]
-    return " ".join([*told, *([f"So are {len(wrong) - 5} others."] if len(wrong) > 5 else [])])
+    wrong = [key for key, value in expected.items() if settings.get(key) != value]
+    sentences = [f"{key} is {settings.get(key, 'missing')} instead of {expected[key]}." for key in wrong]
+    more = len(sentences) - _LISTED_SETTINGS
+    return " ".join([*sentences[:_LISTED_SETTINGS], *([f"{more} more differ."] if more > 0 else [])])
 
 
-def _with_run(  # noqa: PLR0911, PLR0912 - one return a step
-    facts: Facts, planned: PlannedRun, attempt: int
-) -> Step:
-    if facts.tripped is not None:
-        return Conclude(ExperimentState.STOPPED, facts.tripped)
+def _during_run(facts: Facts, planned: PlannedRun, attempt: int) -> Step:  # noqa: PLR0911 - one return a step
+    if facts.violation is not None:
+        return StopMeasuring(ExperimentState.STOPPED, facts.violation)
     change = facts.change
     if change is not None and change.state not in (ChangeState.APPLYING, ChangeState.UNCONFIRMED):
-        if change.ended_by is EndedBy.GUARDRAIL:
-            return Conclude(ExperimentState.STOPPED, change.sentence)
-        if change.ended_by is EndedBy.USER or change.state is ChangeState.CONFIRMED:
-            return Conclude(
-                ExperimentState.CANCELLED, f"Somebody ended the change of run {planned.number + 1} by hand."
-            )
-        return Lose(planned, attempt, change.sentence)
-    measured = [side.measured for side in facts.sides if side.measured is not None]
-    if len(measured) == len(facts.sides):
-        whole = merged(measured, [side.name for side in facts.sides])
-        return Keep(planned, attempt, whole, schedule.discard_reason(whole, facts.spec))
-    if facts.broken is not None:  # told when it is back: a backend that is being stopped loses everybody
-        return _away(facts) or Lose(planned, attempt, facts.broken)
+        return _after_change_ended(change, planned, attempt)
+    measured = [participant.measured for participant in facts.participants if participant.measured is not None]
+    if len(measured) == len(facts.participants):
+        whole = merged(measured, [participant.name for participant in facts.participants])
+        return RecordRun(planned, attempt, whole, schedule.discard_reason(whole, facts.spec))
+    if facts.failure is not None:  # recorded after the reconnect: a backend that is being stopped loses all connections
+        return _await_reconnect(facts) or AbandonRun(planned, attempt, facts.failure)
     name = f"Run {planned.number + 1} of {len(facts.plan)}, {schedule.arm_name(facts.spec, planned.arm)}"
     if change is not None and change.state is ChangeState.APPLYING:
-        until_s = facts.since_s + facts.patience.returned_s
+        until_s = facts.phase_started_s + facts.timeouts.restored_s
         if facts.now_s >= until_s:
-            return Lose(planned, attempt, "The agent did not say whether it applied the run's settings.")
-        return Wait(f"{name}: applying its settings.", until_s)
-    for place, side in enumerate(facts.sides):
-        if side.measured is None and side.begun_at_s is None:  # it connected anew while its settings were put in place
-            return Lose(planned, attempt, f"The connection with {side.name} was lost before the run.")
-        if side.run_at_s is None:
-            return Start(planned, place)
-        if side.word is not None and side.word.state is RunState.FAILED:
-            return Lose(planned, attempt, f"{side.name}: {side.word.sentence}")
-        if side.run_word is not None and side.run_word.state is RunState.FAILED:
-            return Lose(planned, attempt, f"{side.name}: {side.run_word.sentence}")
-        until_s = side.run_at_s + warmup_s(facts.spec, planned.arm) + facts.spec.measure_s + facts.patience.run_s
-        if side.measured is None and facts.now_s >= until_s:
-            return Lose(planned, attempt, f"{side.name} did not say what the run came to.")
-        if side.run_word is None:  # a client has nobody to talk to before its server is there
-            return Wait(f"{name}: starting its load.", until_s)
-    until_s = min(side.run_at_s or facts.now_s for side in facts.sides if side.measured is None)
-    until_s += warmup_s(facts.spec, planned.arm) + facts.spec.measure_s + facts.patience.run_s
-    return Wait(f"{name}: measuring.", until_s)
+            reason = "The agent did not report whether it applied the settings of the run."
+            return AbandonRun(planned, attempt, reason)
+        return AwaitMessage(f"{name}: applying its settings.", until_s)
+    for index in range(len(facts.participants)):
+        if (step := _participation(facts, planned, attempt, index, name)) is not None:
+            return step
+    open_ended = [participant for participant in facts.participants if participant.measured is None]
+    until_s = min(_result_due_s(facts, planned, participant) for participant in open_ended)
+    return AwaitMessage(f"{name}: measuring.", until_s)
+
+
+def _after_change_ended(change: ChangeStatus, planned: PlannedRun, attempt: int) -> Step:
+    """Return the step after the change of a run ended before the run did."""
+    if change.ended_by is EndedBy.GUARDRAIL:
+        return StopMeasuring(ExperimentState.STOPPED, change.sentence)
+    if change.ended_by is EndedBy.USER or change.state is ChangeState.CONFIRMED:
+        sentence = f"The change of run {planned.number + 1} was ended manually."
+        return StopMeasuring(ExperimentState.CANCELLED, sentence)
+    return AbandonRun(planned, attempt, change.sentence)
+
+
+def _participation(facts: Facts, planned: PlannedRun, attempt: int, index: int, name: str) -> Step | None:
+    """Return the step that starts a participant's part of a run; None while it measures or when it has measured."""
+    participant = facts.participants[index]
+    if participant.measured is None and participant.prepare_sent_at_s is None:  # it reconnected since the last run
+        return AbandonRun(planned, attempt, f"The connection to {participant.name} was lost before the run.")
+    if participant.run_sent_at_s is None:
+        return StartRun(planned, index)
+    for message in (participant.session_message, participant.run_message):
+        if message is not None and message.state is RunState.FAILED:
+            return AbandonRun(planned, attempt, f"{participant.name}: {message.sentence}")
+    until_s = _result_due_s(facts, planned, participant)
+    if participant.measured is None and facts.now_s >= until_s:
+        return AbandonRun(planned, attempt, f"{participant.name} did not report the result of the run.")
+    if participant.run_message is None:  # a client cannot connect before its server has started
+        return AwaitMessage(f"{name}: starting its load.", until_s)
+    return None
+
+
+def _result_due_s(facts: Facts, planned: PlannedRun, participant: Participant) -> float:
+    """Return when the result of a participant's run is overdue, s of time.monotonic()."""
+    sent_at_s = facts.now_s if participant.run_sent_at_s is None else participant.run_sent_at_s
+    return sent_at_s + warmup_s(facts.spec, planned.arm) + facts.spec.measure_s + facts.timeouts.run_s
 
 
 def _wind_down(facts: Facts) -> Step:  # noqa: PLR0911 - one return a step
-    node = facts.sides[0]
+    node = facts.participants[0]
     if node.away_since_s is not None:
-        if facts.now_s >= max(node.away_since_s, facts.since_s) + facts.patience.away_s:
-            return Finish(
-                None, f"{node.name} was away at the end: its agent undoes by itself what stood, but that was not seen."
+        until_s = max(node.away_since_s, facts.phase_started_s) + facts.timeouts.away_s
+        if facts.now_s >= until_s:
+            note = (
+                f"{node.name} was disconnected at the end: its agent rolls back open changes by itself, "
+                "but this was not verified."
             )
-        return Wait(
-            f"Waiting for {node.name}, which is away, to see that its settings are as before.",
-            max(node.away_since_s, facts.since_s) + facts.patience.away_s,
-        )
-    until_s = facts.since_s + facts.patience.returned_s
+            return Finish(None, note)
+        return AwaitMessage(f"Waiting for {node.name} to reconnect, to verify that its settings are restored.", until_s)
+    until_s = facts.phase_started_s + facts.timeouts.restored_s
     undo = _undo(facts) if facts.now_s < until_s else None
-    # a netdev that is there for the experiment has its settings back before it goes, where nobody waits for the end
-    if undo is not None and (facts.told_to_end or facts.ending == ExperimentState.DONE):
+    # A netdev that exists only for the experiment must be restored before it is removed, unless the end is urgent.
+    if undo is not None and (facts.end_sent or facts.ending_state == ExperimentState.DONE):
         return undo
-    if not facts.told_to_end:
-        return TellEnd()
-    if facts.before is None:
+    if not facts.end_sent:
+        return SendEnd()
+    if facts.settings_before is None:
         return Finish(None, "")
     if facts.settings is None:
-        return Look()
-    differing = _differing(facts, facts.before)
+        return ReadSettings()
+    differing = _differing(facts, facts.settings_before)
     if differing and facts.now_s < until_s:
-        return Wait("Waiting until all settings are as before.", until_s)
-    after = {key: facts.settings[key] for key in facts.before if key in facts.settings}
-    return Finish(after, f"Not all settings are as before: {differing}" if differing else "")
+        return AwaitMessage("Waiting until all settings are restored.", until_s)
+    after = {key: facts.settings[key] for key in facts.settings_before if key in facts.settings}
+    return Finish(after, f"Not all settings were restored: {differing}" if differing else "")
 
 
 def _undo(facts: Facts) -> Step | None:
+    """Return the step that undoes the most recent effect on the node, None when nothing is left to undo."""
     if facts.leased:
-        return EndLease()
-    return RollBack(facts.open_changes[0].change_id) if facts.open_changes else None
+        return EndPolicyLease()
+    return RollBackChange(facts.open_changes[0].change_id) if facts.open_changes else None
 
 
-def _away(facts: Facts) -> Step | None:
-    """What to do about a node that is away; None where all are there."""
-    for side in facts.sides:
-        if side.away_since_s is not None:
-            until_s = side.away_since_s + facts.patience.away_s
+def _await_reconnect(facts: Facts) -> Step | None:
+    """Return the step for a disconnected node; None when all nodes are connected."""
+    for participant in facts.participants:
+        if participant.away_since_s is not None:
+            until_s = participant.away_since_s + facts.timeouts.away_s
             if facts.now_s >= until_s:
-                return Conclude(ExperimentState.FAILED, f"{side.name} was away for {facts.patience.away_s:.0f} s.")
-            return Wait(f"Waiting for {side.name}, which is away.", until_s)
+                sentence = f"{participant.name} was disconnected for {facts.timeouts.away_s:.0f} s."
+                return StopMeasuring(ExperimentState.FAILED, sentence)
+            return AwaitMessage(f"Waiting for {participant.name} to reconnect.", until_s)
     return None
 
 
 def merged(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
-    """The node's run, with the figures of the load from the client on its peer, and with what disturbed either."""
+    """Return the node's result with the client's metrics of the load and the disturbances of all participants.
+
+    measured, names: of each participant, the node under test first.
+    """
     whole, *others = measured
     for name, other in zip(names[1:], others, strict=True):
-        load = {figure: other.figures[figure] for figure in _OF_THE_CLIENT if figure in other.figures}
-        disturbed = [*whole.disturbed, *(f"{name}: {why}" for why in other.disturbed)]
+        load = {metric: other.figures[metric] for metric in _CLIENT_METRICS if metric in other.figures}
+        disturbed = [*whole.disturbed, *(f"{name}: {reason}" for reason in other.disturbed)]
         whole = replace(whole, figures=whole.figures | load, disturbed=disturbed)
     return whole
 
 
-def promotable(not_over: Sequence[Taken]) -> list[int]:
-    """Those in the queue that can begin: all of their nodes are free, and nobody before them waits for one of these.
+def promotable(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
+    """Return the ids of queued experiments that can start.
 
-    not_over: oldest first.
+    Each of their nodes is free, and no earlier experiment is queued for one of these. unfinished: oldest first.
     """
-    busy = {node_id for taken in not_over if taken.state == ExperimentState.RUNNING for node_id in taken.node_ids}
+    running = [experiment for experiment in unfinished if experiment.state == ExperimentState.RUNNING]
+    busy = {node_id for experiment in running for node_id in experiment.node_ids}
     found = []
-    for taken in not_over:
-        if taken.state == ExperimentState.QUEUED:
-            if busy.isdisjoint(taken.node_ids):
-                found.append(taken.experiment_id)
-            busy.update(taken.node_ids)
+    for experiment in unfinished:
+        if experiment.state == ExperimentState.QUEUED:
+            if busy.isdisjoint(experiment.node_ids):
+                found.append(experiment.experiment_id)
+            busy.update(experiment.node_ids)
     return found
 
 
 def remaining_s(*, planned_s: float, planned: int, done: int, elapsed_s: float) -> float:
-    """How long it will still take, from what the runs so far took with all that was lost on the way."""
+    """Return the estimated remaining time, s, from the duration of the runs so far, including discarded ones."""
     each_s = (_PRIOR_RUNS * planned_s / planned + elapsed_s) / (_PRIOR_RUNS + done + 0.5)
     return max(0.0, each_s * (planned - done - 0.5))

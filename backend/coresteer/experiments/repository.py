@@ -1,4 +1,4 @@
-"""Reads and keeps experiments and their runs."""
+"""Read and store experiments and their runs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,23 +18,23 @@ from coresteer.experiments.tables import ExperimentRow, ExperimentRunRow
 OPEN = (ExperimentState.QUEUED, ExperimentState.RUNNING)
 
 
-class Done(NamedTuple):
-    """How many runs of an experiment count, and how many were discarded."""
+class RunCounts(NamedTuple):
+    """Number of runs that count, and of discarded ones."""
 
-    kept: int
+    counted: int
     discarded: int
 
 
 class Attempt(NamedTuple):
-    """A run as far as the schedule goes. discarded: why it does not count."""
+    """One attempt at a run of the schedule. discarded: the reason, None when it counts."""
 
     number: int
     attempt: int
     discarded: str | None
 
 
-class Taken(NamedTuple):
-    """An experiment that is not over, with the nodes that it needs, its own first."""
+class UnfinishedExperiment(NamedTuple):
+    """A queued or running experiment with the nodes that it needs, the node under test first."""
 
     experiment_id: int
     state: str
@@ -42,7 +42,7 @@ class Taken(NamedTuple):
 
 
 async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow | None:
-    """One experiment; locked, it is not changed by others until the session's end."""
+    """Return one experiment or None. lock: until the end of the transaction."""
     query = select(ExperimentRow).where(ExperimentRow.id == experiment_id)
     query = query.with_for_update(of=ExperimentRow) if lock else query
     return (await session.scalars(query.execution_options(populate_existing=True))).one_or_none()
@@ -51,7 +51,7 @@ async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False)
 async def newest(
     session: AsyncSession, *, node_id: int | None, state: str | None, older_than: int | None, limit: int
 ) -> Sequence[ExperimentRow]:
-    """At most limit experiments, newest first. node_id: also as the peer."""
+    """Return at most limit experiments, newest first. node_id: as the node under test or as its peer."""
     query = select(ExperimentRow).order_by(ExperimentRow.id.desc()).limit(limit)
     if node_id is not None:
         query = query.where(or_(ExperimentRow.node_id == node_id, ExperimentRow.peer_node_id == node_id))
@@ -63,36 +63,36 @@ async def newest(
 
 
 async def runs(session: AsyncSession, experiment_id: int) -> Sequence[ExperimentRunRow]:
-    """All runs, in the order in which they were made."""
+    """Return all runs in chronological order."""
     query = select(ExperimentRunRow).where(ExperimentRunRow.experiment_id == experiment_id)
     return (await session.scalars(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))).all()
 
 
 async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
-    """All runs in the order in which they were made, without what they came to."""
+    """Return all attempts in chronological order, without their results."""
     query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded)
     query = query.where(ExperimentRunRow.experiment_id == experiment_id)
     rows = await session.execute(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))
     return [Attempt(row[0], row[1], row[2]) for row in rows]
 
 
-async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, Done]:
-    """How far experiments are; one without any run is left out."""
-    kept = func.count().filter(ExperimentRunRow.discarded.is_(None))
-    query = select(ExperimentRunRow.experiment_id, kept, func.count() - kept)
+async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, RunCounts]:
+    """Return the run counts by experiment; an experiment without runs has no entry."""
+    counted = func.count().filter(ExperimentRunRow.discarded.is_(None))
+    query = select(ExperimentRunRow.experiment_id, counted, func.count() - counted)
     query = query.where(ExperimentRunRow.experiment_id.in_(experiment_ids)).group_by(ExperimentRunRow.experiment_id)
-    return {row[0]: Done(row[1], row[2]) for row in await session.execute(query)}
+    return {row[0]: RunCounts(row[1], row[2]) for row in await session.execute(query)}
 
 
-async def not_over(session: AsyncSession) -> list[Taken]:
-    """Every experiment that is queued or runs, oldest first."""
+async def unfinished(session: AsyncSession) -> list[UnfinishedExperiment]:
+    """Return every queued and running experiment, oldest first."""
     query = select(ExperimentRow.id, ExperimentRow.state, ExperimentRow.node_id, ExperimentRow.peer_node_id)
     rows = await session.execute(query.where(ExperimentRow.state.in_(OPEN)).order_by(ExperimentRow.id))
-    return [Taken(row[0], row[1], (row[2],) if row[3] is None else (row[2], row[3])) for row in rows]
+    return [UnfinishedExperiment(row[0], row[1], (row[2],) if row[3] is None else (row[2], row[3])) for row in rows]
 
 
 async def nodes_in_use(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, int]:
-    """Those of the nodes on which an experiment runs, with its id; a peer is one, too."""
+    """Return the running experiment by node, for the nodes (and peers) that have one."""
     query = select(ExperimentRow.id, ExperimentRow.node_id, ExperimentRow.peer_node_id)
     query = query.where(
         ExperimentRow.state == ExperimentState.RUNNING,
@@ -105,24 +105,24 @@ async def nodes_in_use(session: AsyncSession, node_ids: Sequence[int]) -> dict[i
 
 
 async def open_changes(session: AsyncSession, experiment_id: int) -> Sequence[ChangeRow]:
-    """The experiment's changes that still stand, latest first."""
+    """Return the experiment's applying and unconfirmed changes, latest first."""
     query = select(ChangeRow).where(ChangeRow.experiment_id == experiment_id, ChangeRow.state.in_(OPEN_CHANGES))
     return (await session.scalars(query.order_by(ChangeRow.created_at.desc()))).all()
 
 
-async def keep_run(session: AsyncSession, experiment_id: int, run: RecordedRun) -> None:
-    """Store a run; one that is there already, after a commit whose answer got lost, stays as it is."""
+async def record_run(session: AsyncSession, experiment_id: int, run: RecordedRun) -> None:
+    """Store a run; does nothing if it is stored already, e.g. after a commit whose answer was lost."""
     row = {
         "experiment_id": experiment_id,
         "number": run.planned.number,
         "attempt": run.attempt,
-        "kept_at": datetime.now(UTC),
+        "recorded_at": datetime.now(UTC),
         "run": msgspec.to_builtins(run),
         "discarded": run.discarded,
     }
     await session.execute(insert(ExperimentRunRow).values(row).on_conflict_do_nothing())
 
 
-async def one_at_a_time(session: AsyncSession) -> None:
-    """Until the session's end, nobody else gets past this: who runs next is decided by one."""
+async def lock_queue(session: AsyncSession) -> None:
+    """Take the advisory lock of the queue until the end of the transaction, so that one process starts experiments."""
     await session.execute(text("SELECT pg_advisory_xact_lock(hashtext('coresteer.experiment'))"))

@@ -1,7 +1,8 @@
-"""Runs experiments: one at a time on a node, each by a task of its own that waits for word of its agents."""
+"""Run experiments: at most one at a time on a node, each in a task of its own."""
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,9 +14,10 @@ from coresteer.errors import is_database_away
 from coresteer.experiments import repository, service
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.next_step import promotable
-from coresteer.experiments.run_loop import SYSTEM, Drive
+from coresteer.experiments.run_loop import RunLoop
 from coresteer.experiments.schemas import ExperimentState
-from coresteer.experiments.steps import Patience
+from coresteer.experiments.step_actions import SYSTEM
+from coresteer.experiments.steps import Timeouts
 from coresteer.experiments.tables import ExperimentRow
 from coresteer.nodes import service as nodes
 from coresteer_core.experiments.model import RunState
@@ -28,114 +30,122 @@ _RETRY_S = 1.0
 
 
 class Runner:
-    """Passes on what agents tell to the drive of their node's experiment, and begins those whose turn it is."""
+    """Passes the agents' messages to the experiment of their node, and starts queued experiments."""
 
-    def __init__(self, shared: ExperimentContext, patience: Patience | None = None) -> None:
-        self.patience = patience or Patience()
-        self._shared = shared
-        self._by_node: dict[int, Drive] = {}
-        self._drives: dict[int, asyncio.Task[None]] = {}
+    def __init__(self, context: ExperimentContext, timeouts: Timeouts | None = None) -> None:
+        self.timeouts = timeouts or Timeouts()
+        self._context = context
+        self._by_node: dict[int, RunLoop] = {}
+        self._loops: dict[int, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Go on with what runs, and begin what waits."""
+        """Resume the running experiments, and start queued ones."""
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
-        self._shared.wake.set()
+        self._context.wake.set()
 
     async def stop(self) -> None:
-        """Leave it all as it stands: agents undo by themselves, and the next start goes on from the rows."""
-        tasks = [*self._tasks, *self._drives.values()]
+        """Cancel all tasks. Agents roll back by themselves; the next start resumes from the rows."""
+        tasks = [*self._tasks, *self._loops.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def message(self, node_id: int, message: ExperimentMessage) -> None:
-        """An agent's word. What nobody waits for any more is ended."""
-        drive = self._by_node.get(node_id)
-        if drive is not None and drive.heard.experiment_id == message.experiment_id:
-            drive.heard.message(node_id, message)
+    def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
+        """Handle an agent's message; end a load that belongs to no running experiment."""
+        loop = self._by_node.get(node_id)
+        if loop is not None and loop.state.experiment_id == message.experiment_id:
+            loop.state.handle_message(node_id, message)
         elif message.state in (RunState.READY, RunState.LOADED):
-            peer = self._shared.connections.get(node_id)
+            peer = self._context.connections.get(node_id)
             if peer is not None:
                 peer.post(EndExperiment(message.experiment_id))
 
-    def connection(self, node_id: int, *, connected: bool) -> None:
-        """An agent connected, or its connection ended."""
-        if (drive := self._by_node.get(node_id)) is not None:
-            drive.heard.connection(node_id, connected=connected)
+    def set_connected(self, node_id: int, *, connected: bool) -> None:
+        """Note that an agent connected or that its connection ended."""
+        if (loop := self._by_node.get(node_id)) is not None:
+            loop.state.set_connected(node_id, connected=connected)
 
-    def rates(self, node_id: int, rates: Rates) -> None:
-        """A node's newest interval."""
-        if (drive := self._by_node.get(node_id)) is not None and drive.heard.node_id == node_id:
-            drive.heard.rates(rates)
+    def handle_rates(self, node_id: int, rates: Rates) -> None:
+        """Check a node's newest interval against the guardrails of its experiment."""
+        if (loop := self._by_node.get(node_id)) is not None and loop.state.node_id == node_id:
+            loop.state.handle_rates(rates)
 
     async def _listen(self) -> None:
-        with self._shared.bus.subscribe() as events:
+        with self._context.bus.subscribe() as events:
             async for event in events:
                 match event:
-                    case ChangeEvent(change) if (drive := self._by_node.get(change.node_id)) is not None:
-                        drive.heard.change(change)
-                    case InventoryEvent(node_id) if (drive := self._by_node.get(node_id)) is not None:
-                        drive.heard.told_of_itself()
+                    case ChangeEvent(change) if (loop := self._by_node.get(change.node_id)) is not None:
+                        loop.state.handle_change(change)
+                    case InventoryEvent(node_id) if (loop := self._by_node.get(node_id)) is not None:
+                        loop.state.handle_inventory()
 
     async def _run(self) -> None:
         while True:
-            await self._shared.wake.wait()
-            self._shared.wake.clear()
+            await self._context.wake.wait()
+            self._context.wake.clear()
             try:
-                await self._look()
+                await self._start_queued()
             except Exception as error:
                 if not is_database_away(error):
-                    log.exception("The experiments that wait could not be looked at; trying again.")
+                    log.exception("The queue of experiments could not be read; retrying.")
                 await asyncio.sleep(_RETRY_S)
-                self._shared.wake.set()
+                self._context.wake.set()
 
-    async def _look(self) -> None:
-        """Begin what can begin, and make those that run look at what people asked for."""
-        async with self._shared.database.session() as session:
-            await repository.one_at_a_time(session)
-            not_over = await repository.not_over(session)
-            begun = promotable(not_over)
-            running = [taken.experiment_id for taken in not_over if taken.state == ExperimentState.RUNNING]
-            drives: dict[int, Drive] = {}
-            unreadable = []
-            for experiment_id in (one for one in [*running, *begun] if one not in self._drives):
-                row = await repository.find(session, experiment_id, lock=True)
-                if row is None:
-                    continue
-                if row.state == ExperimentState.QUEUED:
-                    row.state, row.now, row.started_at = ExperimentState.RUNNING, "It begins.", datetime.now(UTC)
-                names = await _names_of(session, row)
-                try:
-                    drives[experiment_id] = Drive(self._shared, row, names, self.patience)
-                except msgspec.ValidationError as error:  # kept by another version
-                    service.end(row, ExperimentState.FAILED, service.cannot_be_read(row.id, error))
-                    service.audit(session, SYSTEM, "experiment.end", row)
-                    unreadable.append(experiment_id)
-        for experiment_id, drive in drives.items():
-            self._by_node |= dict.fromkeys(drive.heard.sides, drive)
-            self._drives[experiment_id] = asyncio.create_task(self._drive(experiment_id, drive))
-        for drive in self._by_node.values():
-            drive.heard.changed.set()
+    async def _start_queued(self) -> None:
+        """Start the experiments that can start, and let running ones read their rows again, e.g. after a cancel."""
+        async with self._context.database.session() as session:
+            await repository.lock_queue(session)
+            unfinished = await repository.unfinished(session)
+            started = promotable(unfinished)
+            running = [each.experiment_id for each in unfinished if each.state == ExperimentState.RUNNING]
+            missing = [each for each in [*running, *started] if each not in self._loops]
+            loops, unreadable = await self._make_loops(session, missing)
+        for experiment_id, loop in loops.items():
+            self._by_node |= dict.fromkeys(loop.state.participants, loop)
+            self._loops[experiment_id] = asyncio.create_task(self._run_loop(experiment_id, loop))
+        for loop in self._by_node.values():
+            loop.state.changed.set()
         if unreadable:
-            self._shared.wake.set()  # for those that waited for these
-        for experiment_id in [*begun, *unreadable]:
-            await service.tell(self._shared, experiment_id)
+            self._context.wake.set()  # experiments that were queued behind these may start
+        for experiment_id in [*started, *unreadable]:
+            await service.publish(self._context, experiment_id)
 
-    async def _drive(self, experiment_id: int, drive: Drive) -> None:
+    async def _make_loops(
+        self, session: AsyncSession, experiment_ids: Sequence[int]
+    ) -> tuple[dict[int, RunLoop], list[int]]:
+        """Return the loops by experiment, and the experiments that another version stored in an unreadable form."""
+        loops: dict[int, RunLoop] = {}
+        unreadable = []
+        for experiment_id in experiment_ids:
+            row = await repository.find(session, experiment_id, lock=True)
+            if row is None:
+                continue
+            if row.state == ExperimentState.QUEUED:
+                row.state, row.activity, row.started_at = ExperimentState.RUNNING, "Starting.", datetime.now(UTC)
+            names = await _node_names(session, row)
+            try:
+                loops[experiment_id] = RunLoop(self._context, row, names, self.timeouts)
+            except msgspec.ValidationError as error:
+                service.end(row, ExperimentState.FAILED, service.unreadable_sentence(row.id, error))
+                service.audit(session, SYSTEM, "experiment.end", row)
+                unreadable.append(experiment_id)
+        return loops, unreadable
+
+    async def _run_loop(self, experiment_id: int, loop: RunLoop) -> None:
         try:
-            await drive.run()
+            await loop.run()
         finally:
-            del self._drives[experiment_id]
-            for node_id in drive.heard.sides:
-                if self._by_node.get(node_id) is drive:  # else the next one on the node has begun already
+            del self._loops[experiment_id]
+            for node_id in loop.state.participants:
+                if self._by_node.get(node_id) is loop:  # else the next experiment of the node has started already
                     del self._by_node[node_id]
-                    self._shared.publisher.lease(node_id, [])
-        self._shared.wake.set()
+                    self._context.publisher.lease(node_id, [])
+        self._context.wake.set()
 
 
-async def _names_of(session: AsyncSession, row: ExperimentRow) -> dict[int, str]:
-    """The experiment's nodes, its own first, with their names."""
+async def _node_names(session: AsyncSession, row: ExperimentRow) -> dict[int, str]:
+    """Return the names of the experiment's nodes by id, the node under test first."""
     names = {row.node_id: row.node.name}
     if row.peer_node_id is not None:
         names[row.peer_node_id] = (await nodes.find(session, row.peer_node_id)).name

@@ -1,9 +1,9 @@
-"""Which run comes when, what an experiment may look like, and which runs do not count. Pure; all chance is the seed's.
+"""Schedule the runs of an experiment, validate its shape, and discard runs by rule. Pure; randomized by the seed.
 
 Comparisons of two run in blocks of four, ABBA or BAAB by a coin for each block: a drift that is linear over a block
 adds the same to both arms and cancels, and the coins are what the randomisation test rests on (statistics.py; Fisher,
 The Design of Experiments, 1935). The coins are free: balancing their number would make the test inexact. A sweep runs
-in randomised complete blocks: every combination once, in an order drawn anew for each block.
+in randomised complete blocks: every combination once, in a new random order for each block.
 """
 
 from itertools import product
@@ -12,14 +12,14 @@ from random import Random
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
 from coresteer_core.experiments.model import METRICS, Classes, Command, Measured
 
-MOST_RUNS = 2_000
+MAX_RUNS = 2_000
 RUN_OVERHEAD_S = 3.0
-"""Of each run, beside settling, warm-up and measuring: applying its settings, starting its load and putting back."""
+"""Duration of each run besides settling, warm-up and measuring: apply settings, start the load, restore."""
 STEAL_LIMIT_PERCENT = 5.0
-OFF_LIMIT_S = 2.0
-"""Figures are per second of the time that was really measured; a node that is later than this cannot keep up."""
-SHORTEST_S = 0.5
-"""The kernel counts CPU time in steps of 10 ms; in less time than this it says too little."""
+DURATION_TOLERANCE_S = 2.0
+"""Metrics are per second of the actual measuring time; a node that deviates by more is overloaded."""
+MIN_DURATION_S = 0.5
+"""The kernel counts CPU time in steps of 10 ms, which is too coarse for shorter runs."""
 _ORDERS = ((0, 1, 1, 0), (1, 0, 0, 1))
 
 
@@ -29,27 +29,27 @@ def arms(spec: Spec) -> list[Arm]:
 
 
 def arm_name(spec: Spec, arm: Arm) -> str:
-    """Return the names of its levels in one line."""
+    """Return the names of the arm's levels, separated by commas."""
     names = (factor.levels[level].name for factor, level in zip(spec.factors, arm, strict=True))
     return ", ".join(names) or "as it is"
 
 
 def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
-    """Return all runs in their order. Of kind aa there are only blocks of the stage aa, as many as spec.blocks.
+    """Return all runs in order. An experiment of kind aa has spec.blocks blocks of the stage aa and no others.
 
     The same seed gives the same runs with every version of Python: only Random.random() is used, which Python's
-    documentation keeps reproducible.
+    documentation guarantees to be reproducible.
     """
     random = Random(seed)  # noqa: S311  the order has to be reproducible, not secret
-    everything = arms(spec)
-    places: list[PlannedRun] = []
+    combinations = arms(spec)
+    runs: list[PlannedRun] = []
 
     def add(stage: str, block: int, labels: tuple[int, ...] | list[int]) -> None:
         for label in labels:
             if stage == "aa":
-                places.append(PlannedRun(len(places), "aa", block, label, everything[0]))
+                runs.append(PlannedRun(len(runs), "aa", block, label, combinations[0]))
             else:
-                places.append(PlannedRun(len(places), "main", block, label, everything[label]))
+                runs.append(PlannedRun(len(runs), "main", block, label, combinations[label]))
 
     for block in range(spec.blocks if spec.kind == "aa" else spec.aa_blocks):
         add("aa", block, _ORDERS[random.random() < 0.5])
@@ -57,60 +57,60 @@ def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
         if spec.kind == "ab":
             add("main", block, _ORDERS[random.random() < 0.5])
         else:
-            add("main", block, sorted(range(len(everything)), key=lambda _: random.random()))
-    return places
+            add("main", block, sorted(range(len(combinations)), key=lambda _: random.random()))
+    return runs
 
 
 def run_count(spec: Spec) -> int:
-    """Return how many runs the whole schedule has."""
+    """Return the number of runs of the schedule."""
     if spec.kind == "aa":
         return 4 * spec.blocks
     return 4 * spec.aa_blocks + spec.blocks * (4 if spec.kind == "ab" else len(arms(spec)))
 
 
 def check_spec(spec: Spec) -> str | None:
-    """Return why this cannot be scheduled or decided, in a sentence, or None."""
+    """Return in a sentence why this spec cannot be scheduled or decided, None if it can."""
     if problem := _shape_problem(spec) or _primary_problem(spec):
         return problem
-    if (runs := run_count(spec)) > MOST_RUNS:
-        return f"This would be {runs} runs; at most {MOST_RUNS} are allowed: take fewer blocks or levels."
+    if (runs := run_count(spec)) > MAX_RUNS:
+        return f"This spec has {runs} runs; the maximum is {MAX_RUNS}. Use fewer blocks or levels."
     return None
 
 
 def _shape_problem(spec: Spec) -> str | None:
     levels = [len(factor.levels) for factor in spec.factors]
     if spec.kind == "aa" and levels:
-        return "An A/A experiment compares the node with itself and has no factor: leave factors empty."
+        return "An A/A experiment compares the node with itself; it must not have factors."
     if spec.kind == "ab" and levels != [2]:
-        return "An A/B experiment has one factor with two levels; for more, make it a sweep."
+        return "An A/B experiment has one factor with two levels; for more levels use a sweep."
     if spec.kind == "sweep" and (not levels or levels == [2]):
-        return "A sweep has a factor with at least three levels, or two factors; to compare two levels, make it A/B."
+        return "A sweep has a factor with at least three levels, or two factors; for two levels use A/B."
     named = [("factors", [factor.name for factor in spec.factors])]
     named += [(f"the levels of {factor.name}", [level.name for level in factor.levels]) for factor in spec.factors]
     for what, names in named:
         if len(set(names)) < len(names):
-            return f"Two of {what} have the same name; give each its own."
+            return f"Two of {what} have the same name; names must be unique."
     return None
 
 
 def _primary_problem(spec: Spec) -> str | None:
     if spec.primary.startswith("command."):
         if not isinstance(spec.workload, Command):
-            return f"The primary figure {spec.primary} comes from a command, but the workload is none."
+            return f"The primary metric {spec.primary} is measured by a command, but the workload is not a command."
     elif spec.primary not in METRICS:
-        return f"There is no figure {spec.primary}; choose one of {', '.join(METRICS)}."
+        return f"There is no metric {spec.primary}; choose one of {', '.join(METRICS)}."
     return None
 
 
 def run_s(spec: Spec, arm: Arm) -> float:
-    """Return about how long one run takes, s."""
+    """Return the estimated duration of one run, s."""
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)
     return RUN_OVERHEAD_S + (spec.settle_s if settles else 0) + spec.warmup_s + spec.measure_s
 
 
 def duration_s(spec: Spec) -> float:
-    """Return about how long the whole takes, s, when no run has to be tried again."""
+    """Return the estimated duration of the experiment, s, if no run has to be repeated."""
     baseline, *others = arms(spec)
     if spec.kind == "aa":
         return run_count(spec) * run_s(spec, baseline)
@@ -120,19 +120,21 @@ def duration_s(spec: Spec) -> float:
 
 
 def discard_reason(measured: Measured, spec: Spec) -> str | None:
-    """Return by which rule this run does not count, or None. It never looks at the figures, so it cannot favour any."""
+    """Return the rule by which this run is discarded, None when it counts.
+
+    The rules do not use the metrics, so they cannot favour a result.
+    """
     if measured.disturbed:
         return measured.disturbed[0]
     if measured.steal_percent is not None and measured.steal_percent > STEAL_LIMIT_PERCENT:
-        return (
-            f"The host took {measured.steal_percent:.1f} % of the CPU time away, more than {STEAL_LIMIT_PERCENT:.0f} %."
-        )
+        percent = f"{measured.steal_percent:.1f} %"
+        return f"The hypervisor stole {percent} of the CPU time, more than {STEAL_LIMIT_PERCENT:.0f} %."
     if isinstance(spec.workload, Classes | Command):
-        if measured.duration_s < SHORTEST_S:
-            return f"It ended after {measured.duration_s:.2f} s, less than the {SHORTEST_S} s that CPU figures need."
-    elif abs(measured.duration_s - spec.measure_s) > OFF_LIMIT_S:
+        if measured.duration_s < MIN_DURATION_S:
+            return f"The run ended after {measured.duration_s:.2f} s; CPU metrics require at least {MIN_DURATION_S} s."
+    elif abs(measured.duration_s - spec.measure_s) > DURATION_TOLERANCE_S:
         return (
-            f"{measured.duration_s:.2f} s were measured instead of {spec.measure_s:g} s, "
-            f"more than {OFF_LIMIT_S:.0f} s off."
+            f"{measured.duration_s:.2f} s were measured instead of {spec.measure_s:g} s; "
+            f"the tolerance is {DURATION_TOLERANCE_S:.0f} s."
         )
     return None

@@ -1,4 +1,4 @@
-"""What the API says about experiments."""
+"""Experiments in the API."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ from coresteer_core.experiments.model import Metric
 
 
 class ExperimentState(StrEnum):
-    """An experiment's life: queued → running → done | stopped (guardrail) | cancelled | failed."""
+    """State of an experiment: queued → running → done | stopped (by a guardrail) | cancelled | failed."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -24,13 +24,13 @@ class ExperimentState(StrEnum):
 
 
 class ExperimentRequest(Body):
-    """Start an experiment, or look at what it would do."""
+    """Start or preview an experiment."""
 
     spec: Annotated[Spec, FromStruct()]
 
 
 class ArmPreview(BaseModel):
-    """What one arm does to the node, in a sentence, with the commands that would do the same by hand."""
+    """What one arm changes on the node: a sentence, and the equivalent shell commands."""
 
     name: str
     sentence: str
@@ -38,9 +38,9 @@ class ArmPreview(BaseModel):
 
 
 class ExperimentPreview(BaseModel):
-    """What would be done. blocked_because: why it cannot be started, None when it can.
+    """Preview of an experiment. blocked_because: why it cannot be started, None when it can.
 
-    sentence: the whole in one line; warnings: what is worth knowing first (policies that pause, load on a peer).
+    sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer.
     """
 
     sentence: str
@@ -52,7 +52,7 @@ class ExperimentPreview(BaseModel):
 
 
 class ExperimentSummary(BaseModel):
-    """An experiment in a list. place: in its node's queue, 0 for the one that runs, None once it has ended."""
+    """An experiment in a list. queue_position: 0 for the one that runs on its node, None once it has ended."""
 
     id: int
     name: str
@@ -67,7 +67,7 @@ class ExperimentSummary(BaseModel):
     created_by: str
     started_at: datetime | None
     ended_at: datetime | None
-    place: int | None
+    queue_position: int | None
     runs_done: int
     runs_planned: int
     runs_discarded: int
@@ -75,31 +75,31 @@ class ExperimentSummary(BaseModel):
 
 
 class ExperimentPage(BaseModel):
-    """Newest first; older: the id to ask for the next page with, None at the end."""
+    """One page of experiments, newest first. older: older_than of the next page, None on the last one."""
 
     experiments: list[ExperimentSummary]
     older: int | None
 
 
-class SettingsNow(BaseModel):
-    """Settings that the experiment is about, by key, as they stood before it and after it."""
+class SettingsBeforeAfter(BaseModel):
+    """Values of the compared settings by key, before and after the experiment. after: None until it has ended."""
 
     before: dict[str, str]
     after: dict[str, str] | None
 
 
 class Experiment(ExperimentSummary):
-    """All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
+    """One experiment with its runs. seed: a random one if the spec has none. machine: the node at its start.
 
-    arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. findings: what
-    follows from its intervals, in sentences, the most important first.
+    activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
+    of the runs so far. findings: its results in sentences, the most important first.
     """
 
     spec: Annotated[Spec, AsStruct()]
     seed: int
     machine: dict[str, Any]  # Any: JSON of facts that reports print as they are
-    settings: SettingsNow
-    now: str
+    settings: SettingsBeforeAfter
+    activity: str
     arms: list[str]
     runs: list[Annotated[RecordedRun, AsStruct()]]
     analysis: Annotated[Analysis, AsStruct()]

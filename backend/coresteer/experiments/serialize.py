@@ -1,4 +1,4 @@
-"""An experiment as the API tells it."""
+"""Convert experiments to the schemas of the API."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from datetime import UTC, datetime
 from coresteer.experiments import next_step, schedule
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.findings import findings
-from coresteer.experiments.repository import Done
-from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsNow
+from coresteer.experiments.repository import RunCounts
+from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
 from coresteer_core.experiments.model import METRICS
 
-_KEPT = 32
+_CACHED = 32
 _analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
-"""Those asked for last: all who look at an experiment ask after every run."""
+"""Cache of recent analyses: every open page requests the analysis after every run."""
 
 
-def summary(row: ExperimentRow, done: Done, place: int | None) -> ExperimentSummary:
-    """Its line in a list."""
+def summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> ExperimentSummary:
+    """Return one experiment without its runs. queue_position: 0 while running, None once it has ended."""
     return ExperimentSummary(
         id=row.id,
         name=row.spec["name"],
@@ -34,24 +34,24 @@ def summary(row: ExperimentRow, done: Done, place: int | None) -> ExperimentSumm
         created_by=row.created_by,
         started_at=row.started_at,
         ended_at=row.ended_at,
-        place=place,
-        runs_done=done.kept,
+        queue_position=queue_position,
+        runs_done=done.counted,
         runs_planned=row.runs_planned,
         runs_discarded=done.discarded,
         remaining_s=_remaining_s(row, done),
     )
 
 
-def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], place: int | None) -> Experiment:
-    """All of it; its analysis takes some 100 ms of CPU time where nobody has asked for it since its last run."""
+def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_position: int | None) -> Experiment:
+    """Return one experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached."""
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
-        **summary(row, Done(len(runs) - discarded, discarded), place).model_dump(),
+        **summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),
         spec=spec,
         seed=row.seed,
         machine=row.machine,
-        settings=SettingsNow(before=row.before or {}, after=row.after),
-        now=row.now,
+        settings=SettingsBeforeAfter(before=row.settings_before or {}, after=row.settings_after),
+        activity=row.activity,
         arms=[schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
         runs=list(runs),
         analysis=_analysed(row, spec, runs),
@@ -62,18 +62,20 @@ def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], place: in
 
 
 def _analysed(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun]) -> Analysis:
-    # numbers of experiments begin anew in another database
+    # created_at: another database has other experiments with the same ids
     key = (row.id, row.created_at, len(runs))
     if (found := _analyses.get(key)) is None:
         found = analyse(spec, row.seed, runs)
         _analyses[key] = found
-        while len(_analyses) > _KEPT:
+        while len(_analyses) > _CACHED:
             _analyses.popitem(last=False)
     return found
 
 
-def _remaining_s(row: ExperimentRow, done: Done) -> float | None:
+def _remaining_s(row: ExperimentRow, done: RunCounts) -> float | None:
     if row.state not in (ExperimentState.QUEUED, ExperimentState.RUNNING):
         return None
     elapsed = 0.0 if row.started_at is None else (datetime.now(UTC) - row.started_at).total_seconds()
-    return next_step.remaining_s(planned_s=row.planned_s, planned=row.runs_planned, done=done.kept, elapsed_s=elapsed)
+    return next_step.remaining_s(
+        planned_s=row.planned_s, planned=row.runs_planned, done=done.counted, elapsed_s=elapsed
+    )

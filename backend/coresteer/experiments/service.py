@@ -1,4 +1,4 @@
-"""Experiments: what one would do, its start, its cancellation, and what is shown of it."""
+"""Experiments: preview, start, cancel, read."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from coresteer.auth.schemas import Role
 from coresteer.changes.validation import view_of
 from coresteer.errors import Conflict, Invalid, NotFound
 from coresteer.experiments import repository, schedule, serialize, validation
-from coresteer.experiments.arms import every_level, is_as_it_is
+from coresteer.experiments.arm_config import every_level, is_as_it_is
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
-from coresteer.experiments.repository import Done
+from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import (
     Experiment,
     ExperimentPage,
@@ -38,30 +38,30 @@ from coresteer_core.protocol import Hello
 
 
 async def get(session: AsyncSession, experiment_id: int) -> Experiment:
-    """All of one experiment. Raises NotFound, and Conflict where another version kept what this one cannot read."""
+    """Return one experiment. Raises NotFound, and Conflict if another version stored it in an unreadable form."""
     row = await find(session, experiment_id)
-    places = await _places_of(session, [row])
+    positions = await _queue_positions_of(session, [row])
     rows = await repository.runs(session, experiment_id)
     try:
         spec = msgspec.convert(row.spec, Spec)
         runs = [msgspec.convert(run.run, RecordedRun) for run in rows]
     except msgspec.ValidationError as error:
-        raise Conflict(cannot_be_read(experiment_id, error)) from None
-    return await asyncio.to_thread(serialize.whole, row, spec, runs, places.get(row.id))
+        raise Conflict(unreadable_sentence(experiment_id, error)) from None
+    return await asyncio.to_thread(serialize.whole, row, spec, runs, positions.get(row.id))
 
 
 async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
-    """One experiment's row; locked, it is not changed by others until the session's end. Raises NotFound."""
+    """Return one experiment's row. lock: until the end of the transaction. Raises NotFound."""
     row = await repository.find(session, experiment_id, lock=lock)
     if row is None:
         raise NotFound(f"There is no experiment {experiment_id}.")
     return row
 
 
-def cannot_be_read(experiment_id: int, error: msgspec.ValidationError) -> str:
-    """What is told of an experiment that another version of Coresteer kept."""
+def unreadable_sentence(experiment_id: int, error: msgspec.ValidationError) -> str:
+    """Return the error for an experiment that another version of Coresteer stored."""
     why = str(error).replace("`", "")
-    return f"Experiment {experiment_id} was kept by another version of Coresteer, and this one cannot read it: {why}."
+    return f"Experiment {experiment_id} was stored by another version of Coresteer; this one cannot read it: {why}."
 
 
 async def page(
@@ -72,51 +72,54 @@ async def page(
     older_than: int | None,
     limit: int,
 ) -> ExperimentPage:
-    """Experiments, newest first."""
+    """Return experiments, newest first."""
     rows = await repository.newest(session, node_id=node_id, state=state, older_than=older_than, limit=limit + 1)
     found = await _summaries(session, rows[:limit])
     return ExperimentPage(experiments=found, older=found[-1].id if len(rows) > limit else None)
 
 
 async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummary | None:
-    """One experiment's line, None when it is not there any more."""
+    """Return one experiment without its runs, None if it does not exist."""
     row = await repository.find(session, experiment_id)
     return None if row is None else (await _summaries(session, [row]))[0]
 
 
 async def _summaries(session: AsyncSession, rows: Sequence[ExperimentRow]) -> list[ExperimentSummary]:
     done = await repository.done(session, [row.id for row in rows])
-    places = await _places_of(session, rows)
-    return [serialize.summary(row, done.get(row.id, Done(0, 0)), places.get(row.id)) for row in rows]
+    positions = await _queue_positions_of(session, rows)
+    return [serialize.summary(row, done.get(row.id, RunCounts(0, 0)), positions.get(row.id)) for row in rows]
 
 
-async def _places_of(session: AsyncSession, rows: Sequence[ExperimentRow]) -> dict[int, int]:
-    """As _places; of those that run it is known without a look at the others."""
+async def _queue_positions_of(session: AsyncSession, rows: Sequence[ExperimentRow]) -> dict[int, int]:
+    """Return the queue positions of experiments by id; reads the whole queue only if one of them is queued."""
     if any(row.state == ExperimentState.QUEUED for row in rows):
-        return _places(await repository.not_over(session))
+        return _queue_positions(await repository.unfinished(session))
     return {row.id: 0 for row in rows if row.state == ExperimentState.RUNNING}
 
 
-def _places(not_over: Sequence[repository.Taken]) -> dict[int, int]:
-    """The place in its node's queue of each experiment that is not over, 0 for one that runs. Oldest first."""
-    places: dict[int, int] = {}
+def _queue_positions(unfinished: Sequence[repository.UnfinishedExperiment]) -> dict[int, int]:
+    """Return the queue position of each experiment by id, 0 for running ones. unfinished: oldest first."""
+    positions: dict[int, int] = {}
     waiting: dict[int, int] = {}
-    for taken in not_over:
-        if taken.state == ExperimentState.RUNNING:
-            places[taken.experiment_id] = 0
+    for experiment in unfinished:
+        if experiment.state == ExperimentState.RUNNING:
+            positions[experiment.experiment_id] = 0
             continue
-        place = 1 + max(waiting.get(node_id, 0) for node_id in taken.node_ids)
-        waiting |= dict.fromkeys(taken.node_ids, place)
-        places[taken.experiment_id] = place
-    return places
+        position = 1 + max(waiting.get(node_id, 0) for node_id in experiment.node_ids)
+        waiting |= dict.fromkeys(experiment.node_ids, position)
+        positions[experiment.experiment_id] = position
+    return positions
 
 
-async def preview(session: AsyncSession, shared: ExperimentContext, spec: Spec, *, role: Role) -> ExperimentPreview:
-    """What an experiment would do. Raises Invalid with the field, NotFound, and Conflict for a node never seen."""
-    node, peer, seen, names = await _checked(session, shared, spec)
+async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec, *, role: Role) -> ExperimentPreview:
+    """Return what an experiment would do.
+
+    Raises Invalid with the field, NotFound, and Conflict for a node that has not reported its topology.
+    """
+    node, peer, view, names = await _validate(session, context, spec)
     warnings = await _warnings(session, spec, node, peer)
-    blocked = _blocked_because(shared, spec, node, peer, role)
-    arms = await asyncio.to_thread(validation.arm_previews, spec, seen, names)
+    blocked = _blocked_because(context, spec, node, peer, role)
+    arms = await asyncio.to_thread(validation.arm_previews, spec, view, names)
     return ExperimentPreview(
         sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
         runs=schedule.run_count(spec),
@@ -127,11 +130,11 @@ async def preview(session: AsyncSession, shared: ExperimentContext, spec: Spec, 
     )
 
 
-async def start(shared: ExperimentContext, spec: Spec, *, identity: Identity) -> Experiment:
-    """Queue an experiment; it begins when its nodes are free. Raises Invalid, NotFound and Conflict."""
-    async with shared.database.session() as session:
-        node, peer, _, _ = await _checked(session, shared, spec)
-        if (blocked := _blocked_because(shared, spec, node, peer, identity.role)) is not None:
+async def start(context: ExperimentContext, spec: Spec, *, identity: Identity) -> Experiment:
+    """Queue an experiment; it starts when its nodes are free. Raises Invalid, NotFound and Conflict."""
+    async with context.database.session() as session:
+        node, peer, _, _ = await _validate(session, context, spec)
+        if (blocked := _blocked_because(context, spec, node, peer, identity.role)) is not None:
             raise Conflict(blocked)
         row = ExperimentRow(
             node_id=node.id,
@@ -143,7 +146,7 @@ async def start(shared: ExperimentContext, spec: Spec, *, identity: Identity) ->
             planned_s=schedule.duration_s(spec),
             state=ExperimentState.QUEUED,
             sentence=validation.sentence(spec, node.name, None if peer is None else peer.name),
-            now="Waiting for its turn.",
+            activity="Waiting in the queue of its node.",
             machine={},
             created_at=datetime.now(UTC),
             created_by=identity.username,
@@ -152,64 +155,67 @@ async def start(shared: ExperimentContext, spec: Spec, *, identity: Identity) ->
         await session.flush()
         audit(session, identity.username, "experiment.start", row)
         experiment = await get(session, row.id)
-    shared.wake.set()
-    await tell(shared, experiment.id)
+    context.wake.set()
+    await publish(context, experiment.id)
     return experiment
 
 
-async def cancel(shared: ExperimentContext, experiment_id: int, *, actor: str) -> Experiment:
-    """End it: at once while it is queued, else as soon as the node is as before. Raises NotFound and Conflict."""
-    async with shared.database.session() as session:
+async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) -> Experiment:
+    """Cancel an experiment: at once while it is queued, else as soon as the node's settings are restored.
+
+    Raises NotFound and Conflict.
+    """
+    async with context.database.session() as session:
         row = await find(session, experiment_id, lock=True)
         if row.state not in repository.OPEN:
-            raise Conflict(f"This experiment is over: {row.sentence}")
-        if row.ending is not None:
-            raise Conflict(f"This experiment is ending already: {row.sentence}")
-        sentence = f"{actor} cancelled it."
+            raise Conflict(f"This experiment has ended: {row.sentence}")
+        if row.ending_state is not None:
+            raise Conflict(f"This experiment is already ending: {row.sentence}")
+        sentence = f"Cancelled by {actor}."
         if row.state == ExperimentState.QUEUED:
             end(row, ExperimentState.CANCELLED, sentence)
         else:
-            row.ending, row.sentence = ExperimentState.CANCELLED, sentence
-            row.now = "Ending: the node's settings go back."
+            row.ending_state, row.sentence = ExperimentState.CANCELLED, sentence
+            row.activity = "Ending: restoring the node's settings."
         audit(session, actor, "experiment.cancel", row)
         await session.flush()
         experiment = await get(session, experiment_id)
-    shared.wake.set()
-    await tell(shared, experiment_id)
+    context.wake.set()
+    await publish(context, experiment_id)
     return experiment
 
 
 def end(row: ExperimentRow, state: ExperimentState, sentence: str) -> None:
-    """It is over."""
-    row.state, row.sentence, row.now, row.ended_at = state, sentence, "", datetime.now(UTC)
+    """Set the final state of an experiment."""
+    row.state, row.sentence, row.activity, row.ended_at = state, sentence, "", datetime.now(UTC)
 
 
 def audit(session: AsyncSession, actor: str, action: str, row: ExperimentRow) -> None:
-    """Put on record where it stands."""
+    """Write an audit record with the experiment's state."""
     detail = {"experiment": row.id, "state": row.state, "sentence": row.sentence, "seed": row.seed}
     target = f"experiment {row.id} on {row.node.name}"
     result = "failed" if row.state == ExperimentState.FAILED else "ok"
     record(session, actor=actor, action=action, target=target, node_id=row.node_id, result=result, detail=detail)
 
 
-async def tell(shared: ExperimentContext, experiment_id: int) -> None:
-    """Show everybody where it stands."""
-    async with shared.database.session() as session:
+async def publish(context: ExperimentContext, experiment_id: int) -> None:
+    """Publish the experiment's present state to browsers."""
+    async with context.database.session() as session:
         found = await summary(session, experiment_id)
     if found is not None:
-        shared.bus.publish(ExperimentEvent(found))
+        context.bus.publish(ExperimentEvent(found))
 
 
-async def _checked(
-    session: AsyncSession, shared: ExperimentContext, spec: Spec
+async def _validate(
+    session: AsyncSession, context: ExperimentContext, spec: Spec
 ) -> tuple[NodeRow, NodeRow | None, View, dict[int, str]]:
-    """The node, its peer, the node's view, and the names of the policies by id."""
+    """Return the node, its peer, the node's view, and the names of the policies by id."""
     node = await _node(session, spec.node_id, "spec.node_id")
     peer = None if spec.peer_node_id is None else await _node(session, spec.peer_node_id, "spec.peer_node_id")
-    seen = view_of(node, shared.registry.get(node.id).flows)
+    view = view_of(node, context.registry.get(node.id).flows)
     peer_topology = None if peer is None else nodes.reported(peer).topology
-    await asyncio.to_thread(validation.check, spec, seen, peer_topology)
-    return node, peer, seen, await _policy_names(session, spec)
+    await asyncio.to_thread(validation.check, spec, view, peer_topology)
+    return node, peer, view, await _policy_names(session, spec)
 
 
 async def _node(session: AsyncSession, node_id: int, field: str) -> NodeRow:
@@ -235,7 +241,7 @@ async def _policy_names(session: AsyncSession, spec: Spec) -> dict[int, str]:
 
 
 async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[str, list[str]]:
-    """The names of the policies that are enforced on the nodes, by node name."""
+    """Return the names of the enforced policies by node name."""
     enabled = await policies.enabled(session)
     return {
         facts.name: [policy.name for policy in in_force(enabled, facts) if policy.mode is Mode.ENFORCE]
@@ -244,35 +250,36 @@ async def enforced_on(session: AsyncSession, node_ids: Sequence[int]) -> dict[st
 
 
 async def _warnings(session: AsyncSession, spec: Spec, node: NodeRow, peer: NodeRow | None) -> list[str]:
-    warnings = validation.too_few(spec)
+    warnings = validation.block_warnings(spec)
     both = [node] if peer is None else [node, peer]
     for name, paused in (await enforced_on(session, [row.id for row in both])).items():
         if paused:
-            warnings.append(f"On {name} it pauses what is enforced: {', '.join(paused)}.")
+            warnings.append(f"Pauses the enforced policies on {name}: {', '.join(paused)}.")
     if peer is not None:
-        warnings.append(f"{peer.name} makes the load, and its network carries it.")
+        warnings.append(f"{peer.name} generates the load, over its network.")
     if isinstance(spec.workload, Command):
         warnings.append(
-            f"It runs the command “{spec.workload.name}” that the agent's configuration on {node.name} allows."
+            f"Runs the command “{spec.workload.name}”, as the agent's configuration on {node.name} defines it."
         )
-    queue = [taken for taken in await repository.not_over(session) if {row.id for row in both} & set(taken.node_ids)]
+    ids = {row.id for row in both}
+    queue = [each for each in await repository.unfinished(session) if ids & set(each.node_ids)]
     if queue:
-        first = "Another experiment on these nodes comes" if len(queue) == 1 else f"{len(queue)} others come"
-        warnings.append(f"{first} first.")
+        ahead = "1 experiment is" if len(queue) == 1 else f"{len(queue)} experiments are"
+        warnings.append(f"{ahead} ahead in the queue of these nodes.")
     return warnings
 
 
 def _blocked_because(
-    shared: ExperimentContext, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role
+    context: ExperimentContext, spec: Spec, node: NodeRow, peer: NodeRow | None, role: Role
 ) -> str | None:
     if role is Role.VIEWER:
-        return "Starting an experiment needs the role operator; yours is viewer."
+        return "Starting an experiment requires the role operator; yours is viewer."
     for row in [node] if peer is None else [node, peer]:
-        if not shared.connections.is_connected(row.id):
-            return f"{row.name} is away; an experiment needs its agent connected."
+        if not context.connections.is_connected(row.id):
+            return f"{row.name} is disconnected; an experiment requires its agent to be connected."
     changes = not all(is_as_it_is(spec, arm) for arm in schedule.arms(spec))
     hello = None if node.hello is None else msgspec.convert(node.hello, Hello)
     if changes and (hello is None or hello.mode != "control"):
         reason = hello.observe_reason if hello is not None else None
-        return f"The agent on {node.name} only observes. {reason or 'It did not say why.'}"
+        return f"The agent on {node.name} only observes. {reason or 'It reported no reason.'}"
     return None

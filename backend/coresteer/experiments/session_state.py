@@ -1,6 +1,6 @@
-"""What the agents of one experiment's nodes told on their present connections; a restart of the backend forgets it.
+"""Messages of an experiment's agents on their present connections; forgotten when the backend restarts.
 
-runner.py passes on what comes, drive.py reads it and notes what it asked for.
+runner.py passes the messages on; run_loop.py and step_actions.py read them and note what they requested.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from dataclasses import replace as with_changes
 from uuid import UUID
 
 from coresteer.changes.schemas import Change
-from coresteer.experiments.steps import Side
+from coresteer.experiments.steps import Participant
 from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
 from coresteer_core.changes.machine import STRIKES, STRIKES_S
 from coresteer_core.experiments.model import RunState
@@ -19,96 +19,100 @@ from coresteer_core.protocol import EndedBy, ExperimentMessage
 
 
 @dataclass
-class AtHand:
-    """The run whose settings stand. run_id: names it to the agents; leased: the ids of its policies.
+class ActiveRun:
+    """The run whose settings are applied. run_id: identifies it to the agents; leased: the ids of its policies.
 
-    tripped: what a guardrail said; broken: why it cannot be finished.
+    violation: the guardrail violation in a sentence; failure: why the run cannot be completed.
     """
 
     run_id: str
     change_id: UUID | None = None
     leased: frozenset[int] = frozenset()
-    tripped: str | None = None
-    broken: str | None = None
+    violation: str | None = None
+    failure: str | None = None
     strikes: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
-class Heard:
-    """What is known of the nodes and the run at hand. changed: set whenever something was heard. Times are monotonic.
+class SessionState:
+    """State of an experiment's nodes and of its active run. changed: set on every update. Times are monotonic.
 
-    since_s: when the present phase began. settings: as the node told last, None when they are to be read again.
+    settings: as last read, None when they must be read again. phase_started_s: start of the present phase.
     """
 
     def __init__(self, experiment_id: int, names: dict[int, str], guardrails: list[Guardrail]) -> None:
         self.experiment_id = experiment_id
         self.changed = asyncio.Event()
-        self.sides = {node_id: Side(name) for node_id, name in names.items()}
+        self.participants = {node_id: Participant(name) for node_id, name in names.items()}
         self.node_id = next(iter(names))
-        self.at_hand: AtHand | None = None
+        self.active_run: ActiveRun | None = None
         self.leased = False
-        self.since_s = time.monotonic()
+        self.phase_started_s = time.monotonic()
         self.paused_at_s: float | None = None
-        self.pauses = False
-        self.told_to_end = False
+        self.policies_paused = False
+        self.end_sent = False
         self.settings: dict[str, str] | None = None
-        self.netdev_before: dict[str, str] = {}
+        self.netdev_settings_before: dict[str, str] = {}
         self._guardrails = guardrails
 
-    def enter(self, at_hand: AtHand | None) -> None:
-        """A run's settings were put in place, or none are any more."""
-        self.at_hand, self.settings, self.since_s = at_hand, None, time.monotonic()
-        for node_id, side in self.sides.items():
-            self.sides[node_id] = with_changes(side, run_at_s=None, run_word=None)
+    def set_active_run(self, run: ActiveRun | None) -> None:
+        """Start the phase in which this run's settings are applied, or in which none are (None)."""
+        self.active_run, self.settings, self.phase_started_s = run, None, time.monotonic()
+        for node_id, participant in self.participants.items():
+            self.participants[node_id] = with_changes(participant, run_sent_at_s=None, run_message=None)
 
-    def begin_anew(self) -> None:
-        """What was prepared on the nodes is to be prepared again."""
-        self.netdev_before = {}
-        for node_id, side in self.sides.items():
-            self.sides[node_id] = with_changes(side, begun_at_s=None, word=None)
+    def require_preparation(self) -> None:
+        """Mark all nodes as not prepared."""
+        self.netdev_settings_before = {}
+        for node_id, participant in self.participants.items():
+            self.participants[node_id] = with_changes(participant, prepare_sent_at_s=None, session_message=None)
 
-    def connection(self, node_id: int, *, connected: bool) -> None:
-        """The agent connected, perhaps anew, or its connection ended."""
-        now, side = time.monotonic(), self.sides[node_id]
-        if self.at_hand is not None and side.measured is None:
-            self.at_hand.broken = f"The connection with {side.name} was lost during the run."
-        word = side.run_word if side.measured is not None else None
-        away_since_s = None if connected else side.away_since_s or now
-        self.sides[node_id] = Side(side.name, away_since_s=away_since_s, run_at_s=side.run_at_s, run_word=word)
-        self.netdev_before, self.settings, self.since_s = {}, None, now
+    def set_connected(self, node_id: int, *, connected: bool) -> None:
+        """Note that an agent connected, perhaps once more, or that its connection ended."""
+        now, participant = time.monotonic(), self.participants[node_id]
+        if self.active_run is not None and participant.measured is None:
+            self.active_run.failure = f"The connection to {participant.name} was lost during the run."
+        self.participants[node_id] = Participant(
+            participant.name,
+            away_since_s=None if connected else participant.away_since_s or now,
+            run_sent_at_s=participant.run_sent_at_s,
+            run_message=participant.run_message if participant.measured is not None else None,
+        )
+        self.netdev_settings_before, self.settings, self.phase_started_s = {}, None, now
         self.changed.set()
 
-    def message(self, node_id: int, message: ExperimentMessage) -> None:
-        """An agent's word; what is about another experiment, a past run or nothing that was asked for is left aside."""
-        side = self.sides[node_id]
-        if message.experiment_id != self.experiment_id or side.begun_at_s is None:
+    def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
+        """Handle a message of an agent; ignore it if it concerns another experiment, a past run or no request."""
+        participant = self.participants[node_id]
+        if message.experiment_id != self.experiment_id or participant.prepare_sent_at_s is None:
             return
+        run = self.active_run
         if message.run_id is None:
             if message.state in (RunState.READY, RunState.FAILED):
-                self.sides[node_id] = with_changes(side, word=message)
-                self.settings, self.since_s = None, time.monotonic()
-                if self.at_hand is not None:
-                    self.at_hand.broken = f"{side.name} began anew during the run."
-        elif self.at_hand is not None and message.run_id == self.at_hand.run_id and side.run_at_s is not None:
-            if side.measured is not None or message.state is RunState.READY:
+                self.participants[node_id] = with_changes(participant, session_message=message)
+                self.settings, self.phase_started_s = None, time.monotonic()
+                if run is not None:
+                    run.failure = f"{participant.name} prepared the experiment again during the run."
+        elif run is not None and message.run_id == run.run_id and participant.run_sent_at_s is not None:
+            if participant.measured is not None or message.state is RunState.READY:
                 return
-            self.sides[node_id] = with_changes(side, run_word=message)
+            self.participants[node_id] = with_changes(participant, run_message=message)
         self.changed.set()
 
-    def change(self, change: Change) -> None:
-        """A change on the node took a step."""
-        run = self.at_hand
+    def handle_change(self, change: Change) -> None:
+        """Handle a step of a change on the node."""
+        run = self.active_run
         if run is not None and change.policy_id in run.leased and change.ended_by is EndedBy.GUARDRAIL:
-            run.tripped = change.steps[-1].sentence if change.steps else change.sentence
+            run.violation = change.steps[-1].sentence if change.steps else change.sentence
         self.changed.set()
 
-    def told_of_itself(self) -> None:
-        """The node's inventory, or something else of it, was stored."""
+    def handle_inventory(self) -> None:
+        """Note that the node's inventory, or another part of its state, was stored."""
         self.settings = None
         self.changed.set()
 
-    def rates(self, rates: Rates) -> None:
-        """An interval of the node under test: the guardrails count as an agent counts them for a change."""
-        run = self.at_hand
+    def handle_rates(self, rates: Rates) -> None:
+        """Check one interval of the node under test against the guardrails, as an agent does for a change."""
+        run = self.active_run
         if run is None or not self._guardrails:
             return
         figures = measure(rates)
@@ -119,9 +123,9 @@ class Heard:
                 continue
             times, lasted = run.strikes.get(guardrail.metric, (0, 0.0))
             run.strikes[guardrail.metric] = times, lasted = times + 1, lasted + rates.duration_s
-            if run.tripped is None and times >= STRIKES and round(lasted, 1) >= STRIKES_S:
-                run.tripped = (
-                    f"The {METRICS[guardrail.metric]} was {value:.6g} and so for {times} intervals in a row "
-                    f"over its guardrail of {guardrail.max:.6g}."
+            if run.violation is None and times >= STRIKES and round(lasted, 1) >= STRIKES_S:
+                run.violation = (
+                    f"The {METRICS[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
+                    f"for {times} intervals in a row."
                 )
                 self.changed.set()

@@ -1,4 +1,4 @@
-"""What an experiment is, as somebody asks for it and as it is kept."""
+"""Experiments as they are requested and stored."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -133,7 +133,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     level: Interval | None
     effect: Interval | None
     p: float | None
-    smallest_visible: float | None
+    minimum_detectable: float | None
     blocks: int
     verdict: Verdict
 
@@ -159,5 +159,5 @@ class Analysis(Struct, frozen=True, kw_only=True):
     means: dict[str, list[Interval | None]]
     comparisons: list[Comparison]
     trends: list[Trend]
-    kept: int
+    counted: int
     discarded: int

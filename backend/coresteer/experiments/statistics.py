@@ -1,14 +1,14 @@
-"""Tests and intervals for block designs. Pure; whatever is drawn follows from the seed.
+"""Tests and intervals for block designs. Pure; random numbers follow from the seed.
 
-The unit is a block, never a run's samples: these depend on each other, and taking them as independent is the usual way
-to find differences that are not there. Each test and its interval are two sides of one computation: the interval holds
-0 exactly when p is above 0.05, so they cannot contradict each other.
+The unit is a block, never a run's samples: these are correlated, and treating them as independent is a frequent cause
+of false positives. Each test and its interval result from the same computation: the interval includes 0 exactly when p
+is above 0.05, so they cannot contradict each other.
 
 Measured with whole simulated experiments (tests/bench/bench_false_alarms.py, 2,000 of each kind, so ± 1 %; noise that
 is normal, Student's t with 3 degrees of freedom or log-normal, a linear drift of 10 standard deviations, AR(1) with
-0.8, and t, drift and AR(1) at once): the 95 % interval of two_arms held the truth in 95.5-97.2 % at 6 blocks, in
-94.5-95.2 % at 8, in 94.2-95.5 % at 12. A percentile bootstrap of blocks with the same noises held it in 83-87 %,
-86-90 % and 89-93 %, and so would find two to three times as many differences that are not there.
+0.8, and t, drift and AR(1) at once): the 95 % interval of two_arms included the true value in 95.5-97.2 % at 6 blocks,
+in 94.5-95.2 % at 8, in 94.2-95.5 % at 12. A percentile bootstrap of blocks with the same noises included it in 83-87 %,
+86-90 % and 89-93 %, which is two to three times as many false positives.
 """
 
 from functools import lru_cache
@@ -27,24 +27,27 @@ _ENUMERATED_BLOCKS = 12
 _DRAWS = 2**_ENUMERATED_BLOCKS - 1
 _PERMUTATIONS = 1_999
 FEWEST_OF_TWO = 6
-"""With fewer blocks no difference between two arms could be found."""
+"""With fewer blocks no difference between two arms can be significant."""
 _FEWEST_FREEDOM = 8
 _NOTHING = 1e-12
-"""Relative; a difference that small is the rounding of floating point."""
+"""Relative; a smaller difference is a rounding error of floating point."""
 
 
 class Estimates(NamedTuple):
-    """Differences from the baseline, one a compared arm: value, 95 % interval, p, and what 80 % power would find."""
+    """Differences from the baseline, one per compared arm: value, 95 % interval, p, and minimum detectable effect.
+
+    minimum_detectable: the difference that this design detects with 80 % power.
+    """
 
     value: Numbers
     low: Numbers
     high: Numbers
     p: Numbers
-    smallest_visible: Numbers
+    minimum_detectable: Numbers
 
 
 def two_arms(differences: Numbers, seed: int) -> Estimates | None:
-    """Test two arms whose order was decided by a coin in each block; None with fewer than 6 blocks.
+    """Test two arms whose order was randomized in each block; None with fewer than 6 blocks.
 
     differences: the second arm's minus the first's, one a block. Had the arms no effect, each difference would have had
     the other sign had the coin fallen otherwise; p is the share of all 2**n outcomes of the coins whose mean is at
@@ -52,9 +55,9 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
     and distribution of the noise, because it rests on the coins alone. At 6 blocks the smallest p is 2/64 = 0.031; with
     5 no difference could ever reach 0.05.
 
-    The interval holds the effects that this test does not reject. Its ends are order statistics of the means of all
+    The interval includes the effects that this test does not reject. Its ends are order statistics of the means of all
     subsets of the blocks (Hartigan, Using subsample values as typical values, JASA 64, 1969): a bootstrap that gives
-    each block the weight 0 or 1, every one of its outcomes taken where there are at most 12 blocks, 4,095 drawn ones
+    each block the weight 0 or 1, all outcomes with at most 12 blocks, 4,095 random ones
     with more (exact too: Phipson and Smyth, Permutation p-values should never be zero, 2010).
     """
     blocks = len(differences)
@@ -65,7 +68,7 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
     value = differences.mean()
     sides = [(1 + np.count_nonzero(means <= 0)), (1 + np.count_nonzero(means >= 0))]
     p = min(1.0, 2 * min(sides) / (len(means) + 1))
-    if rank == 1:  # the lowest of the blocks is the end of the interval, so all have to be on one side
+    if rank == 1:  # the interval ends at the lowest block, so all blocks must be on one side of 0
         visible = stats.norm.ppf(POWER ** (1 / blocks))
     else:
         tail = rank / (len(means) + 1)
@@ -75,7 +78,7 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
 
 
 def fewest_of_many(arms: int) -> int:
-    """With fewer blocks no difference between so many arms could be found: 3, and 8 degrees of freedom."""
+    """Return the minimum number of blocks for a significant difference: 3, and 8 degrees of freedom."""
     return max(3, 1 + ceil(_FEWEST_FREEDOM / (arms - 1)))
 
 

@@ -1,4 +1,4 @@
-"""What an experiment's next step follows from (Facts), and what it can be (Step): between progress.py and drive.py."""
+"""Facts about an experiment and the Step that follows from them: between next_step.py and run_loop.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,41 +13,45 @@ from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait, s. away: for a node that is away; ready: for what its runs share; run: beyond a run's own time;
-    returned: until settings are as before; pause: until paused policies have given back what they held.
+class Timeouts:
+    """How long an experiment waits, s.
+
+    away_s: for a disconnected node to reconnect. ready_s: for a node to prepare the load. run_s: for a run's result,
+    in addition to its warm-up and measuring time. restored_s: for settings to return to their values before the
+    experiment. pause_s: for paused policies to restore their settings.
     """
 
     away_s: float = 300.0
     ready_s: float = 60.0
     run_s: float = 60.0
-    returned_s: float = 60.0
+    restored_s: float = 60.0
     pause_s: float = 15.0
 
 
 @dataclass(frozen=True)
-class Side:
-    """A node and its agent's word. Times are monotonic; all but away_since_s are of the present connection.
+class Participant:
+    """One node of an experiment and the latest messages of its agent.
 
-    word: of the experiment as a whole; run_word: of the run at hand.
+    Times are of time.monotonic(). All fields but away_since_s refer to the present connection. session_message: the
+    latest message about the experiment as a whole; run_message: about the active run.
     """
 
     name: str
     away_since_s: float | None = None
-    begun_at_s: float | None = None
-    word: ExperimentMessage | None = None
-    run_at_s: float | None = None
-    run_word: ExperimentMessage | None = None
+    prepare_sent_at_s: float | None = None
+    session_message: ExperimentMessage | None = None
+    run_sent_at_s: float | None = None
+    run_message: ExperimentMessage | None = None
 
     @property
     def measured(self) -> Measured | None:
-        """What the run at hand came to."""
-        return None if self.run_word is None else self.run_word.measured
+        """Return the result of the active run, None until it is measured."""
+        return None if self.run_message is None else self.run_message.measured
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A change as far as it matters here."""
+class ChangeStatus:
+    """State of a change that applies an arm's settings."""
 
     change_id: UUID
     state: ChangeState
@@ -57,90 +61,91 @@ class Standing:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that the next step follows from. sides: the node under test, then its peer.
+    """Everything from which the next step follows.
 
-    at_hand: whether a run's settings were put in place by this driver; change: its change, None where it needs none.
-    broken: why the run at hand cannot be finished; tripped: what a guardrail said. settings: the node's as it told
-    last, of what was before and of the netdev's; netdev_before: of the netdev that is there for the experiment.
-    since_s: when the node began to be put back, or the experiment to end.
+    participants: the node under test, then its peer. run_active: this process applied a run's settings. change: the
+    active run's change, None where it needs none. failure: why the active run cannot be completed. violation: the
+    guardrail violation of the active run. settings: present values of settings_before's keys and of the netdev's
+    settings, None when they must be read again. netdev_settings_before: of a netdev that exists only during the
+    experiment. phase_started_s: when settings began to be restored, or the experiment began to end.
     """
 
     spec: Spec
     plan: Sequence[PlannedRun]
     attempts: Sequence[Attempt]
-    ending: str | None
-    before: Mapping[str, str] | None
-    open_changes: Sequence[Standing]
-    sides: Sequence[Side]
+    ending_state: str | None
+    settings_before: Mapping[str, str] | None
+    open_changes: Sequence[ChangeStatus]
+    participants: Sequence[Participant]
     now_s: float
-    patience: Patience
-    since_s: float
-    at_hand: bool = False
-    change: Standing | None = None
+    timeouts: Timeouts
+    phase_started_s: float
+    run_active: bool = False
+    change: ChangeStatus | None = None
     leased: bool = False
-    broken: str | None = None
-    tripped: str | None = None
+    failure: str | None = None
+    violation: str | None = None
     paused_at_s: float | None = None
-    pauses: bool = False
-    told_to_end: bool = False
+    policies_paused: bool = False
+    end_sent: bool = False
     settings: Mapping[str, str] | None = None
-    netdev_before: Mapping[str, str] = field(default_factory=dict)
+    netdev_settings_before: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def netdev(self) -> str:
-        """Under which the load arrives; empty where that is not known."""
-        word = self.sides[0].word
-        return "" if word is None else word.netdev
+        """Return the netdev by which the load arrives, empty where it is not known."""
+        message = self.participants[0].session_message
+        return "" if message is None else message.netdev
 
 
 @dataclass(frozen=True)
-class Wait:
-    """For word of an agent, at the most until then. now: what is waited for."""
+class AwaitMessage:
+    """Wait for a message of an agent, at most until until_s. activity: the sentence shown meanwhile."""
 
-    now: str
+    activity: str
     until_s: float
 
 
 @dataclass(frozen=True)
-class Pause:
-    """Tell the nodes' policies that an experiment runs."""
+class PausePolicies:
+    """Pause the enforced policies of the nodes."""
 
 
 @dataclass(frozen=True)
-class TakeBefore:
-    """Note the node's settings and its machine."""
+class RecordSettings:
+    """Store the node's settings before the experiment, and its machine."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """Read the node's settings."""
+class ReadSettings:
+    """Read the node's present settings."""
 
 
 @dataclass(frozen=True)
-class Begin:
-    """Let a side prepare what its runs share."""
+class Prepare:
+    """Let a participant (by its index) prepare what all runs share, e.g. the network namespace of the load."""
 
-    side: int
+    participant: int
 
 
 @dataclass(frozen=True)
-class Open:
-    """Put the run's settings and policies in place."""
+class ApplySettings:
+    """Apply the run's settings and lease its policies."""
 
     planned: PlannedRun
 
 
 @dataclass(frozen=True)
-class Start:
-    """Tell a side to do the run at hand."""
+class StartRun:
+    """Let a participant (by its index) carry out the active run."""
 
     planned: PlannedRun
-    side: int
+    participant: int
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Store a run, discarded where a rule says so."""
+class RecordRun:
+    """Store the result of a run. discarded: the reason by rule, None when the run counts."""
 
     planned: PlannedRun
     attempt: int
@@ -149,34 +154,34 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class Lose:
-    """Store that a run came to nothing, and begin anew on the nodes."""
+class AbandonRun:
+    """Store a run without result as discarded, and prepare the nodes again."""
 
     planned: PlannedRun
     attempt: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class EndLease:
-    """Take the run's policies out of force."""
+class EndPolicyLease:
+    """End the lease of the run's policies."""
 
 
 @dataclass(frozen=True)
-class RollBack:
-    """Undo a change."""
+class RollBackChange:
+    """Roll back a change."""
 
     change_id: UUID
 
 
 @dataclass(frozen=True)
-class TellEnd:
-    """End all load and what was prepared for it."""
+class SendEnd:
+    """End the load on all nodes, and what was prepared for it."""
 
 
 @dataclass(frozen=True)
-class Conclude:
-    """Measure no more; what is left is to put the node back."""
+class StopMeasuring:
+    """Measure nothing more; the node's settings are restored next, and the experiment ends in this state."""
 
     state: ExperimentState
     sentence: str
@@ -184,25 +189,25 @@ class Conclude:
 
 @dataclass(frozen=True)
 class Finish:
-    """It is over. after: the settings now, None where they were not seen. note: what is not as it should be."""
+    """End the experiment. after: its settings now, None where they could not be read. note: problems in a sentence."""
 
     after: Mapping[str, str] | None
     note: str
 
 
 Step: TypeAlias = (
-    Wait
-    | Pause
-    | TakeBefore
-    | Look
-    | Begin
-    | Open
-    | Start
-    | Keep
-    | Lose
-    | EndLease
-    | RollBack
-    | TellEnd
-    | Conclude
+    AwaitMessage
+    | PausePolicies
+    | RecordSettings
+    | ReadSettings
+    | Prepare
+    | ApplySettings
+    | StartRun
+    | RecordRun
+    | AbandonRun
+    | EndPolicyLease
+    | RollBackChange
+    | SendEnd
+    | StopMeasuring
     | Finish
 )

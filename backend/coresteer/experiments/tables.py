@@ -16,9 +16,9 @@ from coresteer.nodes.tables import NodeRow
 class ExperimentRow(Base):
     """One experiment.
 
-    spec: a Spec. planned_s: how long it should take. ending: the state in which it is about to end, with the sentence
-    why; what it has done to the node is being undone. now: what it does at present. before, after: values of the
-    settings that it is about, by key, None while not read.
+    spec: a Spec. planned_s: planned duration. ending_state: the state in which it will end once its settings are
+    restored; sentence then has the reason. activity: the present step in a sentence. settings_before, settings_after:
+    values by key of the settings that it compares, None until they are read.
     """
 
     __tablename__ = "experiment"
@@ -31,12 +31,12 @@ class ExperimentRow(Base):
     runs_planned: Mapped[int]
     planned_s: Mapped[float]
     state: Mapped[str] = mapped_column(Text)
-    ending: Mapped[str | None] = mapped_column(Text)
+    ending_state: Mapped[str | None] = mapped_column(Text)
     sentence: Mapped[str] = mapped_column(Text)
-    now: Mapped[str] = mapped_column(Text)
+    activity: Mapped[str] = mapped_column(Text)
     machine: Mapped[dict[str, Any]] = mapped_column(JSONB)
-    before: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
-    after: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
+    settings_before: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
+    settings_after: Mapped[dict[str, str] | None] = mapped_column(JSONB(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     created_by: Mapped[str] = mapped_column(Text)
     started_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
@@ -46,13 +46,13 @@ class ExperimentRow(Base):
 
 
 class ExperimentRunRow(Base):
-    """One run; rows are only ever added. run: a RecordedRun; discarded: its reason, so that runs can be counted."""
+    """One run; rows are never changed. run: a RecordedRun; discarded: its reason, so that SQL can count runs."""
 
     __tablename__ = "experiment_run"
 
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
-    kept_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     run: Mapped[dict[str, Any]] = mapped_column(JSONB)
     discarded: Mapped[str | None] = mapped_column(Text)

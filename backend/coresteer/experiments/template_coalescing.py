@@ -1,6 +1,6 @@
 """Templates of shared paper 4: how long a NIC, or the kernel in its place, waits before it looks. Pure."""
 
-from coresteer.experiments.arms import NETDEV
+from coresteer.experiments.arm_config import NETDEV
 from coresteer.experiments.spec import Factor, Level, Spec
 from coresteer.experiments.template_parts import NodeFacts, Unavailable, machine_differs, of_traffic, spec_of, stream
 from coresteer_core.changes.plan import DesiredValue

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from coresteer.experiments.arms import NETDEV
+from coresteer.experiments.arm_config import NETDEV
 from coresteer.experiments.schedule import check_spec
 from coresteer.experiments.spec import Factor, PolicyLevel, Spec
 from coresteer_core.changes.plan import DesiredValue

@@ -1,4 +1,4 @@
-"""Whether an experiment can be made of a spec on a node, and what it would do there. Pure; raises Invalid."""
+"""Validate a spec against a node, and describe what the experiment would do there. Pure; raises Invalid."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ import msgspec
 
 from coresteer.errors import Invalid
 from coresteer.experiments import schedule
-from coresteer.experiments.arms import (
+from coresteer.experiments.arm_config import (
     NETDEV,
     desired_of,
     every_level,
@@ -31,28 +31,31 @@ from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
 _STAND_IN = "NETDEV"
-"""A netdev's name in commands that are shown where the real one is not known yet."""
+"""Name of a netdev in commands of a preview, where the real one is not known yet."""
 
 
 def check(spec: Spec, view: View, peer: Topology | None) -> None:
-    """Raise Invalid, with the field, for what can never run on this node. peer: of the node with the client."""
+    """Raise Invalid, with the field, for a spec that cannot run on this node. peer: topology of the client's node."""
     for path, text in (("spec.name", spec.name), ("spec.template", spec.template), *_names(spec)):
         if not text.isprintable():
-            raise Invalid("A name has no control characters.", field=path)
+            raise Invalid("Names must not contain control characters.", field=path)
     if (wrong := schedule.check_spec(spec)) is not None:
         raise Invalid(wrong, field="spec")
     if spec.peer_node_id is not None and not has_two_ends(spec.workload):
-        raise Invalid("This workload has no client that could be on another node.", field="spec.peer_node_id")
+        raise Invalid("This workload has no client that could run on another node.", field="spec.peer_node_id")
     if spec.peer_node_id == spec.node_id:
         raise Invalid(
-            "The peer is another node; without one the client is on the node itself.", field="spec.peer_node_id"
+            "The peer must be another node; without a peer the client runs on the node itself.",
+            field="spec.peer_node_id",
         )
     for place, guardrail in enumerate(spec.guardrails):
         if guardrail.metric not in METRICS:
-            sentence = f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(METRICS)}."
+            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(METRICS)}."
             raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
         if not 0 <= guardrail.max < math.inf:
-            raise Invalid("A guardrail's max is a number from 0.", field=f"spec.guardrails[{place}].max")
+            raise Invalid(
+                "The maximum of a guardrail must be a number of at least 0.", field=f"spec.guardrails[{place}].max"
+            )
     _check_workload(spec.workload, "spec.workload", view.topology, peer)
     _check_levels(spec, view)
     for arm in schedule.arms(spec):
@@ -65,7 +68,9 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
             raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
         ids = [level.policy_id for level in policies_of(spec, arm)]
         if len(set(ids)) < len(ids):
-            raise Invalid("A policy is in levels of both factors; name it in one.", field="spec.factors")
+            raise Invalid(
+                "The same policy is in levels of both factors; use it in one factor only.", field="spec.factors"
+            )
 
 
 def _names(spec: Spec) -> list[tuple[str, str]]:
@@ -81,13 +86,16 @@ def _check_levels(spec: Spec, view: View) -> None:
             _check_desired_value(desired_value, f"{path}.settings[{place}]", view, traffic=has_two_ends(spec.workload))
         known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
         if unknown := sorted(level.workload.keys() - known):
-            sentence = f"{unknown[0]} is no field of {kind}; they are {', '.join(sorted(known))}."
+            sentence = f"{kind} has no field {unknown[0]}; choose one of {', '.join(sorted(known))}."
             raise Invalid(sentence, field=f"{path}.workload")
 
 
 def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, traffic: bool) -> None:
     if NETDEV in desired_value.key and not traffic:
-        raise Invalid(f"{NETDEV} stands for the netdev of traffic that the experiment makes.", field=f"{path}.key")
+        raise Invalid(
+            f"{NETDEV} is the netdev by which generated traffic arrives; this workload generates none.",
+            field=f"{path}.key",
+        )
     try:
         setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
     except SettingError as error:
@@ -102,7 +110,7 @@ def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, 
 
 
 def _workload_path(spec: Spec, arm: Arm) -> str:
-    """Where the workload of an arm is given otherwise than in spec.workload."""
+    """Return the field that overrides the workload of an arm, spec.workload where none does."""
     for place, (factor, level) in enumerate(zip(spec.factors, arm, strict=True)):
         if factor.levels[level].workload:
             return f"spec.factors[{place}].levels[{level}].workload"
@@ -126,7 +134,7 @@ def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:
 
 
 def arm_previews(spec: Spec, view: View, policies: Mapping[int, str]) -> list[ArmPreview]:
-    """What each arm does to the node. policies: names by id."""
+    """Return what each arm changes on the node. policies: names by id."""
     return [_arm_preview(spec, arm, view, policies) for arm in schedule.arms(spec)]
 
 
@@ -142,51 +150,50 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
         if NETDEV in desired_value.key:
             setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
             value = setting.canonical(desired_value.value)
-            parts.append(f"{desired_value.key} becomes {value} on the netdev of the load.")
+            parts.append(f"{desired_value.key} becomes {value}, for the netdev by which the load arrives.")
             commands.append(setting.shell(value))
     parts += [
         f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
         for policy in policies_of(spec, arm)
     ]
     if has_irqbalance(spec, arm):
-        parts.append("irqbalance runs; what it moves is put back.")
+        parts.append("irqbalance runs; the affinities that it changes are restored afterwards.")
     for level in levels_of(spec, arm):
-        parts += [f"{name.replace('_', ' ')} of the load: {value}." for name, value in level.workload.items()]
+        parts += [f"Workload: {name.replace('_', ' ')} {value}." for name, value in level.workload.items()]
     if is_as_it_is(spec, arm):
-        parts.insert(0, "The node as it is.")
+        parts.insert(0, "The node as it is, without enforced policies.")
     return ArmPreview(name=schedule.arm_name(spec, arm), sentence=" ".join(parts), commands=commands)
 
 
 def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
-    """The whole in one line."""
-    figure = FIGURES[spec.primary].label if spec.primary in FIGURES else spec.primary
+    """Return a summary of the experiment in one sentence."""
+    metric = FIGURES[spec.primary].label if spec.primary in FIGURES else spec.primary
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"
     what = f"{runs} runs ({load}) on {where}, about {minutes(schedule.duration_s(spec))}"
     if spec.kind == "aa":
-        return f"{what}: the node against itself, by “{figure}”."
+        return f"{what}: A/A, the node is compared with itself. Primary metric: {metric}."
     baseline, *others = (schedule.arm_name(spec, arm) for arm in schedule.arms(spec))
-    against = f"“{others[0]}”" if len(others) == 1 else f"{len(others)} others"
-    return f"{what}: {first} of the node against itself, then “{baseline}” against {against}, by “{figure}”."
+    compared = f"“{others[0]}”" if len(others) == 1 else f"{len(others)} other levels"
+    return f"{what}: {first} A/A runs, then “{baseline}” against {compared}. Primary metric: {metric}."
 
 
-def too_few(spec: Spec) -> list[str]:
-    """What so few blocks cannot say, in sentences."""
-    told = []
+def block_warnings(spec: Spec) -> list[str]:
+    """Return warnings about blocks that are too few for a result."""
+    warnings = []
     fewest = fewest_of_many(len(schedule.arms(spec))) if spec.kind == "sweep" else FEWEST_OF_TWO
     if spec.blocks < fewest:
-        told.append(f"With {spec.blocks} blocks no difference can be found, however large; it takes {fewest}.")
+        warnings.append(f"With {spec.blocks} blocks no difference can be significant, however large; use {fewest}.")
     if spec.kind != "aa" and spec.aa_blocks < FEWEST_OF_TWO:
-        told.append(
-            f"With {spec.aa_blocks} A/A blocks it stays unknown how much the node differs from itself; "
-            f"it takes {FEWEST_OF_TWO}."
+        warnings.append(
+            f"With {spec.aa_blocks} A/A blocks the node's own variation cannot be determined; use {FEWEST_OF_TWO}."
         )
-    return told
+    return warnings
 
 
 def minutes(seconds: float) -> str:
-    """A duration for a sentence."""
+    """Format a duration for a sentence."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

@@ -194,7 +194,7 @@ class _AgentConnection:
             for question in questions:
                 self.post(question)
             s.publisher.schedule(known.node_id)
-            s.runner.connection(known.node_id, connected=True)
+            s.runner.set_connected(known.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.room()
                 frame = await self._receive()
@@ -203,7 +203,7 @@ class _AgentConnection:
             if s.connections.remove(known.node_id, self):
                 state.connected = False
                 s.ingest.end(feed)
-                s.runner.connection(known.node_id, connected=False)
+                s.runner.set_connected(known.node_id, connected=False)
 
     async def _authenticate(self) -> repository.Known:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
@@ -295,7 +295,7 @@ class _AgentConnection:
             case DecisionMessage():
                 await self._services.on_decision(node_id, message)
             case ExperimentMessage():
-                self._services.runner.message(node_id, message)
+                self._services.runner.handle_message(node_id, message)
 
     def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
         if rates.seq > self._expected_seq and not self._gap_told:
@@ -307,7 +307,7 @@ class _AgentConnection:
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only
             state.take(rates)
             self._services.live.show(node_id, rates)
-            self._services.runner.rates(node_id, rates)
+            self._services.runner.handle_rates(node_id, rates)
 
     async def _write(self) -> None:
         """Sends what waits, pings, and ends a connection whose peer is silent or does not read."""

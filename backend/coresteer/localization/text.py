@@ -1,4 +1,4 @@
-"""Every fixed sentence of reports, in English and Korean.
+"""All sentences of reports, in English and Korean.
 
 Korean particles depend on how the word before them ends, so a placeholder names both forms where one follows it:
 ``{metric:이/가}``.
@@ -15,7 +15,7 @@ from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
 from coresteer.localization.text_experiments import EXPERIMENT
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
-from coresteer.localization.text_reasons import REASONS
+from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
 
 class Pair(NamedTuple):
@@ -30,7 +30,7 @@ WORDS: Mapping[str, Pair] = MappingProxyType(
 )
 
 _ENDS_IN_CONSONANT = frozenset("LMNRlmnr013678")
-"""As Korean reads Latin letters and digits: 엘 엠 엔 아르(알); 영 일 삼 육 칠 팔."""
+"""Latin letters and digits whose Korean reading ends in a consonant: 엘 엠 엔 아르(알); 영 일 삼 육 칠 팔."""
 _ENDS_IN_L = frozenset("LRlr178")
 
 
@@ -41,7 +41,7 @@ class _Formatter(string.Formatter):
 
 
 def _particle(text: str, after_consonant: str, after_vowel: str) -> str:
-    """Which of the two forms of a particle follows the text; 으로 is 로 also after ㄹ."""
+    """Return the form of a particle that follows the text; 으로 is 로 also after ㄹ."""
     last = next((c for c in reversed(_without_brackets(text)) if c.isalnum() or c == "%"), "")
     if "가" <= last <= "힣":
         final = (ord(last) - ord("가")) % 28
@@ -59,7 +59,7 @@ _formatter = _Formatter()
 
 
 def text(language: Language, key: str, /, **values: object) -> str:
-    """The sentence in the language, with its placeholders filled."""
+    """Return the sentence in the language, with its placeholders filled."""
     return _formatter.vformat(getattr(WORDS[key], language), (), values)
 
 
@@ -68,24 +68,27 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile("".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts))
 
 
-_LONGEST = 500
-"""Agents may say more; so long a sentence is one of theirs."""
-_REASONS = {key: _pattern(english) for key, (english, _) in REASONS.items()}
+_MAX_LENGTH = 500
+"""A longer sentence is a text of an agent, not one of REASONS."""
+_REASONS = [
+    *((key, _pattern(english)) for key, english in EARLIER_REASONS.items()),
+    *((key, _pattern(english)) for key, (english, _) in REASONS.items()),
+]
 
 
 def translated(language: Language, sentence: str) -> str:
-    """One of the REASONS in the language; any other sentence as it is."""
-    if language != "en" and len(sentence) <= _LONGEST:
-        for key, pattern in _REASONS.items():
+    """Return one of the REASONS in the language; any other sentence is returned unchanged."""
+    if language != "en" and len(sentence) <= _MAX_LENGTH:
+        for key, pattern in _REASONS:
             if found := pattern.fullmatch(sentence):
-                told = found.groupdict()
-                if "sentence" in told:
-                    told["sentence"] = translated(language, told["sentence"])
-                return text(language, key, **told)
+                values = found.groupdict()
+                if "sentence" in values:
+                    values["sentence"] = translated(language, values["sentence"])
+                return text(language, key, **values)
     return sentence
 
 
 def label(language: Language, metric: str, otherwise: str | None = None) -> str:
-    """What a figure is called; a command's own figures by their names."""
+    """Return the label of a metric. otherwise: of a metric without a translation, e.g. one of a command."""
     key = f"metric.{metric}"
     return text(language, key) if key in WORDS else otherwise or metric.removeprefix("command.")

@@ -1,20 +1,21 @@
-"""Why runs do not count and experiments ended early, as schedule.py, progress.py, heard.py and agents say it.
+"""Reasons for discarded runs and for experiments that ended early, in English and Korean.
 
-They are stored as English sentences; a report in Korean finds what fits and says the same. Of several that fit the
-first counts. ``{sentence}`` is one of these, or what an agent said in words of its own.
+schedule.py, next_step.py, run_loop.py, session_state.py and the agents write them; they are stored as English
+sentences, which reports in Korean translate. Of several patterns that match, the first is used. ``{sentence}`` is one
+of these reasons, or any other sentence of an agent.
 """
 
 REASONS = {
     "reason.steal": (
-        "The host took {percent} % of the CPU time away, more than {limit} %.",
+        "The hypervisor stole {percent} % of the CPU time, more than {limit} %.",
         "호스트가 CPU 시간의 {percent}%를 가져갔다(한계 {limit}%).",
     ),
     "reason.short": (
-        "It ended after {duration} s, less than the {least} s that CPU figures need.",
+        "The run ended after {duration} s; CPU metrics require at least {least} s.",
         "{duration}초 만에 끝났다(CPU 지표에는 {least}초 이상이 필요하다).",
     ),
     "reason.off": (
-        "{duration} s were measured instead of {wanted} s, more than {limit} s off.",
+        "{duration} s were measured instead of {wanted} s; the tolerance is {limit} s.",
         "{wanted}초가 아니라 {duration}초를 측정했다(허용 오차 {limit}초).",
     ),
     "reason.offline": (
@@ -34,55 +35,55 @@ REASONS = {
         "CPU 시간을 읽지 못했다.",
     ),
     "reason.changed": (
-        "Somebody changed {keys} while it was measured.",
-        "측정하는 동안 누군가 {keys:을/를} 변경했다.",
+        "{keys} changed during the measurement.",
+        "측정하는 동안 {keys:이/가} 변경되었다.",
     ),
     "reason.lost": (
-        "The connection with {node} was lost during the run.",
+        "The connection to {node} was lost during the run.",
         "실행 중 {node} 노드와의 연결이 끊어졌다.",
     ),
     "reason.lost_before": (
-        "The connection with {node} was lost before the run.",
+        "The connection to {node} was lost before the run.",
         "실행 전에 {node} 노드와의 연결이 끊어졌다.",
     ),
     "reason.anew": (
-        "{node} began anew during the run.",
-        "실행 중 {node} 노드가 처음부터 다시 시작했다.",
+        "{node} prepared the experiment again during the run.",
+        "실행 중 {node} 노드가 실험을 처음부터 다시 준비했다.",
     ),
     "reason.not_ready": (
         "{node} was not ready after {seconds} s.",
         "{node} 노드가 {seconds}초 안에 준비되지 않았다.",
     ),
     "reason.not_applied": (
-        "The agent did not say whether it applied the run's settings.",
+        "The agent did not report whether it applied the settings of the run.",
         "에이전트가 실행의 설정을 적용했는지 알리지 않았다.",
     ),
     "reason.no_result": (
-        "{node} did not say what the run came to.",
+        "{node} did not report the result of the run.",
         "{node} 노드가 실행 결과를 알리지 않았다.",
     ),
     "reason.tried": (
-        "Run {number} was tried {times} times and never counted, the last time because: {sentence}",
-        "실행 {number:을/를} {times}회 시도했으나 한 번도 유효하지 않았다. 마지막 사유: {sentence}",
+        "Run {number} was discarded in {times} attempts. Last reason: {sentence}",
+        "실행 {number:을/를} {times}회 시도했으나 모두 제외되었다. 마지막 사유: {sentence}",
     ),
     "reason.away": (
-        "{node} was away for {seconds} s.",
+        "{node} was disconnected for {seconds} s.",
         "{node} 노드와 {seconds}초 동안 연결되지 않았다.",
     ),
     "reason.cancelled": (
-        "{actor} cancelled it.",
+        "Cancelled by {actor}.",
         "{actor} 사용자가 취소했다.",
     ),
     "reason.deleted": (
-        "The node that made the load was deleted.",
+        "The node that generated the load was deleted.",
         "부하를 만들던 노드가 삭제되었다.",
     ),
     "reason.by_hand": (
-        "Somebody ended the change of run {number} by hand.",
-        "누군가 실행 {number}의 변경을 직접 끝냈다.",
+        "The change of run {number} was ended manually.",
+        "실행 {number}의 변경이 수동으로 종료되었다.",
     ),
     "reason.not_back": (
-        "{node} did not say that the run's settings went back.",
+        "{node} did not report that the settings of the run were rolled back.",
         "{node} 노드가 실행의 설정을 되돌렸는지 알리지 않았다.",
     ),
     "reason.of_node": (
@@ -90,3 +91,22 @@ REASONS = {
         "{node}: {sentence}",
     ),
 }
+
+EARLIER_REASONS = {
+    "reason.steal": "The host took {percent} % of the CPU time away, more than {limit} %.",
+    "reason.short": "It ended after {duration} s, less than the {least} s that CPU figures need.",
+    "reason.off": "{duration} s were measured instead of {wanted} s, more than {limit} s off.",
+    "reason.changed": "Somebody changed {keys} while it was measured.",
+    "reason.lost": "The connection with {node} was lost during the run.",
+    "reason.lost_before": "The connection with {node} was lost before the run.",
+    "reason.anew": "{node} began anew during the run.",
+    "reason.not_applied": "The agent did not say whether it applied the run's settings.",
+    "reason.no_result": "{node} did not say what the run came to.",
+    "reason.tried": "Run {number} was tried {times} times and never counted, the last time because: {sentence}",
+    "reason.away": "{node} was away for {seconds} s.",
+    "reason.cancelled": "{actor} cancelled it.",
+    "reason.deleted": "The node that made the load was deleted.",
+    "reason.by_hand": "Somebody ended the change of run {number} by hand.",
+    "reason.not_back": "{node} did not say that the run's settings went back.",
+}
+"""English patterns of earlier versions, whose sentences are in databases and may come from older agents."""

@@ -69,7 +69,7 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
 
 def source(experiment: Experiment) -> dict[str, object]:
     """All of it, but for what changes by itself while nothing happens."""
-    return experiment.model_dump(mode="json", exclude={"remaining_s", "place", "now"})
+    return experiment.model_dump(mode="json", exclude={"remaining_s", "queue_position", "activity"})
 
 
 def facts(phrases: Phrases) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ def facts(phrases: Phrases) -> list[tuple[str, str]]:
         ("fact.workload", _workload(phrases)),
         ("fact.primary", phrases.label(experiment.primary)),
         ("fact.state", phrases.text(f"state.{experiment.state}")),
-        ("fact.runs", phrases.text("fact.runs_text", kept=analysis.kept, discarded=analysis.discarded)),
+        ("fact.runs", phrases.text("fact.runs_text", kept=analysis.counted, discarded=analysis.discarded)),
         ("fact.started", moment(experiment.started_at)),
         ("fact.ended", moment(experiment.ended_at)),
         ("fact.by", experiment.created_by),
@@ -174,7 +174,7 @@ def _comparison_table(phrases: Phrases, title: str, found: Sequence[Comparison],
     rows = []
     for one in found:
         unit = phrases.unit(one.metric)
-        visible = one.smallest_visible
+        visible = one.minimum_detectable
         rows.append(
             [
                 phrases.name(one.arm) if by_arm else phrases.label(one.metric),

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from coresteer.experiments.arms import is_as_it_is
+from coresteer.experiments.arm_config import is_as_it_is
 from coresteer.experiments.findings import Phrases, unrestored
-from coresteer.experiments.schedule import SHORTEST_S
+from coresteer.experiments.schedule import MIN_DURATION_S
 from coresteer.localization.numbers import amount, duration, plain
 from coresteer.localization.text import WORDS, translated
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
@@ -20,7 +20,7 @@ def method(phrases: Phrases) -> list[str]:
     measure = duration(spec.measure_s, phrases.language)
     if isinstance(spec.workload, Classes | Command):
         run = text("method.run_whole", measure=measure)
-        time = text("method.discard_short", shortest=duration(SHORTEST_S, phrases.language))
+        time = text("method.discard_short", shortest=duration(MIN_DURATION_S, phrases.language))
     else:
         run = text("method.run", warmup=duration(spec.warmup_s, phrases.language), measure=measure)
         time = text("method.discard_off")
@@ -103,7 +103,7 @@ def runs(phrases: Phrases) -> list[Block]:
     """How many runs count, and why others do not."""
     experiment = phrases.experiment
     counts = {"done": experiment.runs_done, "planned": experiment.runs_planned}
-    kept, discarded = experiment.analysis.kept, experiment.analysis.discarded
+    kept, discarded = experiment.analysis.counted, experiment.analysis.discarded
     told: list[Block] = [Paragraph(phrases.text("runs.counts", kept=kept, discarded=discarded, **counts))]
     gone = sorted(
         (run for run in experiment.runs if run.discarded is not None), key=lambda r: (r.planned.number, r.attempt)

@@ -114,7 +114,7 @@ def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> C
         level=_level(means[1]),
         effect=effect,
         p=p,
-        smallest_visible=None,
+        minimum_detectable=None,
         blocks=min(map(len, sides)),
         verdict=verdict,
     )

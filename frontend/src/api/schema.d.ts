@@ -933,7 +933,7 @@ export interface paths {
         put?: never;
         /**
          * Preview Experiment
-         * @description What an experiment would do, and how long it would take. Changes nothing.
+         * @description Return what an experiment would do and its duration, without starting it.
          */
         post: operations["preview_experiment"];
         delete?: never;
@@ -951,13 +951,13 @@ export interface paths {
         };
         /**
          * List Experiments
-         * @description Experiments, newest first.
+         * @description Return experiments, newest first.
          */
         get: operations["list_experiments"];
         put?: never;
         /**
          * Start Experiment
-         * @description Queue an experiment; it begins when its nodes are free.
+         * @description Queue an experiment; it starts when its nodes are free.
          */
         post: operations["start_experiment"];
         delete?: never;
@@ -975,7 +975,7 @@ export interface paths {
         };
         /**
          * Get Experiment
-         * @description One experiment with its runs and what follows from them so far.
+         * @description Return one experiment with its runs and their analysis so far.
          */
         get: operations["get_experiment"];
         put?: never;
@@ -997,7 +997,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Experiment
-         * @description End it: at once while it is queued, else as soon as the node is as before.
+         * @description Cancel an experiment: at once while it is queued, else as soon as the node's settings are restored.
          */
         post: operations["cancel_experiment"];
         delete?: never;
@@ -1207,7 +1207,7 @@ export interface components {
         };
         /**
          * ArmPreview
-         * @description What one arm does to the node, in a sentence, with the commands that would do the same by hand.
+         * @description What one arm changes on the node: a sentence, and the equivalent shell commands.
          */
         ArmPreview: {
             /** Name */
@@ -1797,10 +1797,10 @@ export interface components {
         };
         /**
          * Experiment
-         * @description All of an experiment. seed: the one that was drawn where none was given. machine: the node when it began.
+         * @description One experiment with its runs. seed: a random one if the spec has none. machine: the node at its start.
          *
-         *     arms: the names of all combinations, in the analysis's order. analysis: of the runs so far. findings: what
-         *     follows from its intervals, in sentences, the most important first.
+         *     activity: the present step in a sentence. arms: the names of all combinations, in the analysis's order. analysis:
+         *     of the runs so far. findings: its results in sentences, the most important first.
          */
         Experiment: {
             /** Id */
@@ -1831,8 +1831,8 @@ export interface components {
             started_at: string | null;
             /** Ended At */
             ended_at: string | null;
-            /** Place */
-            place: number | null;
+            /** Queue Position */
+            queue_position: number | null;
             /** Runs Done */
             runs_done: number;
             /** Runs Planned */
@@ -1987,9 +1987,9 @@ export interface components {
             machine: {
                 [key: string]: unknown;
             };
-            settings: components["schemas"]["SettingsNow"];
-            /** Now */
-            now: string;
+            settings: components["schemas"]["SettingsBeforeAfter"];
+            /** Activity */
+            activity: string;
             /** Arms */
             arms: string[];
             /** Runs */
@@ -2049,7 +2049,7 @@ export interface components {
                             high: number;
                         } | null;
                         p: number | null;
-                        smallest_visible: number | null;
+                        minimum_detectable: number | null;
                         blocks: number;
                         /** @enum {string} */
                         verdict: "higher" | "lower" | "no-difference" | "too-few" | "unsteady";
@@ -2082,7 +2082,7 @@ export interface components {
                         high: number;
                     } | null;
                     p: number | null;
-                    smallest_visible: number | null;
+                    minimum_detectable: number | null;
                     blocks: number;
                     /** @enum {string} */
                     verdict: "higher" | "lower" | "no-difference" | "too-few" | "unsteady";
@@ -2093,7 +2093,7 @@ export interface components {
                     rho: number | null;
                     p: number | null;
                 }[];
-                kept: number;
+                counted: number;
                 discarded: number;
             };
             /**
@@ -2116,7 +2116,7 @@ export interface components {
         };
         /**
          * ExperimentPage
-         * @description Newest first; older: the id to ask for the next page with, None at the end.
+         * @description One page of experiments, newest first. older: older_than of the next page, None on the last one.
          */
         ExperimentPage: {
             /** Experiments */
@@ -2126,9 +2126,9 @@ export interface components {
         };
         /**
          * ExperimentPreview
-         * @description What would be done. blocked_because: why it cannot be started, None when it can.
+         * @description Preview of an experiment. blocked_because: why it cannot be started, None when it can.
          *
-         *     sentence: the whole in one line; warnings: what is worth knowing first (policies that pause, load on a peer).
+         *     sentence: a summary. warnings: side effects, e.g. policies that pause, or load from a peer.
          */
         ExperimentPreview: {
             /** Sentence */
@@ -2146,7 +2146,7 @@ export interface components {
         };
         /**
          * ExperimentRequest
-         * @description Start an experiment, or look at what it would do.
+         * @description Start or preview an experiment.
          */
         ExperimentRequest: {
             /**
@@ -2292,13 +2292,13 @@ export interface components {
         };
         /**
          * ExperimentState
-         * @description An experiment's life: queued → running → done | stopped (guardrail) | cancelled | failed.
+         * @description State of an experiment: queued → running → done | stopped (by a guardrail) | cancelled | failed.
          * @enum {string}
          */
         ExperimentState: "queued" | "running" | "done" | "stopped" | "cancelled" | "failed";
         /**
          * ExperimentSummary
-         * @description An experiment in a list. place: in its node's queue, 0 for the one that runs, None once it has ended.
+         * @description An experiment in a list. queue_position: 0 for the one that runs on its node, None once it has ended.
          */
         ExperimentSummary: {
             /** Id */
@@ -2329,8 +2329,8 @@ export interface components {
             started_at: string | null;
             /** Ended At */
             ended_at: string | null;
-            /** Place */
-            place: number | null;
+            /** Queue Position */
+            queue_position: number | null;
             /** Runs Done */
             runs_done: number;
             /** Runs Planned */
@@ -3822,10 +3822,10 @@ export interface components {
             };
         };
         /**
-         * SettingsNow
-         * @description Settings that the experiment is about, by key, as they stood before it and after it.
+         * SettingsBeforeAfter
+         * @description Values of the compared settings by key, before and after the experiment. after: None until it has ended.
          */
-        SettingsNow: {
+        SettingsBeforeAfter: {
             /** Before */
             before: {
                 [key: string]: string;

@@ -55,7 +55,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
         )}
       </span>
       <span className={styles.now} aria-live="polite">
-        {over ? "" : experiment.now}
+        {over ? "" : experiment.activity}
       </span>
       {over ? (
         <Button renderRoot={(props) => <Link {...props} to="/experiments/new" search={{ from: experiment.id }} />}>

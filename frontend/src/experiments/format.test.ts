@@ -40,12 +40,12 @@ test("a verdict says which way is better, and colour is never alone", () => {
 });
 
 test.each([
-  ["queued", 1, "waits, next"],
-  ["queued", 3, "waits, 2 before it"],
+  ["queued", 1, "queued, position 1"],
+  ["queued", 3, "queued, position 3"],
   ["running", 0, "running"],
   ["stopped", null, "stopped by a guardrail"],
-] as const)("%s at place %s: %s", (state, place, words) => {
-  expect(experimentState({ state, place })).toBe(words);
+] as const)("%s at position %s: %s", (state, queue_position, words) => {
+  expect(experimentState({ state, queue_position })).toBe(words);
 });
 
 test("small p-values are not written as 0", () => {

@@ -15,8 +15,8 @@ export const STATE_TONES: Record<State, string> = {
   failed: "bad",
 };
 
-/** Where an experiment stands, in a word or two: `running`, `waits, 2 before it`. */
-export function experimentState({ state, place }: Pick<Summary, "state" | "place">): string {
+/** State of an experiment for a reader: `running`, `queued, position 2`. */
+export function experimentState({ state, queue_position }: Pick<Summary, "state" | "queue_position">): string {
   if (state !== "queued") return state === "stopped" ? "stopped by a guardrail" : state;
-  return place === null ? "waits" : place <= 1 ? "waits, next" : `waits, ${place - 1} before it`;
+  return queue_position === null ? "queued" : `queued, position ${queue_position}`;
 }

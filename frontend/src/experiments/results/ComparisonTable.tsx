@@ -94,7 +94,7 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
                 </td>
                 <td>{effectWithInterval(comparison.effect)}</td>
                 <td className="n">{pText(comparison.p)}</td>
-                <td className="n">{effectText(comparison.smallest_visible).replace("+", "")}</td>
+                <td className="n">{effectText(comparison.minimum_detectable).replace("+", "")}</td>
                 <td>
                   <Verdict verdict={comparison.verdict} better={better} />
                 </td>

@@ -1,4 +1,7 @@
-"""What an arm of an experiment means for the node: its workload, its settings, its policies. Pure."""
+"""Resolve an arm of an experiment to its workload, settings and policies. Pure.
+
+An arm is one combination of levels, one level of each factor.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,18 +14,18 @@ from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
 
 NETDEV = "{netdev}"
-"""Stands in keys for the netdev under which the load arrives, which may be there only while the experiment runs."""
-_STEERED = ("coalesce/", "gro_flush_timeout", "napi_defer_hard_irqs")
-"""Names of settings of netdevs and queues that policies change."""
+"""Placeholder in keys for the netdev by which the load arrives; it may exist only during the experiment."""
+_CHANGED_BY_POLICIES = ("coalesce/", "gro_flush_timeout", "napi_defer_hard_irqs")
+"""Prefixes of the names of netdev and queue settings that policies change."""
 
 
 def levels_of(spec: Spec, arm: Arm) -> list[Level]:
-    """The arm's level of each factor."""
-    return [factor.levels[place] for factor, place in zip(spec.factors, arm, strict=True)]
+    """Return the arm's level of each factor."""
+    return [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
 
 
 def workload_of(spec: Spec, arm: Arm) -> Workload:
-    """The workload with what the arm's levels have otherwise. Raises msgspec.ValidationError."""
+    """Return the workload with the fields that the arm's levels override. Raises msgspec.ValidationError."""
     fields = msgspec.to_builtins(spec.workload)
     for level in levels_of(spec, arm):
         fields |= level.workload
@@ -31,7 +34,7 @@ def workload_of(spec: Spec, arm: Arm) -> Workload:
 
 
 def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
-    """The settings of the arm. netdev: in the place of the placeholder."""
+    """Return the settings of the arm. netdev: replaces the placeholder."""
     return [
         DesiredValue(desired_value.key.replace(NETDEV, netdev), desired_value.value)
         for level in levels_of(spec, arm)
@@ -40,40 +43,40 @@ def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
 
 
 def policies_of(spec: Spec, arm: Arm) -> list[PolicyLevel]:
-    """The policies that are in force in the arm."""
+    """Return the policies that are in force in the arm."""
     return [level.policy for level in levels_of(spec, arm) if level.policy is not None]
 
 
 def has_irqbalance(spec: Spec, arm: Arm) -> bool:
-    """Whether irqbalance runs in the arm."""
+    """Return whether irqbalance runs in the arm."""
     return any(level.irqbalance for level in levels_of(spec, arm))
 
 
 def warmup_s(spec: Spec, arm: Arm) -> float:
-    """Of the arm's runs, under load; what decides by itself gets its time to settle then."""
+    """Return the warm-up of the arm's runs under load, s, with the settling time of policies and irqbalance."""
     settles = has_irqbalance(spec, arm) or bool(policies_of(spec, arm))
     return spec.warmup_s + (spec.settle_s if settles else 0.0)
 
 
 def has_two_ends(workload: Workload) -> bool:
-    """Whether it is traffic between a server and a client."""
+    """Return whether the workload is traffic between a server and a client."""
     return not isinstance(workload, Classes | Observe | Command)
 
 
 def is_as_it_is(spec: Spec, arm: Arm) -> bool:
-    """Whether the arm changes nothing on the node."""
+    """Return whether the arm changes nothing on the node."""
     return not any(level.settings or level.policy or level.irqbalance for level in levels_of(spec, arm))
 
 
 def every_level(spec: Spec) -> Iterator[tuple[str, Level]]:
-    """All levels, each with its path in the request."""
+    """Yield all levels, each with its path in the request."""
     for f, factor in enumerate(spec.factors):
         for n, level in enumerate(factor.levels):
             yield f"spec.factors[{f}].levels[{n}]", level
 
 
 def netdev_keys(spec: Spec, netdev: str) -> list[str]:
-    """The keys with the placeholder, of any arm, with the netdev in its place."""
+    """Return the keys of all arms that have the placeholder, with the netdev in its place."""
     keys = {
         desired_value.key
         for _, level in every_level(spec)
@@ -83,11 +86,11 @@ def netdev_keys(spec: Spec, netdev: str) -> list[str]:
     return sorted(key.replace(NETDEV, netdev) for key in keys)
 
 
-def watched(spec: Spec, view: View) -> dict[str, str]:
-    """Values of the settings that the experiment is about, by key; None is left out.
+def compared_settings(spec: Spec, view: View) -> dict[str, str]:
+    """Return the values of all settings that the experiment may change, by key; unknown ones are omitted.
 
-    Those that levels name; where a policy or irqbalance decides by itself, whatever these may move. Processes come and
-    go, so theirs are watched only by name.
+    These are the settings of the levels and, with a policy or irqbalance, all settings that these may change except
+    those of processes, which come and go.
     """
     keys = {
         desired_value.key
@@ -98,19 +101,19 @@ def watched(spec: Spec, view: View) -> dict[str, str]:
     if any(level.policy or level.irqbalance for _, level in every_level(spec)):
         keys |= {f"irq/{irq.irq}/affinity" for irq in view.inventory.irqs if irq.movable}
         for netdev in view.inventory.netdevs:
-            keys |= {f"netdev/{netdev.name}/{name}" for name in netdev.params if name.startswith(_STEERED)}
+            keys |= {f"netdev/{netdev.name}/{name}" for name in netdev.params if name.startswith(_CHANGED_BY_POLICIES)}
             keys |= {f"netdev/{netdev.name}/{queue.name}/rps" for queue in netdev.queues if queue.rps is not None}
         keys |= {f"cgroup/{path}/{name}" for path, weights in view.cgroups.items() for name in weights}
     return values(view, keys)
 
 
 def values(view: View, keys: set[str] | Mapping[str, str] | list[str]) -> dict[str, str]:
-    """What settings are set to, by key in order; what is not known is left out."""
+    """Return the current values of settings, sorted by key; unknown ones are omitted."""
     found: dict[str, str] = {}
     for key in sorted(keys):
         try:
             value = parse_setting(key).current(view)
-        except SettingError:  # a name that the kernel allows and no key can have, such as of an alias
+        except SettingError:  # the kernel allows names that keys do not, e.g. of an alias
             continue
         if value is not None:
             found[key] = value

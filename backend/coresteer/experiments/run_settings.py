@@ -1,0 +1,114 @@
+"""Apply the settings and policies of a run's arm, and roll them back."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import msgspec
+
+from coresteer.auth.dependencies import Identity
+from coresteer.auth.schemas import Role
+from coresteer.changes import requests as changes
+from coresteer.changes.schemas import ChangeRequest, GuardrailIn, PlanIn
+from coresteer.db import Database
+from coresteer.errors import Problem
+from coresteer.experiments import arm_config
+from coresteer.experiments.context import ExperimentContext
+from coresteer.experiments.session_state import ActiveRun
+from coresteer.experiments.spec import Arm, PlannedRun, Spec
+from coresteer.policies import repository as policies
+from coresteer.policies.in_force import for_agent
+from coresteer.policies.schemas import PolicyBody
+from coresteer_core.changes.plan import Plan, preview
+from coresteer_core.node.view import View
+from coresteer_core.policies.engine_state import PolicyInForce
+
+log = logging.getLogger("coresteer.experiments")
+
+_MIN_TIMEOUT_S, _MAX_TIMEOUT_S = 30.0, 600.0
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The part of an experiment that never changes."""
+
+    experiment_id: int
+    spec: Spec
+    created_by: str
+    plan: Sequence[PlannedRun]
+
+    @property
+    def identity(self) -> Identity:
+        """Return the identity under which the experiment's changes are made."""
+        return Identity(self.created_by, Role.OPERATOR, "token")
+
+
+async def apply(
+    context: ExperimentContext,
+    definition: Definition,
+    planned: PlannedRun,
+    view: View,
+    *,
+    netdev: str,
+    timeout_s: float,
+    leased: Sequence[PolicyInForce],
+) -> ActiveRun:
+    """Apply the settings of a run by a change that is never confirmed, so that every failure reverts it.
+
+    netdev: the one by which the load arrives. timeout_s: confirmation timeout in addition to the run's own time.
+    Raises Problem where the guard or the agent refuses them.
+    """
+    spec = definition.spec
+    desired = arm_config.desired_of(spec, planned.arm, netdev)
+    found = preview(view, desired, reason=f"Experiment {spec.name}.")
+    if found.refused:
+        raise Problem(found.sentence)
+    run = ActiveRun(uuid4().hex, leased=frozenset(int(policy.policy_id) for policy in leased))
+    if found.plan.actions:
+        run_s = arm_config.warmup_s(spec, planned.arm) + spec.measure_s
+        change = await changes.apply(
+            context.changes,
+            node_id=spec.node_id,
+            request=_request(definition, planned, found.plan, confirm_timeout_s=run_s + 2 * timeout_s),
+            identity=definition.identity,
+            flows=context.registry.get(spec.node_id).flows,
+            experiment_id=definition.experiment_id,
+        )
+        run.change_id = UUID(change.id)
+    return run
+
+
+def _request(definition: Definition, planned: PlannedRun, plan: Plan, *, confirm_timeout_s: float) -> ChangeRequest:
+    guardrails = definition.spec.guardrails
+    return ChangeRequest(
+        plan=PlanIn.model_validate(msgspec.to_builtins(plan)),
+        confirm_timeout_s=min(_MAX_TIMEOUT_S, max(_MIN_TIMEOUT_S, confirm_timeout_s)),
+        guardrails=[GuardrailIn.model_validate(msgspec.to_builtins(each)) for each in guardrails],
+        reason=f"Run {planned.number + 1} of experiment {definition.experiment_id}.",
+    )
+
+
+async def roll_back(context: ExperimentContext, definition: Definition, change_id: UUID) -> None:
+    """Roll back a change; one that has ended, or whose agent is disconnected, is only logged."""
+    try:
+        await changes.roll_back(context.changes, change_id=change_id, identity=definition.identity)
+    except Problem as problem:
+        log.info("Change %s of experiment %d: %s", change_id, definition.experiment_id, problem.detail)
+
+
+async def leased_policies(database: Database, spec: Spec, arm: Arm) -> list[PolicyInForce]:
+    """Return the policies of an arm as the agent gets them, with the guardrails of the experiment.
+
+    Raises Problem where a version does not exist any more.
+    """
+    found = []
+    async with database.session() as session:
+        for level in arm_config.policies_of(spec, arm):
+            version = await policies.version(session, level.policy_id, level.version)
+            if version is None:
+                raise Problem(f"Policy {level.policy_id} has no version {level.version}.")
+            policy = for_agent(level.policy_id, level.version, PolicyBody.model_validate(version.body))
+            guardrails = [*policy.guardrails, *spec.guardrails]
+            found.append(msgspec.structs.replace(policy, mode=level.mode, leased=True, guardrails=guardrails))
+    return found
