@@ -45,12 +45,12 @@ def kept(planned: PlannedRun, figures: dict[str, float], discarded: str | None =
     )
 
 
-def seeded(seed: int) -> Random:
+def seeded_random(seed: int) -> Random:
     return Random(seed)  # noqa: S311  noise has to be reproducible, not secret
 
 
 def runs_of(spec: Spec, figure: Figure, seed: int = 1, metrics: Sequence[str] = (FIGURE,)) -> list[RecordedRun]:
-    random = seeded(seed)
+    random = seeded_random(seed)
     return [kept(run, {metric: figure(run, random) for metric in metrics}) for run in plan_runs(spec, seed)]
 
 
@@ -143,7 +143,7 @@ def test_no_verdict_contradicts_the_interval_shown_and_the_order_of_runs_is_no_m
             assert (comparison.verdict == "higher") == (low > 0)
             assert (comparison.verdict == "lower") == (high < 0)
             assert (comparison.verdict == "no-difference") == (comparison.p > 0.05)
-    seeded(seed).shuffle(runs)
+    seeded_random(seed).shuffle(runs)
     assert analyse(spec, seed, runs) == analysis
 
 

@@ -98,7 +98,7 @@ class Member:
                 if self.connected:
                     pause = _FIRST_PAUSE_S
                 await self._ended.wait()
-                code, reason = link.why()
+                code, reason = link.close_reason()
                 why, self.hopeless = f"the connection ended ({code}): {reason}", code in _HOPELESS
             except OSError as error:
                 why = str(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
 from coresteer_agent.simulate.agent import Count, Member
-from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
+from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import ailment_of, kind_of, make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
@@ -47,8 +47,8 @@ def main(args: argparse.Namespace) -> int:
     """Runs until Ctrl-C or --duration. 0: ended as asked; 1: could not start, or no node was wanted."""
     backend = check_backend(args.backend, insecure=args.insecure)
     try:
-        wanted = names(args.nodes, args.cpus)
-        keys = keys_for(wanted, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
+        names = node_names(args.nodes, args.cpus)
+        keys = keys_for(names, backend=backend, token=args.token, state_dir=args.state_dir / "agent")
         _allow_sockets(args.nodes)
     except SimulationError as error:
         _log.error("%s", error)

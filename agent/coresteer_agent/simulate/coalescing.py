@@ -1,4 +1,4 @@
-"""What simulated NICs wait for before they interrupt, and what their drivers make of what is asked of them."""
+"""Interrupt coalescing of simulated NICs: their parameters and their drivers' responses to writes."""
 
 import errno
 import math
@@ -38,7 +38,7 @@ PARAMS = {
         **_POLLING,
     },
 }
-"""Settings of a NIC that nobody has changed, by driver."""
+"""Default parameters of a NIC by driver."""
 PARAMS_MAX = {
     "igb": {"ring/rx": "4096", "ring/tx": "4096"},
     "mlx5_core": {"ring/rx": "8192", "ring/tx": "8192"},
@@ -46,16 +46,16 @@ PARAMS_MAX = {
 }
 
 _OWN_MAX_PER_S = 12_000.0
-"""Interrupts of a queue whose NIC sets its own pace, at full load."""
+"""Interrupts of a queue at full load where the NIC adapts its coalescing."""
 _MLX5_MAX_US = 4095
 _IGB_STEP_US = 8
 
 
-def made_of(driver: str | None, param: str, value: str, was: str) -> str:
-    """What a driver makes of a value; was: what it had before. Raises OSError where it refuses.
+def driver_response(driver: str | None, param: str, value: str, was: str) -> str:
+    """Return the value that reads back after a write. was: the value before. Raises OSError where the driver refuses.
 
-    As real ones do: mlx5_core refuses long waits, igb counts in steps, ena acknowledges adaptive-rx and leaves it off
-    (as virtio_net does).
+    As real drivers do: mlx5_core refuses long waits, igb rounds to steps, ena acknowledges adaptive-rx and leaves it
+    off (as virtio_net does).
     """
     if driver == "mlx5_core" and param == "coalesce/rx-usecs" and int(value) > _MLX5_MAX_US:
         raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
@@ -65,9 +65,10 @@ def made_of(driver: str | None, param: str, value: str, was: str) -> str:
 
 
 def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:
-    """How often a queue interrupts for packets that come at random, while its CPU does not poll.
+    """Return the interrupt rate of a queue for Poisson arrivals while its CPU does not poll.
 
-    The closed forms of simulate.nic.predict: a renewal from one interrupt to the next.
+    wait: None where the NIC adapts its coalescing. Closed form of the renewal process that
+    coresteer_core.simulate.nic.predict simulates.
     """
     if packets_per_s <= 0:
         return 0.0
@@ -78,7 +79,7 @@ def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:
         return packets_per_s / max(1, frames)
     alone = math.exp(-packets_per_s * wait_s)
     if wait.timer is Timer.RESTARTING:
-        # packets until one is alone for so long, or so many are there; without a count perhaps never
+        # packets until one is alone for wait_s, or rx-frames have arrived; without rx-frames that may be never
         together = (1 - (1 - alone) ** frames) / alone if frames and alone > 1e-9 else frames or 1 / max(alone, 1e-9)
         return packets_per_s / max(1.0, together)
     held_s = wait_s if not frames else min(wait_s, (frames - 1) / packets_per_s)

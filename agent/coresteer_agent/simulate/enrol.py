@@ -1,4 +1,4 @@
-"""Keys of simulated nodes: asked for once with a one-time token, then kept."""
+"""Keys of simulated nodes: requested once with a one-time token, then stored."""
 
 from pathlib import Path
 
@@ -10,36 +10,36 @@ _FILE = "simulated-keys.json"
 
 
 class SimulationError(Exception):
-    """The simulation cannot start; the message says what to do."""
+    """The simulation cannot start; the text says what to do."""
 
 
-def names(nodes: int, cpus: int) -> list[str]:
-    """``sim64-0001`` and on: fleets of different machines on one backend do not take each other's names."""
+def node_names(nodes: int, cpus: int) -> list[str]:
+    """Return ``sim64-0001`` and so on; the number of CPUs keeps fleets of different machines apart on one backend."""
     return [f"sim{cpus}-{number:04}" for number in range(1, nodes + 1)]
 
 
-def keys_for(wanted: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:
-    """Each name's key: the kept ones when no token is given, else new ones. Raises SimulationError."""
-    kept = _kept(state_dir).get(backend, {})
+def keys_for(names: list[str], *, backend: str, token: str | None, state_dir: Path) -> dict[str, str]:
+    """Return the key of each node: a new one if a token is given, else the stored one. Raises SimulationError."""
+    keys = _read_keys(state_dir).get(backend, {})
     if token is not None:
-        kept = kept | _enrol(wanted, backend, token)
-        _keep(state_dir, backend, kept)
-    if missing := [name for name in wanted if name not in kept]:
+        keys = keys | _enrol(names, backend, token)
+        _store_keys(state_dir, backend, keys)
+    if missing := [name for name in names if name not in keys]:
         raise SimulationError(
-            f"{len(missing)} of the nodes, from {missing[0]} on, have no key for {backend} yet. Make an enrolment "
-            "token for simulated nodes on the settings page and start again with --token."
+            f"{len(missing)} of the nodes, starting with {missing[0]}, have no key for {backend} yet. Create an "
+            "enrolment token for simulated nodes on the settings page and start again with --token."
         )
-    return {name: kept[name] for name in wanted}
+    return {name: keys[name] for name in names}
 
 
-def _enrol(wanted: list[str], backend: str, token: str) -> dict[str, str]:
+def _enrol(names: list[str], backend: str, token: str) -> dict[str, str]:
     try:
-        return {node.name: node.key for node in request_keys(backend, token, wanted)}
+        return {node.name: node.key for node in request_keys(backend, token, names)}
     except EnrolError as error:
         raise SimulationError(str(error)) from None
 
 
-def _kept(state_dir: Path) -> dict[str, dict[str, str]]:
+def _read_keys(state_dir: Path) -> dict[str, dict[str, str]]:
     path = state_dir / _FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, str]])
@@ -51,13 +51,13 @@ def _kept(state_dir: Path) -> dict[str, dict[str, str]]:
         ) from None
 
 
-def _keep(state_dir: Path, backend: str, keys: dict[str, str]) -> None:
+def _store_keys(state_dir: Path, backend: str, keys: dict[str, str]) -> None:
     path = state_dir / _FILE
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         new = path.with_suffix(".new")
         new.touch(mode=0o600)
-        new.write_bytes(msgspec.json.encode(_kept(state_dir) | {backend: keys}))
+        new.write_bytes(msgspec.json.encode(_read_keys(state_dir) | {backend: keys}))
         new.replace(path)
     except OSError as error:
-        raise SimulationError(f"The keys cannot be kept in {path} ({error}).") from None
+        raise SimulationError(f"The keys cannot be stored in {path} ({error}).") from None

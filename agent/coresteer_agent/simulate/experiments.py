@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.node import SimulatedNode
-from coresteer_agent.simulate.seeded import seeded
+from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import (
     Classes,
@@ -127,7 +127,7 @@ class SimulatedExperiments:
 
 def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
     """What a run comes to with the node's settings of now."""
-    own = seeded("experiment", node.name, run.run_id)
+    own = seeded_random("experiment", node.name, run.run_id)
     modelled = model(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
     figures = {

@@ -1,4 +1,4 @@
-"""A fleet of simulated nodes on one event loop, with one scheduler for all their samples."""
+"""Fleet of simulated nodes on one event loop, with one scheduler for all samples."""
 
 import asyncio
 import ssl
@@ -11,23 +11,26 @@ _CONNECTING_AT_ONCE = 64
 _TICK_S = 0.01
 _ALL_CONNECTED_S = 120.0
 _LAST_ACK_S = 90.0
-"""How long the end of a run waits for what is not acknowledged; a backend seals its chunks at least each minute."""
+"""Wait for acknowledgements at the end of a run; a backend seals its chunks at least once a minute."""
 
 
 async def run(
     members: list[Member], *, interval_s: float, duration_s: float | None, tls: ssl.SSLContext | None
 ) -> float:
-    """Runs until cancelled, until no node is wanted, or for duration_s after all are connected; returns that time."""
+    """Run until cancelled, until the backend rejects all nodes, or for duration_s after all are connected.
+
+    Returns the duration of the run in seconds.
+    """
     gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
     links = [asyncio.create_task(member.stay_connected(gate, tls)) for member in members]
-    unwanted = asyncio.create_task(_all_done(links))
+    all_rejected = asyncio.create_task(_all_done(links))
     sampling = asyncio.create_task(_sample(members, interval_s))
     try:
         began = time.monotonic()
         if duration_s is not None:
             await _until(lambda: all(member.connected or member.hopeless for member in members), _ALL_CONNECTED_S)
             began = time.monotonic()
-        done, _ = await asyncio.wait({unwanted, sampling}, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({all_rejected, sampling}, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()  # raises what went wrong there
         took = time.monotonic() - began
@@ -36,15 +39,15 @@ async def run(
         return took
     finally:
         sampling.cancel()
-        unwanted.cancel()
+        all_rejected.cancel()
         for link in links:
             link.cancel()
-        await asyncio.gather(unwanted, sampling, *links, return_exceptions=True)
+        await asyncio.gather(all_rejected, sampling, *links, return_exceptions=True)
         await asyncio.gather(*(member.leave() for member in members))
 
 
 async def _sample(members: list[Member], interval_s: float) -> None:
-    """Each node once an interval, evenly spread over it. What a stalled process missed is left out, not made up for."""
+    """Sample each node once per interval, evenly spread over it; samples missed by a stalled process are skipped."""
     began = time.monotonic()
     apart = interval_s / len(members)
     turn = 0
@@ -65,6 +68,6 @@ async def _all_done(links: list[asyncio.Task[None]]) -> None:
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    # thousands of nodes bring it about together: to look ten times a second costs less than an event from each
+    # polling costs less than an event from each of thousands of nodes
     while not done() and time.monotonic() < deadline:  # noqa: ASYNC110 - see above
         await asyncio.sleep(0.1)

@@ -1,7 +1,7 @@
-"""A WebSocket to the backend: the websockets package's protocol on an asyncio transport.
+"""WebSocket to the backend: the protocol of the websockets package on an asyncio transport.
 
-Unlike in the package's own client, sending never waits, so that one connection the backend does not read cannot hold
-up the scheduler that serves all nodes. Its cost is the same: 18 µs a sample of 4 kB.
+Unlike in the package's own client, sending never waits, so a connection that the backend does not read cannot block the
+scheduler that serves all nodes. The cost is the same: 18 µs for a sample of 4 kB.
 """
 
 import asyncio
@@ -19,8 +19,10 @@ from coresteer_core.protocol import MAX_FRAME_BYTES
 
 
 class Link(asyncio.Protocol):
-    """One connection. opened: it may be used; received: a binary message came; resumed: it is writable again;
-    ended: it is over, see why(). writable: what is sent now does not pile up in memory.
+    """One connection. writable: False while the transport's buffer is full.
+
+    opened, received, resumed, ended: called when the WebSocket is open, on each binary message, when the connection is
+    writable again, and when it is closed (see close_reason()).
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asks for the WebSocket."""
+        """Send the opening handshake."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_connection gives nothing else
         self._transport = transport
         request = self._protocol.connect()
@@ -52,7 +54,7 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Passes on what came."""
+        """Handle received bytes."""
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if not isinstance(event, Frame):
@@ -63,31 +65,31 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def pause_writing(self) -> None:
-        """The backend does not keep up."""
+        """Note that the backend reads too slowly."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Continue after pause_writing()."""
         self.writable = True
         self._resumed()
 
     def eof_received(self) -> None:
-        """The backend has closed its side."""
+        """Handle the end of the backend's stream."""
         self._protocol.receive_eof()
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end, with or without a reason."""
+        """Report the end of the connection."""
         self._ended()
 
     def send(self, frame: bytes) -> None:
-        """One binary message; dropped when the connection is closing, the node replays it on the next."""
+        """Send a binary message. Dropped while the connection is closing; the node sends it again on the next one."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_binary(frame)
             self._flush()
 
     def close(self) -> None:
-        """Says goodbye; it ends when the backend has answered."""
+        """Start the closing handshake."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1001, "The simulation has ended.")
             self._flush()
@@ -95,12 +97,12 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Ends the connection without waiting for anybody."""
+        """Close the connection without a handshake."""
         if self._transport is not None:
             self._transport.abort()
 
-    def why(self) -> tuple[int | None, str]:
-        """Close code or HTTP status, with the reason as the backend gave it."""
+    def close_reason(self) -> tuple[int | None, str]:
+        """Return the close code or HTTP status, and the backend's reason."""
         refused = self._protocol.handshake_exc
         if isinstance(refused, InvalidStatus):
             return refused.response.status_code, str(refused)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.machine import Ailment, Machine
-from coresteer_agent.simulate.seeded import seeded
+from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.node.rates import SHARES_PER_UNIT, NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import Task
 from coresteer_core.simulate.nic import Wait
@@ -50,7 +50,7 @@ class Temper(Struct, frozen=True):
 
 def temper_of(seed: int, index: int) -> Temper:
     """The temper of the node with that index in the fleet."""
-    own = seeded("temper", seed, index)
+    own = seeded_random("temper", seed, index)
     return Temper(own.uniform(0.35, 1.0), own.uniform(0, 2 * math.pi))
 
 
@@ -78,7 +78,7 @@ def make_interval(
 
     wait: of the queues of the first NIC; None where it sets its own pace.
     """
-    noise = seeded("interval", machine.seed, level, variant)
+    noise = seeded_random("interval", machine.seed, level, variant)
     load = level / (LEVELS - 1)
     cpus = len(machine.topology.cpus)
     irqs = machine.inventory.irqs
@@ -109,7 +109,7 @@ def make_interval(
     ]
     softirq = [packets * _SOFTIRQ_S_PER_PACKET + 0.002 for packets in handled]
     kernel = sum(handled) * _SYSTEM_S_PER_PACKET / cpus
-    taste = seeded("programs", machine.seed)
+    taste = seeded_random("programs", machine.seed)
     user, system, iowait, busy = [], [], [], []
     for cpu in range(cpus):
         left = max(0.0, 1 - softirq[cpu] - irq_time[cpu])
@@ -172,7 +172,7 @@ def make_interval(
 
 def busiest_tasks(machine: Machine, level: int) -> list[Task]:
     """The processes at a level of load, heaviest first."""
-    own = seeded("tasks", machine.seed)
+    own = seeded_random("tasks", machine.seed)
     cpus = len(machine.topology.cpus)
     load = level / (LEVELS - 1)
     tasks = [
@@ -216,7 +216,7 @@ def peak_packets_per_s(machine: Machine, queues: int) -> float:
 
 
 def _weights(machine: Machine, queues: int) -> list[float]:
-    own = seeded("weights", machine.seed)
+    own = seeded_random("weights", machine.seed)
     raw = [0.5 + own.random() for _ in range(queues)]
     return [weight / sum(raw) for weight in raw]
 

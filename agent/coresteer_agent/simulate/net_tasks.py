@@ -10,7 +10,7 @@ from coresteer_agent.simulate.load import (
     peak_packets_per_s,
 )
 from coresteer_agent.simulate.machine import Machine
-from coresteer_agent.simulate.seeded import seeded
+from coresteer_agent.simulate.seeded_random import seeded_random
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask, RxPlacement
@@ -48,7 +48,7 @@ def net_tasks(
     of_all = sum(task.cpu_share for task in programs)
     tasks = []
     for task in programs:
-        mine = seeded("talker", machine.seed, task.pid).sample(queues, min(_MOST_QUEUES, len(queues)))
+        mine = seeded_random("talker", machine.seed, task.pid).sample(queues, min(_MOST_QUEUES, len(queues)))
         rx_bytes_per_s = packets_per_s * task.cpu_share / of_all * BYTES_PER_PACKET / len(mine)
         affinity = affinities.get(task.pid, cpus)
         allowed = sorted(parse_cpu_list(affinity))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.runtime.nic_learning import NicBook
 from coresteer_agent.simulate.classes import SimulatedClasses
-from coresteer_agent.simulate.coalescing import made_of
+from coresteer_agent.simulate.coalescing import driver_response
 from coresteer_agent.simulate.load import (
     VARIANTS,
     Interval,
@@ -300,7 +300,7 @@ class SimulatedNode:
         """Asks a NIC's driver for a value and returns what reads back. Raises OSError where it refuses."""
         was = self._netdev(setting.netdev).params[setting.param]
         try:
-            stands = made_of(self._netdev(setting.netdev).driver, setting.param, value, was)
+            stands = driver_response(self._netdev(setting.netdev).driver, setting.param, value, was)
         except OSError as error:
             words = f"The kernel said: {error.strerror}."
             self._nics.attempted(Attempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))

@@ -1,4 +1,4 @@
-"""Topologies for any number of CPUs, laid out and numbered as x86 servers are."""
+"""Simulated topologies with any number of CPUs, numbered as on x86 servers."""
 
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.topology import Cache, Cpu, NumaNode, Topology
@@ -11,10 +11,10 @@ _CORES_PER_CCX = 8
 
 
 def make_topology(cpus: int) -> Topology:
-    """A plausible machine with that many CPUs, all online.
+    """Return the topology of a machine with this number of CPUs, all online.
 
-    Even counts above 4 have two threads a core, the second threads numbered after all first ones;
-    from 32 CPUs on there are two packages where the cores divide evenly, each a NUMA node.
+    Even counts above 4 have two threads per core, the second threads numbered after all first ones; from 32 CPUs on
+    there are two packages if the number of cores is even, each a NUMA node.
     """
     threads = 2 if cpus > 4 and cpus % 2 == 0 else 1
     cores = cpus // threads

@@ -15,7 +15,7 @@ from coresteer_agent.simulate import add_arguments
 from coresteer_agent.simulate import changes as simulated_changes
 from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.changes import SimulatedChanges
-from coresteer_agent.simulate.enrol import SimulationError, keys_for, names
+from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Ailment, make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
@@ -208,9 +208,9 @@ def test_more_than_the_buffer_holds_is_counted_as_overflowed() -> None:
 
 def test_without_keys_and_token_the_sentence_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="--token"):
-        keys_for(names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
+        keys_for(node_names(3, 8), backend="http://127.0.0.1:1", token=None, state_dir=tmp_path)
     with pytest.raises(SimulationError, match="cannot be reached to enrol sim8-0001"):
-        keys_for(names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
+        keys_for(node_names(3, 8), backend="http://127.0.0.1:1", token="t", state_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
