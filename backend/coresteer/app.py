@@ -33,6 +33,7 @@ from coresteer.experiments.endpoints import router as experiments_router
 from coresteer.experiments.endpoints_templates import router as templates_router
 from coresteer.experiments.runner import Runner
 from coresteer.fleet.endpoints import router as nodes_router
+from coresteer.forms.endpoints import router as forms_router
 from coresteer.frontend import FrontEnd
 from coresteer.gateway.agent_socket import Services
 from coresteer.gateway.agent_socket import router as agent_router
@@ -69,6 +70,7 @@ _FEATURE_ROUTERS = (
     classes_router,
     experiments_router,
     reports_router,
+    forms_router,
     templates_router,
 )
 

@@ -179,6 +179,11 @@ def _field_name(location: tuple[Any, ...]) -> str:  # Any: Pydantic's locations 
     return name.removeprefix(".").encode(errors="backslashreplace").decode() or "body"
 
 
+def _field_of(error: dict[str, Any]) -> str:  # Any: Pydantic's description of an error
+    """Return the field of an error, with the path below it that a msgspec struct reported."""
+    return _field_name(error["loc"]) + str(error.get("ctx", {}).get("path", ""))
+
+
 async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, Problem)  # noqa: S101 - Starlette's handler type is wider than what it is registered for
     return render(error)
@@ -188,7 +193,7 @@ async def _on_invalid(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
     errors = [
         # where the JSON breaks off is in the location, which names no field then
-        {"field": "body" if item["type"] == "json_invalid" else _field_name(item["loc"]), "message": str(item["msg"])}
+        {"field": "body" if item["type"] == "json_invalid" else _field_of(item), "message": str(item["msg"])}
         for item in error.errors()
     ]
     detail = "; ".join(f"{item['field']}: {item['message']}" for item in errors[:5])

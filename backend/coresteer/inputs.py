@@ -15,9 +15,9 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def refused(sentence: str) -> PydanticCustomError:
-    """For validators: the sentence becomes the field's message as it is."""
-    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence})
+def refused(sentence: str, *, path: str = "") -> PydanticCustomError:
+    """Return the error for a validator to raise. path: of the wrong value below the field, as ``.exclude``."""
+    return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "path": path})
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,6 +15,19 @@ from coresteer_core.schema import json_schema
 
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 4096
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Annotation for a field of a Pydantic model: what forms show of it, as ``labelled`` returns it."""
+
+    texts: msgspec.Meta
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the field's schema with the texts."""
+        found = dict(handler.resolve_ref_schema(handler(schema)))
+        texts = {"title": self.texts.title, "description": self.texts.description}
+        return found | {key: text for key, text in texts.items() if text} | (self.texts.extra_json_schema or {})
 
 
 class AsStruct:
@@ -30,6 +44,12 @@ class AsStruct:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Every field is told."""
         return json_schema(schema["metadata"]["struct"], is_answer=True)
+
+
+def reason_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return why a value does not fit a struct, as a sentence, and where: ``.exclude``, empty for the whole."""
+    reason, _, path = str(error).replace("`", "").partition(" - at $")
+    return f"{reason}.", path
 
 
 class FromStruct:
@@ -49,11 +69,13 @@ class FromStruct:
             try:
                 made: object = msgspec.convert(value, source)
             except msgspec.ValidationError as error:
-                raise refused(f"{str(error).replace('`', '')}.") from None
+                sentence, path = reason_and_path(error)
+                raise refused(sentence, path=path) from None
             given = set(value) if isinstance(value, dict) else set()
             known = msgspec.to_builtins(made).keys()
             if unknown := sorted(given - known):
-                raise refused(f"{unknown[0]} is none of its fields; they are {', '.join(sorted(known))}.")
+                sentence = f"{unknown[0]} is not a field here; the fields are {', '.join(sorted(known))}."
+                raise refused(sentence, path=f".{unknown[0]}")
             return made
 
         return core_schema.no_info_plain_validator_function(

@@ -86,12 +86,12 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (spec(workload={"type": "observe"}, peer_node_id=1), "spec.peer_node_id", "no client"),
     (
         spec(workload={"type": "tcp-request", "server_cpus": "0-99"}),
-        "spec.workload",
-        "server_cpus: CPU 8 is not online",
+        "spec.workload.server_cpus",
+        "CPU 8 is not online",
     ),
-    (spec(workload={"type": "tcp-request", "client_cpus": "3-1"}), "spec.workload", "client_cpus: "),
+    (spec(workload={"type": "tcp-request", "client_cpus": "3-1"}), "spec.workload.client_cpus", ""),
     (spec(name="a\nb"), "spec.name", "control characters"),
-    (spec(blocks=2), "spec", "blocks"),
+    (spec(blocks=2), "spec.blocks", "Expected int >= 3"),
     (spec(kind="aa"), "spec", "must not have factors"),
     (spec(primary="speed"), "spec", "There is no metric speed"),
     (spec(guardrails=[{"metric": "speed", "max": 1}]), "spec.guardrails[0].metric", "“speed”"),
@@ -103,9 +103,9 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
     (desired_value("netdev/{netdev}/speed", "1"), f"{LEVEL}.settings[0].key", "not a setting"),
     (desired_value("netdev/{netdev}/coalesce/rx-usecs", "x"), f"{LEVEL}.settings[0].value", "not a number"),
     (level(policy={"policy_id": 2**31 - 1, "version": 1}), f"{LEVEL}.policy.policy_id", "There is no policy"),
-    (level(workload={"speed": 1}), f"{LEVEL}.workload", "tcp-request has no field speed"),
-    (level(workload={"connections": 0}), f"{LEVEL}.workload", "connections"),
-    (level(workload={"client_cpus": "63"}), f"{LEVEL}.workload", "client_cpus: CPU 63"),
+    (level(workload={"speed": 1}), f"{LEVEL}.workload.speed", "tcp-request has no field speed"),
+    (level(workload={"connections": 0}), f"{LEVEL}.workload.connections", "Expected int >= 1"),
+    (level(workload={"client_cpus": "63"}), f"{LEVEL}.workload.client_cpus", "CPU 63"),
 ]
 
 

@@ -4,15 +4,15 @@ A field is declared once, in its struct: type, bounds and default by msgspec, te
 (``msgspec.convert``), the API's documentation and the forms of the front end all derive from that declaration.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args  # Any: JSON Schema is JSON of any shape
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal  # Any: JSON Schema is JSON of any shape
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 Group = Literal["basic", "advanced"]
-Format = Literal["cpu-list", "service-classes"]
-"""cpu-list: text such as ``0-3,8``. service-classes: a list of classes, edited by a form of its own."""
+Format = Literal["cpu-list", "labels", "service-classes"]
+"""cpu-list: text such as ``0-3,8``. labels: ``name=pattern`` pairs. service-classes: edited by a form of its own."""
 
 
 def labelled(
@@ -25,15 +25,17 @@ def labelled(
     format: Format | None = None,
     placeholder: str = "",
     options: Mapping[str, str] | None = None,
+    option_help: Mapping[str, str] | None = None,
 ) -> Meta:
     """Return what forms show of a field, as msgspec metadata beside its bounds.
 
     unit: of the value as shown. group: advanced fields are folded away. scale: what a value is multiplied by where it
-    is shown (100 shows a share in percent). placeholder: shown while the field is empty. options: a label for each
-    value of an enumeration.
+    is shown (100 shows a share in percent). placeholder: shown while the field is empty. options, option_help: a
+    label and a sentence for each value of an enumeration.
     """
     extra: dict[str, Any] = {"unit": unit, "placeholder": placeholder, "group": "" if group == "basic" else group}
-    extra |= {"scale": scale, "format": format, "enum_labels": None if options is None else dict(options)}
+    extra |= {"scale": scale, "format": format, "enum_labels": options and dict(options)}
+    extra["enum_descriptions"] = option_help and dict(option_help)
     return Meta(
         title=label,
         description=help_text or None,
@@ -44,16 +46,38 @@ def labelled(
 def json_schema(kind: Any, *, is_answer: bool = False) -> dict[str, Any]:  # noqa: ANN401 - a type, or a union of types
     """Return the JSON Schema of a struct or a union of tagged structs, with references resolved in place.
 
-    Members of a union that have a ``label`` and a ``summary`` carry them as title and description. is_answer: every
-    field is always present; otherwise other fields are refused. Struct types must not refer to themselves.
+    A struct that has a ``label`` and a ``summary`` carries them as title and description, and its ``metrics`` as a
+    keyword of its own. is_answer: every field is always present; otherwise other fields are refused. Struct types must
+    not refer to themselves.
     """
     document = msgspec.json.schema(kind)
     definitions = document.get("$defs", {})
-    for member in get_args(kind) or (kind,):
-        if isinstance(label := getattr(member, "label", None), str):
-            definitions[member.__name__] |= {"title": label, "description": member.summary}
-    resolved: dict[str, Any] = _inline(document, definitions, is_answer=is_answer)
+    for struct in _structs(inspect.type_info(kind)):
+        if isinstance(label := getattr(struct, "label", None), str):
+            definitions[struct.__name__] |= {"title": label, "description": getattr(struct, "summary", "")}
+        if isinstance(metrics := getattr(struct, "metrics", None), tuple):
+            definitions[struct.__name__]["metrics"] = list(metrics)
+    return inline(document, is_answer=is_answer)
+
+
+def inline(document: dict[str, Any], *, is_answer: bool = False) -> dict[str, Any]:
+    """Return a JSON Schema with each reference to its ``$defs`` replaced. is_answer: as in json_schema."""
+    resolved: dict[str, Any] = _inline(document, document.get("$defs", {}), is_answer=is_answer)
     return resolved
+
+
+def _structs(kind: inspect.Type) -> Iterator[type]:
+    """Yield the struct types that a type consists of, each at least once."""
+    match kind:
+        case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner):
+            yield from _structs(inner)
+        case inspect.UnionType(types=members) | inspect.TupleType(item_types=members):
+            for member in members:
+                yield from _structs(member)
+        case inspect.StructType(cls=struct, fields=fields):
+            yield struct
+            for field in fields:
+                yield from _structs(field.type)
 
 
 def _inline(node: Any, definitions: dict[str, Any], *, is_answer: bool) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -70,6 +94,9 @@ def _inline(node: Any, definitions: dict[str, Any], *, is_answer: bool) -> Any: 
         found = _inline(definitions[node["$ref"].rsplit("/", 1)[1]], definitions, is_answer=is_answer) | found
     if "enum" in found:
         found.setdefault("type", "string")  # all enumerations here are of texts
+    options = found.get("items", found)
+    if "enum" in options and "enum_labels" in found:
+        options["enum"] = list(found["enum_labels"])  # in the order of the declaration
     if found.get("type") == "object" and "properties" in found:
         found.pop("default", None)  # its fields have theirs
         if is_answer:

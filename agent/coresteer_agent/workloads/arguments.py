@@ -13,29 +13,10 @@ from coresteer_agent.config import ConfigError
 from coresteer_agent.workloads.classes import Disturbance, Method, Setup, WorkloadError, run
 from coresteer_agent.workloads.load import Load, Prepared
 from coresteer_agent.workloads.traffic import cpus_of
-from coresteer_core.experiments.model import Iperf3, TcpRequest, TcpStream, Traffic, UdpFlood
+from coresteer_core.experiments.model import Traffic
+from coresteer_core.schema import json_schema
 
-_TRAFFIC: dict[str, type[Traffic]] = {
-    "tcp-stream": TcpStream,
-    "tcp-request": TcpRequest,
-    "udp-flood": UdpFlood,
-    "iperf3": Iperf3,
-}
-_FIELDS = {
-    "connections": "TCP connections",
-    "request_bytes": "of each request",
-    "response_bytes": "of each response",
-    "work_us": "CPU time of the server for each request",
-    "limit_per_s": "requests at most, of all connections together",
-    "limit_mbit_per_s": "at most, of all connections together",
-    "flows": "source ports",
-    "payload_bytes": "of each packet",
-    "packets_per_s": "packets sent",
-    "streams": "connections or flows",
-    "udp": "UDP instead of TCP",
-    "server_cpus": "CPU list of the server's processes, one each in turn; empty: as the kernel chooses",
-    "client_cpus": "CPU list of the client's processes, likewise",
-}
+_TRAFFIC: dict[str, type[Traffic]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Traffic)}
 _WARMUP_S = 2.0
 _START_S = 15.0
 _LOOK_S = 0.05
@@ -60,13 +41,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         what = f"{name} from a network namespace of its own to this one, over a veth pair, which needs root"
         traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measured, 0.1 to 300")
+        described = json_schema(workload)["properties"]
         for field in structs.fields(workload):
-            option, about = "--" + field.name.replace("_", "-"), f"{_FIELDS[field.name]} (default: %(default)s)"
+            option, about = "--" + field.name.replace("_", "-"), _help(described[field.name])
             if isinstance(field.default, bool):
-                traffic.add_argument(option, action="store_true", help=_FIELDS[field.name])
+                traffic.add_argument(option, action="store_true", help=about)
             else:
                 kind, shown = type(field.default), "LIST" if field.default == "" else "N"
+                about += " (default: %(default)s)"
                 traffic.add_argument(option, type=kind, default=field.default, metavar=shown, help=about)
+
+
+def _help(field: dict[str, str]) -> str:
+    """Return a field's label, unit and help text on one line."""
+    unit = f" in {field['unit']}" if "unit" in field else ""
+    return ". ".join(filter(None, (f"{field['title']}{unit}", field.get("description", "").rstrip("."))))
 
 
 def main(args: argparse.Namespace) -> int:

@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from coresteer.inputs import KEPT, Body
-from coresteer.structs import AsStruct
+from coresteer.structs import AsStruct, Shown
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
+from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.protocol import ChangeState, EndedBy, Result
+from coresteer_core.schema import labelled
 
 Key = Annotated[str, Field(min_length=1, max_length=200), KEPT]
 Value = Annotated[str, Field(max_length=4096), KEPT]
@@ -50,7 +52,10 @@ class PreviewAnswer(BaseModel):
 class GuardrailIn(Body):
     """Roll back at once when the metric exceeds max."""
 
-    metric: Literal["rtt_p99_us", "dropped_per_s", "busiest_cpu_percent"]
+    metric: Annotated[
+        Literal["rtt_p99_us", "dropped_per_s", "busiest_cpu_percent"],
+        Shown(labelled("Metric", options=METRICS)),
+    ]
     max: Annotated[float, Field(ge=0, le=1e9)]
 
 

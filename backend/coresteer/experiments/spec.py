@@ -1,4 +1,4 @@
-"""Experiments as they are requested and stored."""
+"""Specification of an experiment, its schedule, runs and analysis, as requested and as stored."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -6,69 +6,108 @@ from msgspec import Meta, Struct
 
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import Workload
-from coresteer_core.policies.base import Mode
+from coresteer_core.experiments.model import METRICS, Workload
+from coresteer_core.policies.base import MODE, Mode
+from coresteer_core.schema import labelled
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
 Kind: TypeAlias = Literal["aa", "ab", "sweep"]
 
 
-class PolicyLevel(Struct, frozen=True):
-    """A kept version of a policy, in force on the node for the time of a run, in any mode."""
+_KINDS = {"aa": "A/A", "ab": "A/B", "sweep": "Sweep"}
+_KIND_HELP = {
+    "aa": "The node against itself: the difference that chance alone makes.",
+    "ab": "Two levels against each other, in blocks of ABBA or BAAB.",
+    "sweep": "One or two factors with several levels each, every level against the first.",
+}
+_METRIC_LABELS = {name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in METRICS.items()}
 
-    policy_id: Annotated[int, Meta(ge=1, le=2**31 - 1)]
-    version: Annotated[int, Meta(ge=1, le=2**31 - 1)]
-    mode: Mode = Mode.ENFORCE
+
+class PolicyLevel(Struct, frozen=True):
+    """A stored version of a policy, in force on the node for the time of a run, in any mode."""
+
+    policy_id: Annotated[int, Meta(ge=1, le=2**31 - 1), labelled("Policy")]
+    version: Annotated[int, Meta(ge=1, le=2**31 - 1), labelled("Version")]
+    mode: Annotated[Mode, MODE] = Mode.ENFORCE
 
 
 class Level(Struct, frozen=True):
     """One of the things compared. All empty: the node as it is, without any enforced policy.
 
     settings: applied for the time of a run. workload: fields of the workload that differ, such as server_cpus.
-    value: what the level stands for on a numeric axis, None where it is none.
+    value: position of the level on a numeric axis, None if it has none.
     """
 
-    name: Name
-    settings: Annotated[list[DesiredValue], Meta(max_length=64)] = []
-    policy: PolicyLevel | None = None
-    irqbalance: bool = False
-    workload: Annotated[dict[str, str | int | bool], Meta(max_length=8)] = {}
-    value: float | None = None
+    name: Annotated[Name, labelled("Level name")]
+    settings: Annotated[list[DesiredValue], Meta(max_length=64), labelled("Settings")] = []
+    policy: Annotated[PolicyLevel | None, labelled("Policy")] = None
+    irqbalance: Annotated[bool, labelled("irqbalance runs")] = False
+    workload: Annotated[dict[str, str | int | bool], Meta(max_length=8), labelled("Workload")] = {}
+    value: Annotated[float | None, labelled("Value on the axis", placeholder="none")] = None
 
 
 class Factor(Struct, frozen=True):
-    """What is varied. The first level is the baseline. unit: of the levels' values."""
+    """A factor that is varied. The first level is the baseline. unit: of the levels' values."""
 
-    name: Name
-    levels: Annotated[list[Level], Meta(min_length=2, max_length=16)]
-    unit: Annotated[str, Meta(max_length=20)] = ""
+    name: Annotated[Name, labelled("Factor name")]
+    levels: Annotated[list[Level], Meta(min_length=2, max_length=16), labelled("Levels")]
+    unit: Annotated[str, Meta(max_length=20), labelled("Unit of the values", placeholder="none")] = ""
 
 
 class Spec(Struct, frozen=True, kw_only=True):
     """An experiment on one node.
 
     aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-    combination of their levels. primary: the figure that decides, named before anything is measured. blocks: of the
-    comparison; aa_blocks: of the node with itself before it. A block of aa and ab is four runs (ABBA or BAAB), one of a
-    sweep is every combination once. seed: of all that is left to chance; None draws one. settle_s: after a level with
-    a policy or irqbalance was put in force, before its run. template: from which it was made, empty for none.
+    combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
+    once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
+    was made, empty for none.
     """
 
-    name: Name
-    kind: Kind
-    node_id: Annotated[int, Meta(ge=1, le=2**31 - 1)]
-    workload: Workload
-    primary: Annotated[str, Meta(min_length=1, max_length=100)]
-    peer_node_id: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
-    factors: Annotated[list[Factor], Meta(max_length=2)] = []
-    warmup_s: Annotated[float, Meta(ge=0.5, le=60)] = 2.0
-    measure_s: Annotated[float, Meta(ge=1, le=300)] = 10.0
-    settle_s: Annotated[float, Meta(ge=0, le=120)] = 20.0
-    blocks: Annotated[int, Meta(ge=3, le=50)] = 6
-    aa_blocks: Annotated[int, Meta(ge=3, le=50)] = 6
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    guardrails: Annotated[list[Guardrail], Meta(max_length=3)] = []
-    template: Annotated[str, Meta(max_length=40)] = ""
+    name: Annotated[Name, labelled("Name", "Shown in lists and in reports.")]
+    kind: Annotated[Kind, labelled("Kind", options=_KINDS, option_help=_KIND_HELP)]
+    node_id: Annotated[int, Meta(ge=1, le=2**31 - 1), labelled("Node")]
+    workload: Annotated[Workload, labelled("Workload")]
+    primary: Annotated[
+        str,
+        Meta(min_length=1, max_length=100),
+        labelled(
+            "Primary metric",
+            "Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.",
+            options=_METRIC_LABELS,
+        ),
+    ]
+    peer_node_id: Annotated[
+        Annotated[int, Meta(ge=1, le=2**31 - 1)] | None,
+        labelled("Traffic source", placeholder="the node itself, from a network namespace"),
+    ] = None
+    factors: Annotated[list[Factor], Meta(max_length=2), labelled("Factors")] = []
+    warmup_s: Annotated[
+        float, Meta(ge=0.5, le=60), labelled("Warm-up", "Load before the measurement of each run.", unit="s")
+    ] = 2.0
+    measure_s: Annotated[float, Meta(ge=1, le=300), labelled("Measurement", "Measured time of each run.", unit="s")] = (
+        10.0
+    )
+    settle_s: Annotated[
+        float,
+        Meta(ge=0, le=120),
+        labelled("Settling time", "After a policy or irqbalance takes effect, before the run.", unit="s"),
+    ] = 20.0
+    blocks: Annotated[
+        int, Meta(ge=3, le=50), labelled("Blocks", "Of the comparison; more blocks detect smaller differences.")
+    ] = 6
+    aa_blocks: Annotated[
+        int, Meta(ge=3, le=50), labelled("A/A blocks", "Of the node against itself, before the comparison.")
+    ] = 6
+    seed: Annotated[
+        Annotated[int, Meta(ge=0, le=2**31 - 1)] | None,
+        labelled("Seed", "Of the randomized order of the runs.", group="advanced", placeholder="random"),
+    ] = None
+    guardrails: Annotated[
+        list[Guardrail],
+        Meta(max_length=3),
+        labelled("Guardrails", "The experiment stops and all settings are restored when a metric exceeds its bound."),
+    ] = []
+    template: Annotated[str, Meta(max_length=40), labelled("Template")] = ""
 
 
 Arm: TypeAlias = tuple[int, ...]

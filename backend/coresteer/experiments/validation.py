@@ -21,6 +21,7 @@ from coresteer.experiments.arm_config import (
 from coresteer.experiments.schemas import ArmPreview
 from coresteer.experiments.spec import Arm, Spec
 from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
+from coresteer.structs import reason_and_path
 from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
@@ -62,7 +63,8 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
         try:
             workload = workload_of(spec, arm)
         except msgspec.ValidationError as error:
-            raise Invalid(f"{str(error).replace('`', '')}.", field=_workload_path(spec, arm)) from None
+            reason, where = reason_and_path(error)
+            raise Invalid(reason, field=f"{_workload_path(spec, arm)}{where}") from None
         _check_workload(workload, _workload_path(spec, arm), view.topology, peer)
         if refused := preview(view, _known(desired_of(spec, arm, NETDEV)), reason="").refused:
             raise Invalid(f"{schedule.arm_name(spec, arm)}: {refused[0].sentence}", field="spec.factors")
@@ -87,7 +89,7 @@ def _check_levels(spec: Spec, view: View) -> None:
         known = {field.encode_name for field in msgspec.structs.fields(spec.workload)}
         if unknown := sorted(level.workload.keys() - known):
             sentence = f"{kind} has no field {unknown[0]}; choose one of {', '.join(sorted(known))}."
-            raise Invalid(sentence, field=f"{path}.workload")
+            raise Invalid(sentence, field=f"{path}.workload.{unknown[0]}")
 
 
 def _check_desired_value(desired_value: DesiredValue, path: str, view: View, *, traffic: bool) -> None:
@@ -124,9 +126,9 @@ def _check_workload(workload: Workload, path: str, topology: Topology, peer: Top
         try:
             offline = parse_cpu_list(cpus) - where.online() if cpus else frozenset()
         except CpuListError as error:
-            raise Invalid(f"{name}: {error}", field=path) from None
+            raise Invalid(str(error), field=f"{path}.{name}") from None
         if offline:
-            raise Invalid(f"{name}: CPU {min(offline)} is not online.", field=path)
+            raise Invalid(f"CPU {min(offline)} is not online.", field=f"{path}.{name}")
 
 
 def _known(desired: Sequence[DesiredValue]) -> list[DesiredValue]:

@@ -9,11 +9,12 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import KEPT, Body, RowId, Spelt
-from coresteer.structs import AsStruct, FromStruct
+from coresteer.structs import AsStruct, FromStruct, Shown
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
-from coresteer_core.policies.base import Damping, Evaluation, Mode, Ownership, Scope
+from coresteer_core.policies.base import MODE, OWNERSHIP, Damping, Evaluation, Mode, Ownership, Scope
 from coresteer_core.protocol import ChangeState
+from coresteer_core.schema import labelled
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), KEPT]
 Globs = Annotated[list[Glob], Field(max_length=64)]
@@ -27,10 +28,31 @@ class Selector(Body):
     network devices. An empty selector matches every node.
     """
 
-    labels: dict[Annotated[str, Field(min_length=1, max_length=63), KEPT], Glob] = Field(default={}, max_length=32)
-    hostnames: Globs = Field(default=[])
-    netdevs: Globs = Field(default=[])
-    drivers: Globs = Field(default=[])
+    labels: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=63), KEPT], Glob],
+        Field(max_length=32),
+        Shown(
+            labelled(
+                "Labels",
+                "With shell patterns, for example role=db rack=r0*.",
+                format="labels",
+                placeholder="all",
+            )
+        ),
+    ] = Field(default={})
+    hostnames: Annotated[
+        Globs, Shown(labelled("Nodes", "Names as shell patterns, for example db-* web-1?.", placeholder="all"))
+    ] = Field(default=[])
+    netdevs: Annotated[
+        Globs,
+        Shown(labelled("Network devices", "Nodes that have one of these, for example eth* bond0.", placeholder="all")),
+    ] = Field(default=[])
+    drivers: Annotated[
+        Globs,
+        Shown(
+            labelled("Drivers", "Nodes with a network device of one of these, for example mlx5*.", placeholder="all")
+        ),
+    ] = Field(default=[])
 
 
 class PolicyBody(Body):
@@ -43,16 +65,52 @@ class PolicyBody(Body):
             r"[^\x00-\x1f\x7f\ud800-\udfff]*[^\x00-\x20\x7f\ud800-\udfff]",
             "A name has no control characters.",
         ),
+        Shown(labelled("Name", "Shown in lists and in the audit log.")),
     ]
-    rank: int = Field(default=100, ge=0, le=999)
-    mode: Mode = Mode.OBSERVE
-    spec: Annotated[Spec, FromStruct()]
-    selector: Selector = Selector()
-    scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
-    damping: Annotated[Damping, FromStruct()] = Field(default={}, validate_default=True)
-    on_controller: Ownership = Ownership.WARN
-    on_drift: Ownership = Ownership.WARN
-    guardrails: Guardrails = Field(default=[])
+    rank: Annotated[
+        int,
+        Field(ge=0, le=999),
+        Shown(
+            labelled(
+                "Rank",
+                "Of two policies that set the same setting, the lower rank wins; at the same rank, the older policy.",
+            )
+        ),
+    ] = 100
+    mode: Annotated[Mode, Shown(MODE)] = Mode.OBSERVE
+    spec: Annotated[Spec, FromStruct(), Shown(labelled("Kind"))]
+    selector: Annotated[Selector, Shown(labelled("Node selector", "All given fields must match."))] = Selector()
+    scope: Annotated[
+        Scope, FromStruct(), Shown(labelled("Scope", "The parts of a node that the policy applies to."))
+    ] = Field(default={}, validate_default=True)
+    damping: Annotated[
+        Damping, FromStruct(), Shown(labelled("Flap damping", "Limits that prevent oscillation.", group="advanced"))
+    ] = Field(default={}, validate_default=True)
+    on_controller: Annotated[
+        Ownership,
+        Shown(
+            labelled(
+                "While another controller runs",
+                "irqbalance, TuneD or another program that writes the same settings.",
+                group="advanced",
+                options=OWNERSHIP,
+            )
+        ),
+    ] = Ownership.WARN
+    on_drift: Annotated[
+        Ownership,
+        Shown(
+            labelled(
+                "When a setting drifts",
+                "A value differs from the one that the policy set.",
+                group="advanced",
+                options=OWNERSHIP,
+            )
+        ),
+    ] = Ownership.WARN
+    guardrails: Annotated[
+        Guardrails, Shown(labelled("Guardrails", "A change is rolled back when a metric exceeds its bound soon after."))
+    ] = Field(default=[])
 
 
 class PolicyVersionCreate(Body):
@@ -103,9 +161,13 @@ class RolloutCreate(Body):
     """
 
     version: RowId
-    canary: int = Field(default=1, ge=1, le=1000)
-    batch: int = Field(default=10, ge=1, le=1000)
-    wait_s: float = Field(default=60, ge=0, le=86_400)
+    canary: Annotated[
+        int, Field(ge=1, le=1000), Shown(labelled("Canary", "Nodes of the first stage.", unit="nodes"))
+    ] = 1
+    batch: Annotated[
+        int, Field(ge=1, le=1000), Shown(labelled("Batch size", "Nodes of each later stage.", unit="nodes"))
+    ] = 10
+    wait_s: Annotated[float, Field(ge=0, le=86_400), Shown(labelled("Wait", "Duration of each stage.", unit="s"))] = 60
     guardrails: Guardrails | None = None
 
 

@@ -1110,6 +1110,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/schemas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Form Schemas
+         * @description Return the schemas of a policy's body, a rollout and an experiment, with bounds, defaults and labels.
+         */
+        get: operations["form_schemas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/nodes/{node_id}/experiment-templates": {
         parameters: {
             query?: never;
@@ -1846,79 +1866,182 @@ export interface components {
              * @description An experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-             *         combination of their levels. primary: the figure that decides, named before anything is measured. blocks: of the
-             *         comparison; aa_blocks: of the node with itself before it. A block of aa and ab is four runs (ABBA or BAAB), one of a
-             *         sweep is every combination once. seed: of all that is left to chance; None draws one. settle_s: after a level with
-             *         a policy or irqbalance was put in force, before its run. template: from which it was made, empty for none.
+             *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
+             *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
+             *         was made, empty for none.
              */
             spec: {
+                /**
+                 * Name
+                 * @description Shown in lists and in reports.
+                 */
                 name: string;
-                /** @enum {string} */
+                /**
+                 * Kind
+                 * @enum {string}
+                 */
                 kind: "aa" | "ab" | "sweep";
+                /** Node */
                 node_id: number;
+                /** Workload */
                 workload: {
                     /** @enum {string} */
                     type: "tcp-stream";
-                    /** @default 4 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send at the same time.
+                     * @default 4
+                     */
                     connections: number;
-                    /** @default 400000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 400000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "tcp-request";
-                    /** @default 8 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send requests at the same time.
+                     * @default 8
+                     */
                     connections: number;
-                    /** @default 64 */
+                    /**
+                     * Request size
+                     * @default 64
+                     */
                     request_bytes: number;
-                    /** @default 64 */
+                    /**
+                     * Response size
+                     * @default 64
+                     */
                     response_bytes: number;
-                    /** @default 0 */
+                    /**
+                     * Server work
+                     * @description CPU time of the server for each request.
+                     * @default 0
+                     */
                     work_us: number;
-                    /** @default 10000000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000000
+                     */
                     limit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "udp-flood";
-                    /** @default 64 */
+                    /**
+                     * Flows
+                     * @description Source ports, which are spread over the queues.
+                     * @default 64
+                     */
                     flows: number;
-                    /** @default 64 */
+                    /**
+                     * Payload size
+                     * @description Of each packet.
+                     * @default 64
+                     */
                     payload_bytes: number;
-                    /** @default 20000 */
+                    /**
+                     * Packet rate
+                     * @description Of all flows together.
+                     * @default 20000
+                     */
                     packets_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "iperf3";
-                    /** @default false */
+                    /**
+                     * UDP instead of TCP
+                     * @default false
+                     */
                     udp: boolean;
-                    /** @default 4 */
+                    /**
+                     * Streams
+                     * @description Connections or flows that send at the same time.
+                     * @default 4
+                     */
                     streams: number;
-                    /** @default 10000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "classes";
                     /**
+                     * Method
+                     * @description How one class is given precedence over another.
                      * @default default
                      * @enum {string}
                      */
-                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
-                    /** @default 100 */
+                    method: "default" | "nice" | "cgroup" | "gate" | "weight";
+                    /**
+                     * Requests
+                     * @description The workload ends when all are answered.
+                     * @default 100
+                     */
                     requests: number;
                 } | {
                     /** @enum {string} */
@@ -1926,22 +2049,43 @@ export interface components {
                 } | {
                     /** @enum {string} */
                     type: "command";
+                    /**
+                     * Name
+                     * @description The command's name in the agent's configuration.
+                     */
                     name: string;
                 };
+                /**
+                 * Primary metric
+                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 */
                 primary: string;
+                /** Traffic source */
                 peer_node_id: number | null;
-                /** @default [] */
+                /**
+                 * Factors
+                 * @default []
+                 */
                 factors: {
+                    /** Factor name */
                     name: string;
+                    /** Levels */
                     levels: {
+                        /** Level name */
                         name: string;
-                        /** @default [] */
+                        /**
+                         * Settings
+                         * @default []
+                         */
                         settings: {
                             key: string;
                             value: string;
                         }[];
+                        /** Policy */
                         policy: {
+                            /** Policy */
                             policy_id: number;
+                            /** Version */
                             version: number;
                             /**
                              * Mode
@@ -1949,36 +2093,77 @@ export interface components {
                              * @default enforce
                              * @enum {string}
                              */
-                            mode: "enforce" | "observe" | "recommend";
+                            mode: "observe" | "recommend" | "enforce";
                         } | null;
-                        /** @default false */
+                        /**
+                         * irqbalance runs
+                         * @default false
+                         */
                         irqbalance: boolean;
-                        /** @default {} */
+                        /**
+                         * Workload
+                         * @default {}
+                         */
                         workload: {
                             [key: string]: string | number | boolean;
                         };
+                        /** Value on the axis */
                         value: number | null;
                     }[];
-                    /** @default  */
+                    /**
+                     * Unit of the values
+                     * @default
+                     */
                     unit: string;
                 }[];
-                /** @default 2 */
+                /**
+                 * Warm-up
+                 * @description Load before the measurement of each run.
+                 * @default 2
+                 */
                 warmup_s: number;
-                /** @default 10 */
+                /**
+                 * Measurement
+                 * @description Measured time of each run.
+                 * @default 10
+                 */
                 measure_s: number;
-                /** @default 20 */
+                /**
+                 * Settling time
+                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @default 20
+                 */
                 settle_s: number;
-                /** @default 6 */
+                /**
+                 * Blocks
+                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @default 6
+                 */
                 blocks: number;
-                /** @default 6 */
+                /**
+                 * A/A blocks
+                 * @description Of the node against itself, before the comparison.
+                 * @default 6
+                 */
                 aa_blocks: number;
+                /**
+                 * Seed
+                 * @description Of the randomized order of the runs.
+                 */
                 seed: number | null;
-                /** @default [] */
+                /**
+                 * Guardrails
+                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @default []
+                 */
                 guardrails: {
                     metric: string;
                     max: number;
                 }[];
-                /** @default  */
+                /**
+                 * Template
+                 * @default
+                 */
                 template: string;
             };
             /** Seed */
@@ -2154,79 +2339,182 @@ export interface components {
              * @description An experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
-             *         combination of their levels. primary: the figure that decides, named before anything is measured. blocks: of the
-             *         comparison; aa_blocks: of the node with itself before it. A block of aa and ab is four runs (ABBA or BAAB), one of a
-             *         sweep is every combination once. seed: of all that is left to chance; None draws one. settle_s: after a level with
-             *         a policy or irqbalance was put in force, before its run. template: from which it was made, empty for none.
+             *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
+             *         once. settle_s: after a level with a policy or irqbalance was put in force, before its run. template: from which it
+             *         was made, empty for none.
              */
             spec: {
+                /**
+                 * Name
+                 * @description Shown in lists and in reports.
+                 */
                 name: string;
-                /** @enum {string} */
+                /**
+                 * Kind
+                 * @enum {string}
+                 */
                 kind: "aa" | "ab" | "sweep";
+                /** Node */
                 node_id: number;
+                /** Workload */
                 workload: {
                     /** @enum {string} */
                     type: "tcp-stream";
-                    /** @default 4 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send at the same time.
+                     * @default 4
+                     */
                     connections: number;
-                    /** @default 400000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 400000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "tcp-request";
-                    /** @default 8 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send requests at the same time.
+                     * @default 8
+                     */
                     connections: number;
-                    /** @default 64 */
+                    /**
+                     * Request size
+                     * @default 64
+                     */
                     request_bytes: number;
-                    /** @default 64 */
+                    /**
+                     * Response size
+                     * @default 64
+                     */
                     response_bytes: number;
-                    /** @default 0 */
+                    /**
+                     * Server work
+                     * @description CPU time of the server for each request.
+                     * @default 0
+                     */
                     work_us: number;
-                    /** @default 10000000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000000
+                     */
                     limit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "udp-flood";
-                    /** @default 64 */
+                    /**
+                     * Flows
+                     * @description Source ports, which are spread over the queues.
+                     * @default 64
+                     */
                     flows: number;
-                    /** @default 64 */
+                    /**
+                     * Payload size
+                     * @description Of each packet.
+                     * @default 64
+                     */
                     payload_bytes: number;
-                    /** @default 20000 */
+                    /**
+                     * Packet rate
+                     * @description Of all flows together.
+                     * @default 20000
+                     */
                     packets_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "iperf3";
-                    /** @default false */
+                    /**
+                     * UDP instead of TCP
+                     * @default false
+                     */
                     udp: boolean;
-                    /** @default 4 */
+                    /**
+                     * Streams
+                     * @description Connections or flows that send at the same time.
+                     * @default 4
+                     */
                     streams: number;
-                    /** @default 10000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "classes";
                     /**
+                     * Method
+                     * @description How one class is given precedence over another.
                      * @default default
                      * @enum {string}
                      */
-                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
-                    /** @default 100 */
+                    method: "default" | "nice" | "cgroup" | "gate" | "weight";
+                    /**
+                     * Requests
+                     * @description The workload ends when all are answered.
+                     * @default 100
+                     */
                     requests: number;
                 } | {
                     /** @enum {string} */
@@ -2234,22 +2522,43 @@ export interface components {
                 } | {
                     /** @enum {string} */
                     type: "command";
+                    /**
+                     * Name
+                     * @description The command's name in the agent's configuration.
+                     */
                     name: string;
                 };
+                /**
+                 * Primary metric
+                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 */
                 primary: string;
+                /** Traffic source */
                 peer_node_id?: number | null;
-                /** @default [] */
+                /**
+                 * Factors
+                 * @default []
+                 */
                 factors: {
+                    /** Factor name */
                     name: string;
+                    /** Levels */
                     levels: {
+                        /** Level name */
                         name: string;
-                        /** @default [] */
+                        /**
+                         * Settings
+                         * @default []
+                         */
                         settings: {
                             key: string;
                             value: string;
                         }[];
+                        /** Policy */
                         policy?: {
+                            /** Policy */
                             policy_id: number;
+                            /** Version */
                             version: number;
                             /**
                              * Mode
@@ -2257,36 +2566,77 @@ export interface components {
                              * @default enforce
                              * @enum {string}
                              */
-                            mode: "enforce" | "observe" | "recommend";
+                            mode: "observe" | "recommend" | "enforce";
                         } | null;
-                        /** @default false */
+                        /**
+                         * irqbalance runs
+                         * @default false
+                         */
                         irqbalance: boolean;
-                        /** @default {} */
+                        /**
+                         * Workload
+                         * @default {}
+                         */
                         workload: {
                             [key: string]: string | number | boolean;
                         };
+                        /** Value on the axis */
                         value?: number | null;
                     }[];
-                    /** @default  */
+                    /**
+                     * Unit of the values
+                     * @default
+                     */
                     unit: string;
                 }[];
-                /** @default 2 */
+                /**
+                 * Warm-up
+                 * @description Load before the measurement of each run.
+                 * @default 2
+                 */
                 warmup_s: number;
-                /** @default 10 */
+                /**
+                 * Measurement
+                 * @description Measured time of each run.
+                 * @default 10
+                 */
                 measure_s: number;
-                /** @default 20 */
+                /**
+                 * Settling time
+                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @default 20
+                 */
                 settle_s: number;
-                /** @default 6 */
+                /**
+                 * Blocks
+                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @default 6
+                 */
                 blocks: number;
-                /** @default 6 */
+                /**
+                 * A/A blocks
+                 * @description Of the node against itself, before the comparison.
+                 * @default 6
+                 */
                 aa_blocks: number;
+                /**
+                 * Seed
+                 * @description Of the randomized order of the runs.
+                 */
                 seed?: number | null;
-                /** @default [] */
+                /**
+                 * Guardrails
+                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @default []
+                 */
                 guardrails: {
                     metric: string;
                     max: number;
                 }[];
-                /** @default  */
+                /**
+                 * Template
+                 * @default
+                 */
                 template: string;
             };
         };
@@ -2383,6 +2733,24 @@ export interface components {
             squeezed_per_s: number | null;
             /** Rtt P99 Us */
             rtt_p99_us: number | null;
+        };
+        /**
+         * FormSchemas
+         * @description JSON Schemas (2020-12) without references, with the labels, units and help texts of ``coresteer_core.schema``.
+         */
+        FormSchemas: {
+            /** Policy */
+            policy: {
+                [key: string]: unknown;
+            };
+            /** Rollout */
+            rollout: {
+                [key: string]: unknown;
+            };
+            /** Experiment */
+            experiment: {
+                [key: string]: unknown;
+            };
         };
         /**
          * GuardrailIn
@@ -2543,7 +2911,7 @@ export interface components {
                  * @description For work that does not use the gate.
                  * @default []
                  */
-                weights: ("cpu" | "io" | "nice")[];
+                weights: ("nice" | "cpu" | "io")[];
             };
             /**
              * Scope
@@ -3077,16 +3445,25 @@ export interface components {
          * @description Content of one version of a policy. rank: of two policies that set the same setting, the lower rank wins.
          */
         PolicyBody: {
-            /** Name */
+            /**
+             * Name
+             * @description Shown in lists and in the audit log.
+             */
             name: string;
             /**
              * Rank
+             * @description Of two policies that set the same setting, the lower rank wins; at the same rank, the older policy.
              * @default 100
              */
             rank: number;
-            /** @default observe */
-            mode: components["schemas"]["Mode"];
-            /** Spec */
+            /**
+             * Mode
+             * @description How far a policy goes: show its decisions, propose plans, or write them.
+             * @default observe
+             * @enum {string}
+             */
+            mode: "observe" | "recommend" | "enforce";
+            /** Kind */
             spec: {
                 /** @enum {string} */
                 type: "irq-spread";
@@ -3108,14 +3485,14 @@ export interface components {
                  * @default local
                  * @enum {string}
                  */
-                numa: "any" | "local";
+                numa: "local" | "any";
                 /**
                  * SMT siblings
                  * @description Whether the second hardware thread of a core counts as a CPU of its own.
                  * @default last
                  * @enum {string}
                  */
-                smt: "any" | "last";
+                smt: "last" | "any";
                 /**
                  * Excluded CPUs
                  * Format: cpu-list
@@ -3156,14 +3533,14 @@ export interface components {
                  * @default l3
                  * @enum {string}
                  */
-                max_distance: "cpu" | "l2" | "l3" | "numa" | "smt";
+                max_distance: "cpu" | "smt" | "l2" | "l3" | "numa";
                 /**
                  * SMT siblings
                  * @description When the other hardware threads of the interrupt's core are used.
                  * @default last
                  * @enum {string}
                  */
-                smt: "first" | "last";
+                smt: "last" | "first";
                 /**
                  * Move the interrupt of a pinned process
                  * @description A process that may not move keeps its CPUs; the interrupt of its packets moves to them.
@@ -3203,7 +3580,7 @@ export interface components {
                  * @default leave
                  * @enum {string}
                  */
-                adaptive: "compare" | "disable" | "leave";
+                adaptive: "leave" | "compare" | "disable";
                 /**
                  * Software coalescing
                  * @description Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing of its own.
@@ -3319,9 +3696,11 @@ export interface components {
                  * @description For work that does not use the gate.
                  * @default []
                  */
-                weights: ("cpu" | "io" | "nice")[];
+                weights: ("nice" | "cpu" | "io")[];
             };
             /**
+             * Node selector
+             * @description All given fields must match.
              * @default {
              *       "labels": {},
              *       "hostnames": [],
@@ -3329,10 +3708,38 @@ export interface components {
              *       "drivers": []
              *     }
              */
-            selector: components["schemas"]["Selector"];
+            selector: {
+                /**
+                 * Labels
+                 * Format: labels
+                 * @description With shell patterns, for example role=db rack=r0*.
+                 * @default {}
+                 */
+                labels: {
+                    [key: string]: string;
+                };
+                /**
+                 * Nodes
+                 * @description Names as shell patterns, for example db-* web-1?.
+                 * @default []
+                 */
+                hostnames: string[];
+                /**
+                 * Network devices
+                 * @description Nodes that have one of these, for example eth* bond0.
+                 * @default []
+                 */
+                netdevs: string[];
+                /**
+                 * Drivers
+                 * @description Nodes with a network device of one of these, for example mlx5*.
+                 * @default []
+                 */
+                drivers: string[];
+            };
             /**
              * Scope
-             * @description The parts of a node that a policy applies to, as shell patterns (fnmatch); an empty list matches everything.
+             * @description The parts of a node that the policy applies to.
              * @default {}
              */
             scope: {
@@ -3362,8 +3769,8 @@ export interface components {
                 cgroups: string[];
             };
             /**
-             * Damping
-             * @description Limits that prevent a policy from oscillating (flap damping).
+             * Flap damping
+             * @description Limits that prevent oscillation.
              * @default {}
              */
             damping: {
@@ -3386,12 +3793,23 @@ export interface components {
                  */
                 min_revert_s: number;
             };
-            /** @default warn */
-            on_controller: components["schemas"]["Ownership"];
-            /** @default warn */
-            on_drift: components["schemas"]["Ownership"];
+            /**
+             * While another controller runs
+             * @description irqbalance, TuneD or another program that writes the same settings.
+             * @default warn
+             * @enum {string}
+             */
+            on_controller: "yield" | "warn" | "reassert";
+            /**
+             * When a setting drifts
+             * @description A value differs from the one that the policy set.
+             * @default warn
+             * @enum {string}
+             */
+            on_drift: "yield" | "warn" | "reassert";
             /**
              * Guardrails
+             * @description A change is rolled back when a metric exceeds its bound soon after.
              * @default []
              */
             guardrails: components["schemas"]["GuardrailIn"][];
@@ -3527,7 +3945,7 @@ export interface components {
                  * @description For work that does not use the gate.
                  * @default []
                  */
-                weights: ("cpu" | "io" | "nice")[];
+                weights: ("nice" | "cpu" | "io")[];
             };
             /** At */
             at: string | null;
@@ -3745,16 +4163,19 @@ export interface components {
             version: number;
             /**
              * Canary
+             * @description Nodes of the first stage.
              * @default 1
              */
             canary: number;
             /**
-             * Batch
+             * Batch size
+             * @description Nodes of each later stage.
              * @default 10
              */
             batch: number;
             /**
-             * Wait S
+             * Wait
+             * @description Duration of each stage.
              * @default 60
              */
             wait_s: number;
@@ -3785,23 +4206,28 @@ export interface components {
         Selector: {
             /**
              * Labels
+             * Format: labels
+             * @description With shell patterns, for example role=db rack=r0*.
              * @default {}
              */
             labels: {
                 [key: string]: string;
             };
             /**
-             * Hostnames
+             * Nodes
+             * @description Names as shell patterns, for example db-* web-1?.
              * @default []
              */
             hostnames: string[];
             /**
-             * Netdevs
+             * Network devices
+             * @description Nodes that have one of these, for example eth* bond0.
              * @default []
              */
             netdevs: string[];
             /**
              * Drivers
+             * @description Nodes with a network device of one of these, for example mlx5*.
              * @default []
              */
             drivers: string[];
@@ -3959,73 +4385,177 @@ export interface components {
             explains: string;
             /** Spec */
             spec: {
+                /**
+                 * Name
+                 * @description Shown in lists and in reports.
+                 */
                 name: string;
-                /** @enum {string} */
+                /**
+                 * Kind
+                 * @enum {string}
+                 */
                 kind: "aa" | "ab" | "sweep";
+                /** Node */
                 node_id: number;
+                /** Workload */
                 workload: {
                     /** @enum {string} */
                     type: "tcp-stream";
-                    /** @default 4 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send at the same time.
+                     * @default 4
+                     */
                     connections: number;
-                    /** @default 400000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 400000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "tcp-request";
-                    /** @default 8 */
+                    /**
+                     * Connections
+                     * @description TCP connections that send requests at the same time.
+                     * @default 8
+                     */
                     connections: number;
-                    /** @default 64 */
+                    /**
+                     * Request size
+                     * @default 64
+                     */
                     request_bytes: number;
-                    /** @default 64 */
+                    /**
+                     * Response size
+                     * @default 64
+                     */
                     response_bytes: number;
-                    /** @default 0 */
+                    /**
+                     * Server work
+                     * @description CPU time of the server for each request.
+                     * @default 0
+                     */
                     work_us: number;
-                    /** @default 10000000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000000
+                     */
                     limit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "udp-flood";
-                    /** @default 64 */
+                    /**
+                     * Flows
+                     * @description Source ports, which are spread over the queues.
+                     * @default 64
+                     */
                     flows: number;
-                    /** @default 64 */
+                    /**
+                     * Payload size
+                     * @description Of each packet.
+                     * @default 64
+                     */
                     payload_bytes: number;
-                    /** @default 20000 */
+                    /**
+                     * Packet rate
+                     * @description Of all flows together.
+                     * @default 20000
+                     */
                     packets_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "iperf3";
-                    /** @default false */
+                    /**
+                     * UDP instead of TCP
+                     * @default false
+                     */
                     udp: boolean;
-                    /** @default 4 */
+                    /**
+                     * Streams
+                     * @description Connections or flows that send at the same time.
+                     * @default 4
+                     */
                     streams: number;
-                    /** @default 10000 */
+                    /**
+                     * Rate limit
+                     * @description Of all connections together.
+                     * @default 10000
+                     */
                     limit_mbit_per_s: number;
-                    /** @default  */
+                    /**
+                     * Server CPUs
+                     * Format: cpu-list
+                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @default
+                     */
                     server_cpus: string;
-                    /** @default  */
+                    /**
+                     * Client CPUs
+                     * Format: cpu-list
+                     * @description Where the sending processes run, one CPU each in turn.
+                     * @default
+                     */
                     client_cpus: string;
                 } | {
                     /** @enum {string} */
                     type: "classes";
                     /**
+                     * Method
+                     * @description How one class is given precedence over another.
                      * @default default
                      * @enum {string}
                      */
-                    method: "cgroup" | "default" | "gate" | "nice" | "weight";
-                    /** @default 100 */
+                    method: "default" | "nice" | "cgroup" | "gate" | "weight";
+                    /**
+                     * Requests
+                     * @description The workload ends when all are answered.
+                     * @default 100
+                     */
                     requests: number;
                 } | {
                     /** @enum {string} */
@@ -4033,22 +4563,43 @@ export interface components {
                 } | {
                     /** @enum {string} */
                     type: "command";
+                    /**
+                     * Name
+                     * @description The command's name in the agent's configuration.
+                     */
                     name: string;
                 };
+                /**
+                 * Primary metric
+                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 */
                 primary: string;
+                /** Traffic source */
                 peer_node_id: number | null;
-                /** @default [] */
+                /**
+                 * Factors
+                 * @default []
+                 */
                 factors: {
+                    /** Factor name */
                     name: string;
+                    /** Levels */
                     levels: {
+                        /** Level name */
                         name: string;
-                        /** @default [] */
+                        /**
+                         * Settings
+                         * @default []
+                         */
                         settings: {
                             key: string;
                             value: string;
                         }[];
+                        /** Policy */
                         policy: {
+                            /** Policy */
                             policy_id: number;
+                            /** Version */
                             version: number;
                             /**
                              * Mode
@@ -4056,36 +4607,77 @@ export interface components {
                              * @default enforce
                              * @enum {string}
                              */
-                            mode: "enforce" | "observe" | "recommend";
+                            mode: "observe" | "recommend" | "enforce";
                         } | null;
-                        /** @default false */
+                        /**
+                         * irqbalance runs
+                         * @default false
+                         */
                         irqbalance: boolean;
-                        /** @default {} */
+                        /**
+                         * Workload
+                         * @default {}
+                         */
                         workload: {
                             [key: string]: string | number | boolean;
                         };
+                        /** Value on the axis */
                         value: number | null;
                     }[];
-                    /** @default  */
+                    /**
+                     * Unit of the values
+                     * @default
+                     */
                     unit: string;
                 }[];
-                /** @default 2 */
+                /**
+                 * Warm-up
+                 * @description Load before the measurement of each run.
+                 * @default 2
+                 */
                 warmup_s: number;
-                /** @default 10 */
+                /**
+                 * Measurement
+                 * @description Measured time of each run.
+                 * @default 10
+                 */
                 measure_s: number;
-                /** @default 20 */
+                /**
+                 * Settling time
+                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @default 20
+                 */
                 settle_s: number;
-                /** @default 6 */
+                /**
+                 * Blocks
+                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @default 6
+                 */
                 blocks: number;
-                /** @default 6 */
+                /**
+                 * A/A blocks
+                 * @description Of the node against itself, before the comparison.
+                 * @default 6
+                 */
                 aa_blocks: number;
+                /**
+                 * Seed
+                 * @description Of the randomized order of the runs.
+                 */
                 seed: number | null;
-                /** @default [] */
+                /**
+                 * Guardrails
+                 * @description The experiment stops and all settings are restored when a metric exceeds its bound.
+                 * @default []
+                 */
                 guardrails: {
                     metric: string;
                     max: number;
                 }[];
-                /** @default  */
+                /**
+                 * Template
+                 * @default
+                 */
                 template: string;
             } | null;
             /** Unavailable Because */
@@ -6232,6 +6824,35 @@ export interface operations {
                     "application/pdf": string;
                     "text/csv": string;
                     "application/json": string;
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    form_schemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FormSchemas"];
                 };
             };
             /** @description A problem */

@@ -3,84 +3,189 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from coresteer_core.bounds import Quantity, Sentence
 from coresteer_core.cpuset import MAX_CPUS
+from coresteer_core.schema import labelled
+
+_CPU_METRICS = (
+    "cpu_busy_percent",
+    "cpu_softirq_percent",
+    "cpu_irq_percent",
+    "cpu_user_percent",
+    "cpu_system_percent",
+    "context_switches_per_s",
+    "migrations_per_s",
+    "remote_numa_share",
+)
+_RX_METRICS = ("packets_per_s", "interrupts_per_s", "packets_per_interrupt", "dropped_per_s", "squeezed_per_s")
+_RTT_METRICS = ("rtt_p99_us", "rtt_p95_us", "rtt_p50_us")
+_CLASS_METRICS = tuple(f"c{number}_mean_us" for number in range(1, 6))
 
 CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
 """A CPU list; empty leaves the choice to the kernel."""
+ServerCpus: TypeAlias = Annotated[
+    CpuText,
+    labelled(
+        "Server CPUs", "Where the receiving processes run, one CPU each in turn.", format="cpu-list", placeholder="any"
+    ),
+]
+ClientCpus: TypeAlias = Annotated[
+    CpuText,
+    labelled(
+        "Client CPUs", "Where the sending processes run, one CPU each in turn.", format="cpu-list", placeholder="any"
+    ),
+]
 Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
+Limit: TypeAlias = Annotated[
+    int, Meta(ge=1, le=400_000), labelled("Rate limit", "Of all connections together.", unit="Mbit/s")
+]
 
 
-class TcpStream(Struct, frozen=True, kw_only=True, tag="tcp-stream"):
-    """TCP to the node under test, which discards it. limit_mbit_per_s: of all connections together."""
+class WorkloadSpec(Struct, frozen=True, kw_only=True):
+    """Base of every workload's fields.
 
-    connections: Connections = 4
-    limit_mbit_per_s: Annotated[int, Meta(ge=1, le=400_000)] = 400_000
-    server_cpus: CpuText = ""
-    client_cpus: CpuText = ""
-
-
-class TcpRequest(Struct, frozen=True, kw_only=True, tag="tcp-request"):
-    """Requests over TCP, each connection's next one when it is answered.
-
-    work_us: the server computes for so long for each request. limit_per_s: requests, of all connections together.
+    label, summary: its name and one sentence about it, for forms. metrics: those that may be primary, the usual one
+    first.
     """
 
-    connections: Connections = 8
-    request_bytes: Annotated[int, Meta(ge=1, le=65_536)] = 64
-    response_bytes: Annotated[int, Meta(ge=1, le=1_048_576)] = 64
-    work_us: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    limit_per_s: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000_000
-    server_cpus: CpuText = ""
-    client_cpus: CpuText = ""
+    label: ClassVar[str]
+    summary: ClassVar[str]
+    metrics: ClassVar[tuple[str, ...]]
 
 
-class UdpFlood(Struct, frozen=True, kw_only=True, tag="udp-flood"):
-    """UDP from many source ports at a steady rate, which the node under test counts."""
+class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
+    """TCP to the node under test, which discards the data."""
 
-    flows: Annotated[int, Meta(ge=1, le=1024)] = 64
-    payload_bytes: Annotated[int, Meta(ge=16, le=8_972)] = 64
-    packets_per_s: Annotated[int, Meta(ge=1, le=5_000_000)] = 20_000
-    server_cpus: CpuText = ""
-    client_cpus: CpuText = ""
+    label = "TCP stream"
+    summary = "Connections that send as fast as they may; the node under test discards the data."
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
-
-class Iperf3(Struct, frozen=True, kw_only=True, tag="iperf3"):
-    """The iperf3 program, where it is installed, TCP or UDP. limit_mbit_per_s: of all streams together."""
-
-    udp: bool = False
-    streams: Connections = 4
-    limit_mbit_per_s: Annotated[int, Meta(ge=1, le=400_000)] = 10_000
-    server_cpus: CpuText = ""
-    client_cpus: CpuText = ""
+    connections: Annotated[Connections, labelled("Connections", "TCP connections that send at the same time.")] = 4
+    limit_mbit_per_s: Limit = 400_000
+    server_cpus: ServerCpus = ""
+    client_cpus: ClientCpus = ""
 
 
-class Classes(Struct, frozen=True, kw_only=True, tag="classes"):
-    """The service classes' experiment (coresteer_agent.workloads.classes) on loopback. It ends when all is answered."""
+class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
+    """Requests over TCP; each connection sends its next request when the response has arrived."""
 
-    method: Literal["default", "nice", "cgroup", "gate", "weight"] = "default"
-    requests: Annotated[int, Meta(ge=10, le=10_000)] = 100
+    label = "TCP requests"
+    summary = "Each connection sends a request, waits for the response, and repeats."
+    metrics = (*_RTT_METRICS, "requests_per_s", *_RX_METRICS, *_CPU_METRICS)
+
+    connections: Annotated[
+        Connections, labelled("Connections", "TCP connections that send requests at the same time.")
+    ] = 8
+    request_bytes: Annotated[int, Meta(ge=1, le=65_536), labelled("Request size", unit="bytes")] = 64
+    response_bytes: Annotated[int, Meta(ge=1, le=1_048_576), labelled("Response size", unit="bytes")] = 64
+    work_us: Annotated[
+        int, Meta(ge=0, le=1_000_000), labelled("Server work", "CPU time of the server for each request.", unit="µs")
+    ] = 0
+    limit_per_s: Annotated[
+        int,
+        Meta(ge=1, le=10_000_000),
+        labelled("Rate limit", "Of all connections together.", unit="requests/s"),
+    ] = 10_000_000
+    server_cpus: ServerCpus = ""
+    client_cpus: ClientCpus = ""
 
 
-class Observe(Struct, frozen=True, kw_only=True, tag="observe"):
-    """Generates nothing: what the node does anyway is measured."""
+class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
+    """UDP from many source ports at a steady rate; the node under test counts the packets."""
+
+    label = "UDP flood"
+    summary = "Small packets from many source ports at a steady rate; the node under test counts them."
+    metrics = ("packets_per_s", "cpu_busy_percent", *_RX_METRICS[1:], *_CPU_METRICS[1:])
+
+    flows: Annotated[int, Meta(ge=1, le=1024), labelled("Flows", "Source ports, which are spread over the queues.")] = (
+        64
+    )
+    payload_bytes: Annotated[int, Meta(ge=16, le=8_972), labelled("Payload size", "Of each packet.", unit="bytes")] = 64
+    packets_per_s: Annotated[
+        int, Meta(ge=1, le=5_000_000), labelled("Packet rate", "Of all flows together.", unit="packets/s")
+    ] = 20_000
+    server_cpus: ServerCpus = ""
+    client_cpus: ClientCpus = ""
 
 
-class Command(Struct, frozen=True, kw_only=True, tag="command"):
+class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
+    """The iperf3 program, where it is installed, TCP or UDP."""
+
+    label = "iperf3"
+    summary = "The iperf3 program, where it is installed."
+    metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
+
+    udp: Annotated[bool, labelled("UDP instead of TCP")] = False
+    streams: Annotated[Connections, labelled("Streams", "Connections or flows that send at the same time.")] = 4
+    limit_mbit_per_s: Limit = 10_000
+    server_cpus: ServerCpus = ""
+    client_cpus: ClientCpus = ""
+
+
+class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
+    """The service-class experiment (coresteer_agent.workloads.classes) on loopback. It ends with the last response."""
+
+    label = "Service classes"
+    summary = "Five clients, one for each class, send requests to an echo server that forks for each request."
+    metrics = ("c5_by_c1", "all_mean_us", *_CLASS_METRICS, "longest_wait_us", *_CPU_METRICS)
+
+    method: Annotated[
+        Literal["default", "nice", "cgroup", "gate", "weight"],
+        labelled(
+            "Method",
+            "How one class is given precedence over another.",
+            options={
+                "default": "kernel default",
+                "nice": "nice values",
+                "cgroup": "cpu.weight of cgroups",
+                "gate": "gate",
+                "weight": "weights by attainment",
+            },
+        ),
+    ] = "default"
+    requests: Annotated[
+        int,
+        Meta(ge=10, le=10_000),
+        labelled("Requests", "The workload ends when all are answered.", unit="per thread"),
+    ] = 100
+
+
+class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
+    """No generated load: the node's own traffic is measured."""
+
+    label = "Existing traffic"
+    summary = "Nothing is generated: the node's own traffic is measured."
+    metrics = (
+        "cpu_softirq_percent",
+        *_RTT_METRICS[::-1],
+        *_RX_METRICS,
+        *(name for name in _CPU_METRICS if name != "cpu_softirq_percent"),
+    )
+
+
+class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
     """A command that the operator allowed by this name in the agent's own configuration; it ends by itself.
 
-    Its last line of output may be a JSON object of numbers; they become figures named ``command.NAME``.
+    Its last line of output may be a JSON object of numbers; they become metrics named ``command.NAME``.
     """
 
-    name: Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9_-]*$")]
+    label = "Command"
+    summary = "A command that the agent's configuration file allows by name. It ends by itself."
+    metrics = ("cpu_busy_percent", *_RX_METRICS, *_CPU_METRICS[1:])
+
+    name: Annotated[
+        str,
+        Meta(min_length=1, max_length=64, pattern="^[a-z0-9][a-z0-9_-]*$"),
+        labelled("Name", "The command's name in the agent's configuration."),
+    ]
 
 
 Traffic: TypeAlias = TcpStream | TcpRequest | UdpFlood | Iperf3
-"""Workloads with two ends: the server's is the node under test, the client's its own namespace or a peer node."""
+"""Workloads with two ends: the server is the node under test, the client a network namespace of it or a peer node."""
 Workload: TypeAlias = Traffic | Classes | Observe | Command
 
 Role: TypeAlias = Literal["alone", "server", "client"]

@@ -31,6 +31,24 @@ class Ownership(StrEnum):
     REASSERT = "reassert"
 
 
+MODE = labelled(
+    "Mode",
+    options={mode.value: mode.value for mode in Mode},
+    option_help={
+        "observe": "The policy is evaluated and its result is shown on each node; nothing is changed.",
+        "recommend": "The policy proposes changes on each node's page; a person applies them.",
+        "enforce": "Each node applies the changes itself; guardrails roll back harmful ones.",
+    },
+)
+"""Texts of a field with a Mode."""
+
+OWNERSHIP = {
+    "warn": "warn and continue",
+    "yield": "yield: leave the setting as it is",
+    "reassert": "re-assert: write the policy's value again",
+}
+"""Labels of the values of Ownership."""
+
 Globs: TypeAlias = Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=64)]
 """Shell patterns (fnmatch); an empty list matches everything."""
 

@@ -1,0 +1,38 @@
+"""JSON Schemas of what people fill in, from which the front end renders its forms."""
+
+from functools import cache
+from typing import Any  # JSON Schema is JSON of any shape
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from coresteer.auth.dependencies import Viewer
+from coresteer.experiments.spec import Spec
+from coresteer.policies.schemas import PolicyBody, RolloutCreate
+from coresteer_core.schema import inline, json_schema
+
+router = APIRouter(tags=["forms"])
+
+
+class FormSchemas(BaseModel):
+    """JSON Schemas (2020-12) without references, with the labels, units and help texts of ``coresteer_core.schema``."""
+
+    policy: dict[str, Any]
+    rollout: dict[str, Any]
+    experiment: dict[str, Any]
+
+
+@router.get("/api/schemas")
+async def form_schemas(_: Viewer) -> FormSchemas:
+    """Return the schemas of a policy's body, a rollout and an experiment, with bounds, defaults and labels."""
+    return schemas()
+
+
+@cache
+def schemas() -> FormSchemas:
+    """Return the schemas; they depend on the version of the backend alone."""
+    return FormSchemas(
+        policy=inline(PolicyBody.model_json_schema()),
+        rollout=inline(RolloutCreate.model_json_schema()),
+        experiment=json_schema(Spec),
+    )
