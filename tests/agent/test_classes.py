@@ -20,7 +20,7 @@ from coresteer_agent.collect import histogram
 from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histogram, passed
 from coresteer_agent.observe.flows import Connection
 from coresteer_agent.runtime import changes, policies, service_classes
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.gate_server import GateServer
 from coresteer_agent.runtime.histograms import Histograms
 from coresteer_agent.runtime.policies import KEEP_AFTER_S, PolicyKeeper
@@ -76,7 +76,7 @@ class Node:
         self.path = state_dir / "journal.jsonl"
         self.told: list[DecisionMessage | ChangeMessage | ClassesMessage] = []
         self.connections: list[Connection] = []
-        self.changes = ChangeKeeper(root, self.path, None, self.view, self.told.append)
+        self.changes = NodeChanges(root, self.path, None, self.view, self.told.append)
         kept = PoliciesFile(state_dir / "policies.json", root)
         self.policies = PolicyKeeper(
             self.changes,
@@ -483,7 +483,7 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
 
 
 def test_an_agent_that_only_observes_steers_nothing(root: Path, tmp_path: Path) -> None:
-    keeper = ChangeKeeper(root, tmp_path / "journal.jsonl", "Not root.", lambda: pytest.fail("no view"), lambda _: None)
+    keeper = NodeChanges(root, tmp_path / "journal.jsonl", "Not root.", lambda: pytest.fail("no view"), lambda _: None)
     kept = PolicyKeeper(keeper, lambda _: None, observes=True)
     kept.told([POLICY])
     assert kept.steerable("7") == {}

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from coresteer_agent.runtime import experiment
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.experiment import Session
 from coresteer_core.experiments.model import (
     Classes,
@@ -94,7 +94,7 @@ class Node:
         self._heard = 0
         self.inventory = Inventory([], [])
         view = View(Topology([], [], []), self.inventory)
-        self.changes = ChangeKeeper(root, folder / "journal.jsonl", observe_reason, lambda: view, lambda _: None)
+        self.changes = NodeChanges(root, folder / "journal.jsonl", observe_reason, lambda: view, lambda _: None)
         self.session = Session(
             root, folder / "commands.toml", self.changes, lambda: self.inventory, self.told.append, observe_reason
         )

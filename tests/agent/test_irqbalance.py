@@ -14,7 +14,7 @@ from tests.support.polling import poll
 
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.runtime.changes import LOAN, ChangeKeeper
+from coresteer_agent.runtime.changes import DELEGATED_CHANGE_ID, NodeChanges
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_core.changes.events import BackendLost, Stopping
 from coresteer_core.changes.plan import Action, Plan
@@ -69,9 +69,9 @@ def affinity(root: Path, irq: int) -> str:
     return (root / f"proc/irq/{irq}/smp_affinity_list").read_text().strip()
 
 
-def keeper(root: Path, told: list[ChangeMessage] | None = None) -> ChangeKeeper:
+def keeper(root: Path, told: list[ChangeMessage] | None = None) -> NodeChanges:
     journal = root.parent / "state/journal.jsonl"
-    return ChangeKeeper(root, journal, None, lambda: view(root), (told if told is not None else []).append)
+    return NodeChanges(root, journal, None, lambda: view(root), (told if told is not None else []).append)
 
 
 def moved(root: Path) -> bool:
@@ -84,14 +84,14 @@ def told() -> list[ChangeMessage]:
 
 
 @pytest.fixture
-def changes(root: Path, told: list[ChangeMessage]) -> Iterator[ChangeKeeper]:
+def changes(root: Path, told: list[ChangeMessage]) -> Iterator[NodeChanges]:
     changes = keeper(root, told)
     yield changes
     changes.close()
 
 
 def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears_of_no_change(
-    root: Path, changes: ChangeKeeper, told: list[ChangeMessage], install: Callable[[], None]
+    root: Path, changes: NodeChanges, told: list[ChangeMessage], install: Callable[[], None]
 ) -> None:
     install()
     irqbalance = Irqbalance(changes, view(root).inventory)
@@ -108,38 +108,38 @@ def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears
 
 
 def test_irqbalance_leaves_what_an_open_change_has_set(
-    root: Path, changes: ChangeKeeper, told: list[ChangeMessage], install: Callable[[], None]
+    root: Path, changes: NodeChanges, told: list[ChangeMessage], install: Callable[[], None]
 ) -> None:
     install()
-    changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
+    changes.handle(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
     irqbalance = Irqbalance(changes, view(root).inventory)
     poll(lambda: moved(root))
     assert (root / "moved").read_text().split() == ["--foreground", "--banirq=41"]
-    changes.asked(Apply("d", Plan([Action("irq/42/affinity", "3", "1", "test")]), 60))
+    changes.handle(Apply("d", Plan([Action("irq/42/affinity", "3", "1", "test")]), 60))
     assert told[-1].state is ChangeState.FAILED
     assert told[-1].sentence == "irq/42/affinity is delegated to another program until an experiment's run has ended."
     assert irqbalance.end() == []
     assert [affinity(root, irq) for irq in (41, 42)] == ["1", "0-3"]
-    changes.asked(Rollback("c"))
+    changes.handle(Rollback("c"))
     assert affinity(root, 41) == "0-3"
 
 
 def test_a_kept_change_stands_again_after_irqbalance(
-    root: Path, changes: ChangeKeeper, install: Callable[[], None]
+    root: Path, changes: NodeChanges, install: Callable[[], None]
 ) -> None:
     install()
-    changes.asked(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
-    changes.asked(Confirm("c"))
+    changes.handle(Apply("c", Plan([Action("irq/41/affinity", "0-3", "1", "test")]), 60))
+    changes.handle(Confirm("c"))
     irqbalance = Irqbalance(changes, view(root).inventory)
     poll(lambda: moved(root))
     assert affinity(root, 41) == "3"
     irqbalance.end()
     assert affinity(root, 41) == "1"
-    changes.asked(Rollback("c"))
+    changes.handle(Rollback("c"))
     assert affinity(root, 41) == "0-3"
 
 
-def test_it_can_be_lent_again_and_again(root: Path, changes: ChangeKeeper, install: Callable[[], None]) -> None:
+def test_it_can_be_lent_again_and_again(root: Path, changes: NodeChanges, install: Callable[[], None]) -> None:
     install()
     for _ in range(3):
         (root / "moved").unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def test_it_can_be_lent_again_and_again(root: Path, changes: ChangeKeeper, insta
 
 
 def test_irqbalance_that_ends_by_itself_says_so(
-    root: Path, changes: ChangeKeeper, install: Callable[[str], None]
+    root: Path, changes: NodeChanges, install: Callable[[str], None]
 ) -> None:
     install("print('no NUMA here', flush=True); sys.exit(3)")
     irqbalance = Irqbalance(changes, view(root).inventory)
@@ -161,7 +161,7 @@ def test_irqbalance_that_ends_by_itself_says_so(
 
 
 def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
-    root: Path, changes: ChangeKeeper, install: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    root: Path, changes: NodeChanges, install: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(IrqbalanceError, match="is not installed"):
@@ -170,12 +170,12 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
     install()
     with pytest.raises(IrqbalanceError, match="runs on this node already"):
         Irqbalance(changes, Inventory([], [], ["irqbalance"]))
-    assert changes.change(LOAN) is None
+    assert changes.change(DELEGATED_CHANGE_ID) is None
 
 
 @pytest.mark.parametrize("event", [BackendLost(), Stopping()])
 def test_whatever_ends_the_change_puts_the_affinities_back(
-    event: BackendLost | Stopping, root: Path, changes: ChangeKeeper, monkeypatch: pytest.MonkeyPatch
+    event: BackendLost | Stopping, root: Path, changes: NodeChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes.delegate(["irq/41/affinity"])
     (root / "proc/irq/41/smp_affinity_list").write_text("3\n")
@@ -184,7 +184,7 @@ def test_whatever_ends_the_change_puts_the_affinities_back(
     monkeypatch.setattr(time, "monotonic", lambda: now + 11)
     changes.tick()
     assert affinity(root, 41) == "0-3"
-    assert changes.take_back(1) == []
+    assert changes.revoke(1) == []
 
 
 AGENT = """

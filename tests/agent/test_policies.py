@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime import changes, policies
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
@@ -57,7 +57,7 @@ class Node:
         self.told: list[DecisionMessage | ChangeMessage] = []
         self.wants: dict[int, str] = {}
         self.skipped: list[Skipped] = []
-        self.changes = ChangeKeeper(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
+        self.changes = NodeChanges(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
         file = PoliciesFile(state_dir / "policies.json", root)
         self.policies = PolicyKeeper(
             self.changes,

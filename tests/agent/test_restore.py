@@ -15,7 +15,7 @@ from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_core.changes.events import Changes, InverseRan, Restarted, RunInverse
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
@@ -36,7 +36,7 @@ DRILL = """
 import os, signal, sys
 from pathlib import Path
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Cpu, Topology
@@ -65,7 +65,7 @@ def count():
 
 def keeper():
     view = View(Topology([Cpu(c, c, 0, 0, True) for c in range(8)], [], []), Inventory([], []))
-    return ChangeKeeper(root, path, None, lambda: view, lambda message: None)
+    return NodeChanges(root, path, None, lambda: view, lambda message: None)
 
 moves = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
 moves += [Action("netdev/eth0/rx-0/rps", "none", "2", "drill")]
@@ -74,15 +74,15 @@ if len(sys.argv) > 6:
 asked = Apply("c1", Plan(moves), 120)
 if doing == "apply":
     count()
-    keeper().asked(asked)
+    keeper().handle(asked)
 else:
     agent = keeper()
-    agent.asked(asked)
+    agent.handle(asked)
     count()
     if doing == "restore":
         restore(path, root)
     else:
-        agent.asked({"confirm": Confirm, "undo": Rollback}[doing]("c1"))
+        agent.handle({"confirm": Confirm, "undo": Rollback}[doing]("c1"))
 print(calls)
 """
 
@@ -155,7 +155,7 @@ def test_a_kill_while_it_is_kept_undone_or_restored_leaves_every_original_restor
         assert stands(root) == BEFORE, f"killed at call {instant} of {calls}: {results}"
         assert not restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
-        ChangeKeeper(root, path, None, lambda: NOTHING, lambda _: None).close()
+        NodeChanges(root, path, None, lambda: NOTHING, lambda _: None).close()
         assert stands(root)[0] == "5", f"the next start overwrote a later value, killed at call {instant}"
 
 
@@ -332,7 +332,7 @@ def test_what_a_person_set_after_a_kill_and_a_restore_is_not_overwritten_by_the_
         drill(path, root, instant)
         restore(path, root)
         (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
-        ChangeKeeper(root, path, None, lambda: NOTHING, lambda _: None).close()
+        NodeChanges(root, path, None, lambda: NOTHING, lambda _: None).close()
         assert stands(root)[0] == "5", f"killed at call {instant}"
 
 
@@ -342,16 +342,16 @@ def test_a_confirmation_that_the_journal_cannot_note_is_not_told_as_kept(
     told: list[ChangeMessage] = []
     cpus = [Cpu(cpu, cpu, 0, 0, True) for cpu in range(8)]
     view = View(Topology(cpus, [], []), Inventory([], []))
-    keeper = ChangeKeeper(root, tmp_path / "journal.jsonl", None, lambda: view, told.append)
-    keeper.asked(Apply("c", Plan([Action("irq/41/affinity", "0-7", "2", "test")]), 60))
+    keeper = NodeChanges(root, tmp_path / "journal.jsonl", None, lambda: view, told.append)
+    keeper.handle(Apply("c", Plan([Action("irq/41/affinity", "0-7", "2", "test")]), 60))
 
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
-        keeper.asked(Confirm("c"))
-    keeper.asked(Confirm("c"))
+        keeper.handle(Confirm("c"))
+    keeper.handle(Confirm("c"))
     keeper.close()
     assert [message.state for message in told[1:]] == [
         ChangeState.UNCONFIRMED,

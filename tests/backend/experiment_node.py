@@ -117,7 +117,8 @@ class ExperimentNode:
                 async for event in events:
                     if event == InventoryEvent(self.id):
                         break
-        for message in self.changes.connected(asyncio.get_running_loop().time()):
+        self.changes.connected()
+        for message in self.changes.messages():
             await self.say(message)
         self._task = asyncio.create_task(self._serve())
 
@@ -126,7 +127,7 @@ class ExperimentNode:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.agent.websocket.close()
-        self.changes.disconnected(asyncio.get_running_loop().time())
+        self.changes.disconnected()
 
     async def say(self, message: ToBackend) -> None:
         await self.agent.say(message)
@@ -140,7 +141,8 @@ class ExperimentNode:
         said: list[Any] = []  # Any: messages of several kinds
         match message:
             case Apply() | Rollback() | Extend() | Confirm() | ChangeAck():
-                said += self.changes.asked(message, asyncio.get_running_loop().time())
+                self.changes.handle(message)
+                said += self.changes.messages()
                 if said:
                     said.append(InventoryMessage(self.node.inventory))
             case Policies(policies):

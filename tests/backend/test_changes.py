@@ -77,7 +77,8 @@ class World:
         if self.deaf:
             return
         assert isinstance(message, Apply | Confirm | Rollback | Extend | ChangeAck)
-        self.tasks.add(asyncio.create_task(self.tell(self.changes.asked(message, self.now))))
+        self.changes.handle(message)
+        self.tasks.add(asyncio.create_task(self.tell(self.changes.messages())))
 
     def close(self, code: int, reason: str) -> None:
         self.connections.remove(self.node_id, self)
@@ -93,7 +94,8 @@ class World:
     async def wait(self, seconds: float) -> None:
         """The agent's time goes on."""
         self.now += seconds
-        await self.tell(self.changes.measured(self.node.sample(self.now), self.now))
+        self.changes.advance(self.node.sample(self.now))
+        await self.tell(self.changes.messages())
         await self.settle()
 
     @property
@@ -161,7 +163,10 @@ async def world(database: Database) -> AsyncIterator[World]:
     )
     async with database.session() as session:
         session.add(row)
-    world = World(database, row.id, node, SimulatedChanges(node))
+    moments: list[World] = []  # the world, once it exists
+    changes = SimulatedChanges(node, lambda: moments[0].now)
+    world = World(database, row.id, node, changes)
+    moments.append(world)
     world.connections.add(row.id, world)
     yield world
     await world.settle()

@@ -124,7 +124,8 @@ async def test_a_guardrail_that_undoes_a_runs_change_stops_the_experiment(node: 
 
     async def undo(n: ExperimentNode) -> None:
         (change,) = [word for word in n.got if isinstance(word, Apply)][-1:]
-        n.changes.asked(Rollback(change.change_id), 0.0)
+        n.changes.handle(Rollback(change.change_id))
+        n.changes.messages()
         await n.say(ChangeMessage(change.change_id, ChangeState.ROLLED_BACK, sentence, [], EndedBy.GUARDRAIL))
         await n.say(InventoryMessage(n.node.inventory))
 

@@ -237,7 +237,7 @@ def test_moves_per_step_limits_only_enforced_moves(wants: Wants, mode: Mode, wri
     ("key", "value", "sentence"),
     [
         (IRQ, "7", "CPU 7 is not online"),
-        (IRQ, "6", "CPU 6 is kept free"),
+        (IRQ, "6", "CPU 6 is reserved"),
         (IRQ, "x", "“x” is not a CPU"),
         (LOCKED, "2", "IRQ 43 cannot be moved. A managed interrupt."),
         ("irq/99/affinity", "2", "This node has no"),

@@ -37,7 +37,7 @@ def key(irq: int) -> str:
     [
         (41, "7", "offline", "CPU 7 is not online on this node; it has CPUs 0-6."),
         (41, "1,7-9", "offline", "CPUs 7-9 are not online on this node; it has CPUs 0-6."),
-        (41, "5-6", "isolated", "CPU 6 is kept free by isolcpus or nohz_full; allow isolated CPUs in this plan"),
+        (41, "5-6", "isolated", "CPU 6 is reserved by isolcpus or nohz_full; allow isolated CPUs in this plan"),
         (43, "1", "managed", "IRQ 43 cannot be moved. A managed interrupt."),
     ],
 )
@@ -131,7 +131,7 @@ def wide(view: View) -> View:
         ("task/812/affinity", "7", "offline", "CPU 7 is not online on this node; it has CPUs 0-6."),
         ("task/812/affinity", "0;813=1", "invalid", "Name the CPUs of nginx (812) for all of its threads together."),
         ("task/33/affinity", "1", "bound", "kworker/2:1 (33) is a kernel thread that is bound to its CPUs."),
-        ("netdev/eth0/rx-0/rps", "6", "isolated", "CPU 6 is kept free by isolcpus or nohz_full; allow"),
+        ("netdev/eth0/rx-0/rps", "6", "isolated", "CPU 6 is reserved by isolcpus or nohz_full; allow"),
         ("netdev/eth0/rx-0/rps", "9", "offline", "CPU 9 is not online on this node; it has CPUs 0-6."),
         ("netdev/eth0/rss", "0,3", "queue", "eth0 has no receive queue 3."),
         ("netdev/eth0/channels", "combined 5", "channels", "eth0 has channels for combined 4 at the most, not"),

@@ -51,10 +51,15 @@ DEFAULTS = {"coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "off", "ring/rx": 
         ("netdev/eth0/ring/rx", "4097", "bounds", "rx ring of eth0 can be from 1 to 4096 descriptors, not 4097."),
         ("netdev/eth0/gro_flush_timeout", "10000001", "bounds", "gro_flush_timeout of eth0 can be from 0 to 10000000"),
         ("netdev/eth0/rx-0/coalesce/rx-usecs", "20000", "bounds", "rx-usecs of eth0 rx-0 can be from 0 to 10000 µs"),
-        (RX_USECS, "4", "learned", "igb refused rx-usecs 4 µs before. Its words: Invalid argument."),
+        (RX_USECS, "4", "learned", "igb refused rx-usecs 4 µs before. Its answer: Invalid argument."),
         ("netdev/eth0/rx-0/coalesce/rx-usecs", "4", "learned", "igb refused rx-usecs 4 µs before."),
-        ("netdev/eth0/ring/rx", "500", "learned", "igb made rx ring 504 of 500; ask for 504."),
-        ("netdev/eth0/coalesce/adaptive-rx", "on", "learned", "igb took adaptive-rx on before and changed nothing."),
+        ("netdev/eth0/ring/rx", "500", "learned", "igb set rx ring 504 instead of 500; use 504."),
+        (
+            "netdev/eth0/coalesce/adaptive-rx",
+            "on",
+            "learned",
+            "igb accepted adaptive-rx on before",
+        ),
     ],
 )
 def test_what_no_device_or_not_this_one_can_be_set_to_is_refused(
@@ -151,7 +156,7 @@ def test_a_queue_that_has_its_own_is_looked_at_with_its_own() -> None:
     (refused,) = preview(node, [DesiredValue("netdev/eth0/rx-1/coalesce/rx-usecs", "50")], reason="test").refused
     assert (refused.code, refused.sentence) == (
         "unsupported",
-        "What rx-usecs of eth0 rx-1 is set to is not known, so it cannot be changed.",
+        "The current value of rx-usecs of eth0 rx-1 is unknown, so it cannot be changed.",
     )
 
 

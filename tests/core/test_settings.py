@@ -44,7 +44,7 @@ def test_a_key_that_is_not_exactly_a_settings_is_refused(key: str) -> None:
 def test_a_value_has_one_canonical_form() -> None:
     setting = IrqAffinity(41)
     assert {setting.canonical(text) for text in ("3,2", "2-3", " 2-3\n", "2,2,3")} == {"2-3"}
-    assert setting.shell("2-3") == "echo 2-3 > /proc/irq/41/smp_affinity_list"
+    assert setting.shell_command("2-3") == "echo 2-3 > /proc/irq/41/smp_affinity_list"
 
 
 @pytest.mark.parametrize(("value", "says"), [("", "at least one CPU"), ("3-1", "backwards"), ("x", "not a CPU")])
@@ -152,7 +152,7 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (NetdevParam("eth0", "coalesce/rx-usecs"), "٣", "not a number of µs"),
         (NetdevParam("eth0", "ring/rx"), "on", "not a number of descriptors"),
         (NetdevParam("eth0", "gro_flush_timeout"), "18446744073709551616", "not a number of ns"),
-        (NetdevParam("eth0", "coalesce/adaptive-rx"), "yes", "neither on nor off, which is all that adaptive-rx can"),
+        (NetdevParam("eth0", "coalesce/adaptive-rx"), "yes", "neither on nor off, the only values of adaptive-rx"),
     ],
 )
 def test_a_value_that_a_kind_cannot_take_is_refused(setting: Setting, value: str, says: str) -> None:
@@ -168,7 +168,7 @@ def test_any_text_is_canonical_or_refused_with_a_sentence(setting: Setting, text
         assert str(error).endswith((".", "…"))
         return
     assert setting.canonical(value) == value
-    assert setting.say(value)
+    assert setting.format_value(value)
     assert setting.key.split("/")[0] in ("irq", "task", "cgroup", "netdev")
     assert setting.canonical(setting.shown(value)) == setting.shown(value)
 
@@ -211,7 +211,7 @@ def test_a_table_is_its_shortest_pattern_whose_last_repetition_may_be_cut() -> N
     ],
 )
 def test_each_kind_can_be_done_by_hand(setting: Setting, value: str, command: str) -> None:
-    assert setting.shell(value) == command
+    assert setting.shell_command(value) == command
 
 
 def test_what_a_queues_polling_is_set_to_by_hand_finds_its_napi_first(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_what_a_queues_polling_is_set_to_by_hand_finds_its_napi_first(tmp_path: 
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    command = QueueParam("eth0", "napi_defer_hard_irqs", "rx-3").shell("2")
+    command = QueueParam("eth0", "napi_defer_hard_irqs", "rx-3").shell_command("2")
     subprocess.run(["/bin/sh", "-c", command], cwd=tmp_path, env={"PATH": str(tmp_path)}, check=True, timeout=10)
     assert (tmp_path / "asked").read_text().splitlines() == [
         "cat /sys/class/net/eth0/ifindex",

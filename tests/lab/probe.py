@@ -7,7 +7,7 @@ import msgspec
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
-from coresteer_agent.apply.registry import tunable
+from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.collect.topology import read_topology
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_core.changes.plan import Action
@@ -26,7 +26,7 @@ def standing(key: str) -> str:
     """What a setting is now; for one that is not there, a value of its kind."""
     setting = parse_setting(key)
     try:
-        return tunable(ROOT, setting).read()
+        return Tunable(ROOT, setting).read()
     except OSError:
         return "combined 1" if isinstance(setting, Channels) else "0"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coresteer_agent.apply import registry
+from coresteer_core.node.view import View
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import Setting
 
@@ -35,9 +36,9 @@ class Machine:
         found = sorted(path for path in self.root.rglob("*") if path.is_file())
         return {str(path.relative_to(self.root)): path.read_text() for path in found}
 
-    def tunable(self, root: Path, setting: Setting) -> "registry.AnyKnob | KernelTunable":
-        """In the place of registry.tunable: settings without a file are the kernel's."""
-        return KernelTunable(self, setting) if setting.key in self.kernel else registry.tunable(root, setting)
+    def tunable(self, root: Path, setting: Setting) -> "registry.Tunable | KernelTunable":
+        """In the place of registry.Tunable: settings without a file are the kernel's."""
+        return KernelTunable(self, setting) if setting.key in self.kernel else registry.Tunable(root, setting)
 
     def at_home(self, text: str) -> str:
         """The stored journal as it would be of this tree: it names the root directory and numbers of folders."""
@@ -69,6 +70,9 @@ class KernelTunable:
 
     def owners(self) -> list[str]:
         return ["interface 2"] if self.setting.key.startswith("netdev/") else ["the process that started at tick 8120"]
+
+    def refresh(self, view: View) -> View:
+        return view
 
     def explain(self, error: Exception) -> tuple[Outcome, str]:
         return Outcome.FAILED, str(error)

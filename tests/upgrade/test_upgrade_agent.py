@@ -12,7 +12,7 @@ from tests.upgrade.names import STORED, now, then
 from coresteer_agent.apply import executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import allowed_command
 from coresteer_agent.runtime.nic_learning import NicsFile
 from coresteer_agent.runtime.policies_file import PoliciesFile
@@ -51,7 +51,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     files, kernel = stored(STATE)
     machine = Machine(tmp_path / "root", {now("setting", key): values[1] for key, values in kernel.items()})
     machine.build({path: values[1] for path, values in files.items()})
-    monkeypatch.setattr(executor, "tunable", machine.tunable)
+    monkeypatch.setattr(executor, "Tunable", machine.tunable)
     return machine
 
 
@@ -89,10 +89,10 @@ def originals(state: Path, machine: Machine) -> dict[str, str]:
     return found
 
 
-def keeper(state: Path, machine: Machine, told: list[ChangeMessage]) -> ChangeKeeper:
+def keeper(state: Path, machine: Machine, told: list[ChangeMessage]) -> NodeChanges:
     """An agent's, when it starts."""
     nothing = View(Topology([], [], []), Inventory([], []))
-    return ChangeKeeper(machine.root, state / "journal.jsonl", None, lambda: nothing, told.append)
+    return NodeChanges(machine.root, state / "journal.jsonl", None, lambda: nothing, told.append)
 
 
 def test_the_journal_still_knows_every_original(state: Path, machine: Machine, before: Machine) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_agent.apply.netdev_common import NOT_SUPPORTED, NOT_THIS_VALUE
-from coresteer_agent.apply.registry import seen, tunable
+from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.changes.guard import Refusal, refusals
 from coresteer_core.changes.plan import Action
@@ -83,7 +83,7 @@ class Executor:
             )
             return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
-        self._journal.writing(change_id, setting.key, found, tunable(self._root, setting).owners())
+        self._journal.writing(change_id, setting.key, found, Tunable(self._root, setting).owners())
         done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
         result = self._write(setting, wanted, found, done)
         self._steered.pop(setting.key, None)
@@ -159,7 +159,7 @@ class Executor:
         except (OSError, JournalError) as error:
             return _unnoted(self._return(setting, wanted, action.was), error)
 
-    def standing(self, keys: Iterable[str]) -> list[Action]:
+    def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
         """What undoes whatever another program makes of settings, given that they stand as now; those that can be read.
 
         Raises SettingError for what is not a setting.
@@ -172,7 +172,7 @@ class Executor:
 
         actions: as standing() gave them.
         """
-        knobs = {action: tunable(self._root, parse_setting(action.key)) for action in actions}
+        knobs = {action: Tunable(self._root, parse_setting(action.key)) for action in actions}
         self._journal.delegating(change_id, {a.key: (a.becomes, k.owners()) for a, k in knobs.items()})
 
     def gone(self, key: str) -> bool:
@@ -181,7 +181,7 @@ class Executor:
         missing = self._moved_on(setting) or self._missing(setting)
         return missing is not None and missing.outcome is Outcome.UNSUPPORTED
 
-    def stands(self, action: Action) -> Result:
+    def verify(self, action: Action) -> Result:
         """Whether a setting still has the value that an action gave it: unchanged, failed or unsupported."""
         try:
             setting = parse_setting(action.key)
@@ -224,17 +224,17 @@ class Executor:
         return original if original is not None and _shows(setting, original, wanted) else wanted
 
     def _against(self, setting: Setting, wanted: str, *, allow_isolated: bool) -> list[Refusal]:
-        view = seen(self._root, setting, self._view())
+        view = Tunable(self._root, setting).refresh(self._view())
         return refusals(view, [(setting.key, wanted)], allow_isolated=allow_isolated)
 
     def _is(self, setting: Setting, found: str, wanted: str) -> bool:
         with suppress(OSError, SettingError):  # then the write says why
-            wanted = tunable(self._root, setting).attainable(wanted)
+            wanted = Tunable(self._root, setting).attainable(wanted)
         return setting.equal(found, wanted)
 
     def _moved_on(self, setting: Setting) -> Result | None:
         """That the number went to another device since it was written here, as when a driver is loaded again."""
-        before, now = self._journal.owners(setting.key), tunable(self._root, setting).owners()
+        before, now = self._journal.owners(setting.key), Tunable(self._root, setting).owners()
         if not before or not now or set(before) & set(now):
             return None
         sentence = f"{setting.describe()} is gone: it belongs to {', '.join(now)} now, it was {', '.join(before)}'s."
@@ -242,7 +242,7 @@ class Executor:
 
     def _missing(self, setting: Setting) -> Result | None:
         try:
-            if tunable(self._root, setting).exists():
+            if Tunable(self._root, setting).exists():
                 return None
         except OSError as error:
             return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be looked at: {error.strerror}.")
@@ -250,7 +250,7 @@ class Executor:
 
     def _read(self, setting: Setting) -> str | Result:
         try:
-            return tunable(self._root, setting).read()
+            return Tunable(self._root, setting).read()
         except OSError as error:
             sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
@@ -259,9 +259,9 @@ class Executor:
 
     def _write(self, setting: Setting, wanted: str, found: str | None, done: str) -> Result:
         try:
-            tunable(self._root, setting).write(wanted)
+            Tunable(self._root, setting).write(wanted)
         except (OSError, ReadOnlyModeError) as error:
-            outcome, why = tunable(self._root, setting).explain(error)
+            outcome, why = Tunable(self._root, setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
                 self._attempted(Attempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))

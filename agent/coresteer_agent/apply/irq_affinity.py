@@ -1,64 +1,47 @@
 """IRQ affinity: ``/proc/irq/N/smp_affinity_list`` (kernel: kernel/irq/proc.c)."""
 
 import errno
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from coresteer_agent.apply import rooted
+from coresteer_agent.apply.handler import Error, Explanation, FileHandler
 from coresteer_core.protocol import Outcome
 from coresteer_core.settings import IrqAffinity
 
-MANAGED = "The kernel manages this interrupt's affinity itself and lets nobody change it."
+MANAGED = "The kernel manages this interrupt's affinity itself and rejects any change."
 READ_ONLY = (
     "The kernel made its affinity read-only: it spreads this interrupt itself, or its controller can deliver it "
     "to one CPU only."
 )
 
-_ERRORS = {
-    errno.EIO: (Outcome.REFUSED, MANAGED),
-    errno.EPERM: (Outcome.REFUSED, MANAGED),
-    errno.EACCES: (Outcome.REFUSED, "The agent may not write its affinity; it has to run as root."),
-    errno.EROFS: (
-        Outcome.REFUSED,
-        "/proc/irq is read-only for the agent; a systemd unit with ProtectKernelTunables or a container does that.",
-    ),
-    errno.ENOSPC: (Outcome.FAILED, "That CPU's interrupt vectors are used up; choose another CPU."),
-    errno.EINVAL: (Outcome.FAILED, "The kernel takes no such set of CPUs; at least one of them has to be online."),
-}
 
+class IrqAffinityHandler(FileHandler[IrqAffinity]):
+    """Reads and writes the requested affinity of an interrupt."""
 
-def exists(root: Path, setting: IrqAffinity) -> bool:
-    """Whether the node has that interrupt with an affinity."""
-    return rooted.exists(root, setting.path)
+    read_only = (Outcome.REFUSED, READ_ONLY)
+    errors: ClassVar[Mapping[int, Explanation]] = {
+        errno.EIO: (Outcome.REFUSED, MANAGED),
+        errno.EPERM: (Outcome.REFUSED, MANAGED),
+        errno.EACCES: (Outcome.REFUSED, "The agent may not write its affinity; it has to run as root."),
+        errno.EROFS: (
+            Outcome.REFUSED,
+            "/proc/irq is read-only for the agent: by a systemd unit with ProtectKernelTunables, or in a container.",
+        ),
+        errno.ENOSPC: (Outcome.FAILED, "That CPU's interrupt vectors are used up; choose another CPU."),
+        errno.EINVAL: (Outcome.FAILED, "The kernel rejects this set of CPUs; at least one of them has to be online."),
+    }
 
+    def owners(self, root: Path, setting: IrqAffinity) -> list[str]:
+        """Return the names of the interrupt's actions, each a folder of its own; empty if unknown."""
+        try:
+            return rooted.folders(root, str(Path(setting.path).parent))
+        except OSError:
+            return []
 
-def read(root: Path, setting: IrqAffinity) -> str:
-    """The requested affinity in canonical form. Raises OSError, or SettingError for a text that is no CPU list."""
-    return setting.canonical(rooted.read_text(root, setting.path))
-
-
-def write(root: Path, setting: IrqAffinity, value: str) -> None:
-    """Request an affinity. Raises OSError or rooted.ReadOnlyModeError."""
-    rooted.write_text(root, setting.path, f"{value}\n")
-
-
-def attainable(root: Path, setting: IrqAffinity, value: str) -> str:
-    """The value itself."""
-    return value
-
-
-def owners(root: Path, setting: IrqAffinity) -> list[str]:
-    """Who handles the interrupt: the names of its actions, each a folder of its own; empty when not known."""
-    try:
-        return rooted.folders(root, str(Path(setting.path).parent))
-    except OSError:
-        return []
-
-
-def explain(error: OSError | rooted.ReadOnlyModeError, root: Path) -> tuple[Outcome, str]:
-    """A failed write's outcome, refused or failed, and a sentence for it. On a captured tree the disk answers."""
-    if isinstance(error, rooted.ReadOnlyModeError):
-        return Outcome.REFUSED, READ_ONLY
-    known = _ERRORS.get(error.errno or 0)
-    if known is None or (error.errno == errno.ENOSPC and root != Path("/")):
-        return Outcome.FAILED, f"The answer was: {error.strerror}."
-    return known
+    def explain(self, error: Error, root: Path) -> Explanation:
+        """Return a failed write's outcome with a sentence. On a captured tree ENOSPC is the disk's."""
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and root != Path("/"):
+            return Outcome.FAILED, f"The answer was: {error.strerror}."
+        return super().explain(error, root)

@@ -180,7 +180,7 @@ class Journal:
             if key in self._originals:
                 self._append(Restored(key))
 
-    def note(self, change: Change) -> None:
+    def record(self, change: Change) -> None:
         """Keep where a change stands. Raises OSError."""
         with self.locked():
             self._append(Changed(change))

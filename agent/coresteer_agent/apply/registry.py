@@ -1,138 +1,69 @@
-"""How each kind of Setting is read and written: one module a kind, all with the same functions."""
+"""Registry of handlers: how each kind of setting is read and written, one line a kind."""
 
 from pathlib import Path
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any
 
-from coresteer_agent.apply import (
-    cgroup_weight,
-    channels,
-    irq_affinity,
-    netdev_params,
-    queue_cpus,
-    queue_params,
-    rss_table,
-    task_affinity,
-    task_nice,
-)
-from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_agent.apply.cgroup_weight import CgroupWeightHandler
+from coresteer_agent.apply.channels import ChannelsHandler
+from coresteer_agent.apply.handler import Error, Explanation, Handler
+from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
+from coresteer_agent.apply.netdev_params import NetdevParamHandler
+from coresteer_agent.apply.queue_cpus import QueueCpusHandler
+from coresteer_agent.apply.queue_params import QueueParamHandler
+from coresteer_agent.apply.rss_table import RssTableHandler
+from coresteer_agent.apply.task_affinity import TaskAffinityHandler
+from coresteer_agent.apply.task_nice import TaskNiceHandler
+from coresteer_core import settings
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
-from coresteer_core.settings import (
-    CgroupWeight,
-    Channels,
-    IrqAffinity,
-    NetdevParam,
-    QueueParam,
-    Rps,
-    RssTable,
-    Setting,
-    TaskAffinity,
-    TaskNice,
-    Xps,
-)
+from coresteer_core.settings import Setting
 
-S = TypeVar("S")
-S_contra = TypeVar("S_contra", contravariant=True)
-
-Error: TypeAlias = OSError | ReadOnlyModeError
+HANDLERS: dict[type[Setting], Handler[Any]] = {
+    settings.IrqAffinity: IrqAffinityHandler(),
+    settings.TaskAffinity: TaskAffinityHandler(),
+    settings.TaskNice: TaskNiceHandler(),
+    settings.CgroupWeight: CgroupWeightHandler(),
+    settings.Rps: QueueCpusHandler(),
+    settings.Xps: QueueCpusHandler(),
+    settings.RssTable: RssTableHandler(),
+    settings.Channels: ChannelsHandler(),
+    settings.NetdevParam: NetdevParamHandler(),
+    settings.QueueParam: QueueParamHandler(),
+}
+"""The handler of every kind in ``coresteer_core.settings.KINDS``."""
 
 
-class Kind(Protocol[S_contra]):
-    """What such a module has. root: the directory below which the machine is, ``/`` or a captured tree."""
+class Tunable:
+    """One setting of one machine, with its kind's handler. root: ``/`` or a captured tree."""
 
-    def exists(self, root: Path, setting: S_contra, /) -> bool:
-        """Whether the node has it. Raises OSError when that cannot be found out."""
-
-    def read(self, root: Path, setting: S_contra, /) -> str:
-        """The value in canonical form. Raises OSError, or SettingError for what makes no sense."""
-
-    def write(self, root: Path, setting: S_contra, value: str, /) -> None:
-        """Make a canonical value stand. Raises OSError or ReadOnlyModeError."""
-
-    def attainable(self, root: Path, setting: S_contra, value: str, /) -> str:
-        """The value as read() gives it where it stands: without what is gone meanwhile, such as threads."""
-
-    def owners(self, root: Path, setting: S_contra, /) -> list[str]:
-        """Whose it is, to tell whether it is another one's with the same name later; empty when not known."""
-
-    def explain(self, error: Error, root: Path, /) -> tuple[Outcome, str]:
-        """A failed write's outcome, refused or failed, and a sentence for it."""
-
-
-class Tunable(Generic[S]):
-    """One setting of one machine, of whatever kind; see Kind."""
-
-    def __init__(self, root: Path, kind: Kind[S], setting: S) -> None:
+    def __init__(self, root: Path, setting: Setting) -> None:
         self._root = root
-        self._kind = kind
         self._setting = setting
+        self._handler = HANDLERS[type(setting)]
 
     def exists(self) -> bool:
-        """Whether the node has it. Raises OSError."""
-        return self._kind.exists(self._root, self._setting)
+        """Return whether the node has it. Raises OSError."""
+        return self._handler.exists(self._root, self._setting)
 
     def read(self) -> str:
-        """The value now. Raises OSError or SettingError."""
-        return self._kind.read(self._root, self._setting)
+        """Return the present value. Raises OSError or SettingError."""
+        return self._handler.read(self._root, self._setting)
 
     def write(self, value: str) -> None:
-        """Make a value stand. Raises OSError or ReadOnlyModeError."""
-        self._kind.write(self._root, self._setting, value)
+        """Set a value. Raises OSError or ReadOnlyModeError."""
+        self._handler.write(self._root, self._setting, value)
 
     def attainable(self, value: str) -> str:
-        """The value as read() gives it where it stands."""
-        return self._kind.attainable(self._root, self._setting, value)
+        """Return a value as read() would return it."""
+        return self._handler.attainable(self._root, self._setting, value)
 
     def owners(self) -> list[str]:
-        """Whose it is."""
-        return self._kind.owners(self._root, self._setting)
+        """Return the identity of the device or process it belongs to; empty if unknown."""
+        return self._handler.owners(self._root, self._setting)
 
-    def explain(self, error: Error) -> tuple[Outcome, str]:
-        """What a failed write means."""
-        return self._kind.explain(error, self._root)
+    def refresh(self, view: View) -> View:
+        """Return the View with what the guard needs to know of it at this moment."""
+        return self._handler.refresh(self._root, self._setting, view)
 
-
-AnyKnob: TypeAlias = (
-    Tunable[IrqAffinity]
-    | Tunable[TaskAffinity]
-    | Tunable[TaskNice]
-    | Tunable[CgroupWeight]
-    | Tunable[Rps | Xps]
-    | Tunable[RssTable]
-    | Tunable[Channels]
-    | Tunable[NetdevParam]
-    | Tunable[QueueParam]
-)
-
-
-def tunable(root: Path, setting: Setting) -> AnyKnob:  # noqa: PLR0911 - one return a kind
-    """The tunable of a setting."""
-    match setting:
-        case IrqAffinity():
-            return Tunable(root, irq_affinity, setting)
-        case TaskAffinity():
-            return Tunable(root, task_affinity, setting)
-        case TaskNice():
-            return Tunable(root, task_nice, setting)
-        case CgroupWeight():
-            return Tunable(root, cgroup_weight, setting)
-        case Rps() | Xps():
-            return Tunable[Rps | Xps](root, queue_cpus, setting)
-        case RssTable():
-            return Tunable(root, rss_table, setting)
-        case Channels():
-            return Tunable(root, channels, setting)
-        case NetdevParam():
-            return Tunable(root, netdev_params, setting)
-        case QueueParam():
-            return Tunable(root, queue_params, setting)
-
-
-def seen(root: Path, setting: Setting, view: View) -> View:
-    """The view with what the guard has to know of a setting at this moment."""
-    match setting:
-        case TaskAffinity():
-            return task_affinity.seen(root, setting, view)
-        case TaskNice():
-            return task_nice.seen(root, setting, view)
-    return view
+    def explain(self, error: Error) -> Explanation:
+        """Return a failed write's outcome, refused or failed, with a sentence."""
+        return self._handler.explain(error, self._root)

@@ -43,7 +43,7 @@ def restore(path: Path, root: Path) -> list[Result] | None:
         try:
             for instruction in instructions:
                 if isinstance(instruction, Note):
-                    journal.note(instruction.change)
+                    journal.record(instruction.change)
         except OSError as error:
             log.warning("The journal %s could not note what became of the changes: %s.", path, error.strerror)
         return results

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, read_bytes, read_natural, read_text, real_path
+from coresteer_agent.collect.files import names, read_bytes, read_int, read_natural, read_text, real_path
 from coresteer_core.node.derive import NetdevTotals
 from coresteer_core.settings.params import IN_SYSFS
 
@@ -91,6 +91,11 @@ class Device(Struct, frozen=True):
 def netdev_names(root: Path) -> list[str]:
     """Every netdev; the folder also holds control files of bonding."""
     return [name for name in names(root, CLASS) if (place := real_path(root, f"{CLASS}/{name}")) and place.is_dir()]
+
+
+def read_ifindex(root: Path, name: str) -> int | None:
+    """Return the number by which netlink identifies a netdev; None where it does not exist. Raises ParseError."""
+    return read_int(root, f"{CLASS}/{name}/ifindex")
 
 
 def read_device(root: Path, name: str) -> Device:

@@ -13,11 +13,19 @@ from msgspec.structs import replace
 from coresteer_agent.collect import interrupts, irq, netdev
 from coresteer_agent.collect.controllers import find_controllers
 from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_text
 from coresteer_agent.observe import netdev_settings, queues
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import FIRST_LABEL_ID, Rates
-from coresteer_core.settings import Channels, IrqAffinity, NetdevParam, QueueParam, Rps, RssTable, Setting, Xps
+from coresteer_core.settings import MACHINE_SETTINGS, Setting, SettingError
+from coresteer_core.settings.location import (
+    IrqLocation,
+    MachineLocation,
+    ParamsLocation,
+    QueueCpusLocation,
+    QueuesLocation,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +78,7 @@ class InventoryReader:
         self._maps: dict[str, queues.DeviceIrqs] = {}
         self._steering: dict[tuple[str, str], str | None] = {}
         self._scaling: dict[str, netdev_settings.Scaling] = {}
+        self._machine_settings: dict[str, str] = {}
 
     def rescan(self) -> None:
         """Look up at the next read() which devices and interrupts there are: something was plugged."""
@@ -82,18 +91,20 @@ class InventoryReader:
                 self._inventory = None
 
     def _reread_setting(self, setting: Setting) -> bool:
-        match setting:
-            case IrqAffinity(number) if number in self._affinities:
+        match setting.location:
+            case IrqLocation(number) if number in self._affinities:
                 movable = irq.read_movable(self._root, number)
                 moved = movable != self._movable[number]
                 self._movable[number] = movable
                 return self._reread_irq(number) or moved
-            case Rps() | Xps() if (setting.netdev, setting.queue_name) in self._steering:
-                return self._reread_steering(setting.netdev, setting.queue_name)
-            case RssTable() | Channels():
+            case QueueCpusLocation(name, queue) if (name, queue) in self._steering:
+                return self._reread_steering(name, queue)
+            case QueuesLocation():
                 self._rescan = True  # queues and interrupts may be others now
-            case NetdevParam() | QueueParam():
-                self._written.add(setting.netdev)
+            case ParamsLocation(name):
+                self._written.add(name)
+            case MachineLocation(key):
+                return self._reread_machine_setting(key)
         return False
 
     def read(self, rates: Rates | None = None) -> Inventory:
@@ -157,10 +168,13 @@ class InventoryReader:
         self._controllers = find_controllers(root)
         self._default_routes = self._guarded(netdev.read_default_routes, root) or frozenset()
         self._read_devices()
+        for key in MACHINE_SETTINGS:
+            self._reread_machine_setting(key)
         self._units = deque(
             [partial(self._reread_irq, n) for n in sorted(self._affinities)]
             + [partial(self._reread_device, name) for name in self._devices]
             + [partial(self._reread_steering, name, queue) for name, queue in self._steering]
+            + [partial(self._reread_machine_setting, key) for key in MACHINE_SETTINGS]
         )
         fresh = self._compose()
         if fresh != self._inventory:
@@ -179,7 +193,7 @@ class InventoryReader:
             device = self._devices.get(name)
             if device is None:
                 continue
-            ifindex = self._guarded(queues.read_ifindex, root, name)
+            ifindex = self._guarded(netdev.read_ifindex, root, name)
             found = queues.queue_names(root, name)
             self._maps[name] = queues.map_device(
                 device,
@@ -199,7 +213,7 @@ class InventoryReader:
         before = self._netdev(self._devices[name])
         self._reread_device(name)
         self._scaling |= self._guarded(netdev_settings.read_scaling, self._root, [name]) or {}
-        ifindex = self._guarded(queues.read_ifindex, self._root, name)
+        ifindex = self._guarded(netdev.read_ifindex, self._root, name)
         told = (self._guarded(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]
         served = {
@@ -232,6 +246,14 @@ class InventoryReader:
         changed = (name, queue) not in self._steering or fresh != self._steering[name, queue]
         self._steering[name, queue] = fresh
         return changed
+
+    def _reread_machine_setting(self, key: str) -> bool:
+        setting = MACHINE_SETTINGS[key]
+        before = self._machine_settings.pop(key, None)
+        value = self._guarded(_read_machine_setting, self._root, setting)
+        if value is not None:
+            self._machine_settings[key] = value
+        return value != before
 
     def _guarded(self, read: Callable[..., T | None], *args: object) -> T | None:
         try:
@@ -268,6 +290,7 @@ class InventoryReader:
                 for number, description in sorted(self._descriptions.items())
             ],
             controllers=self._controllers,
+            settings=dict(sorted(self._machine_settings.items())),
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:
@@ -299,3 +322,15 @@ class InventoryReader:
             params=spread.params | device.polling,
             params_max=spread.params_max,
         )
+
+
+def _read_machine_setting(root: Path, setting: Setting) -> str | None:
+    """Return a value of the machine as a whole; None where the node does not have it. Raises ParseError."""
+    location = setting.location
+    text = read_text(root, location.path) if isinstance(location, MachineLocation) else None
+    if text is None:
+        return None
+    try:
+        return setting.canonical(text)
+    except SettingError as error:
+        raise ParseError(setting.key, 1, str(error)) from None

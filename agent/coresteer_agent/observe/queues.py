@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.files import names, numbered, read_bytes, read_int, read_mask_as_list
+from coresteer_agent.collect.files import names, numbered, read_bytes, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import CLASS, Device
 from coresteer_agent.linux.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, family_id, number
@@ -138,11 +138,6 @@ def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
         if found := numbered(root, f"{above}msi_irqs", ""):
             return frozenset(found) if len(names(root, f"{above}net")) <= 1 else frozenset()
     return frozenset()
-
-
-def read_ifindex(root: Path, netdev: str) -> int | None:
-    """The number netlink knows the netdev by."""
-    return read_int(root, f"{CLASS}/{netdev}/ifindex")
 
 
 # Netlink

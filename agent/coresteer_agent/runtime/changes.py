@@ -1,10 +1,11 @@
-"""Carries out what the change machine of the core says: journal, executor, messages."""
+"""Carries out the instructions of the change state machine: executor, journal, messages to the backend."""
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -55,38 +56,49 @@ from coresteer_core.protocol import (
 
 log = logging.getLogger("coresteer.changes")
 
-LOAN = "delegated"
-"""The id of the change that puts delegated settings back."""
+DELEGATED_CHANGE_ID = "delegated"
+"""The id of the change that restores delegated settings."""
+
+_OBSERVES = "This agent only observes."
 
 
-class ChangeKeeper:
-    """The changes of one node. Raises JournalError when the journal cannot be used.
+class ChangeExecutor(Protocol):
+    """Carries out single actions: the single write path of a node, or of a simulated one."""
 
-    observe_reason: why nothing may be changed here, None when it may. report: sends to the backend. attempted: as the
-    executor's.
+    def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
+        """Apply an action after the guard's checks. Never raises for an action."""
+
+    def undo(self, action: Action) -> Result:
+        """Restore action.becomes without the guard's checks."""
+
+    def verify(self, action: Action) -> Result:
+        """Read whether a setting still has action.becomes. Raises OSError or JournalError."""
+
+
+class ChangeRunner:
+    """Runs the change state machine of one node with an executor.
+
+    executor: None where nothing may be changed; observe_reason says why. report: sends a message to the backend. clock:
+    monotonic seconds. logger: gets a line for each state of a change.
     """
 
     def __init__(
         self,
-        root: Path,
-        journal_path: Path,
-        observe_reason: str | None,
-        view_source: Callable[[], View],
+        executor: ChangeExecutor | None,
         report: Callable[[ChangeMessage], None],
         *,
-        attempted: Callable[[Attempt], None] = lambda _: None,
+        observe_reason: str | None = None,
+        clock: Callable[[], float] | None = None,
+        logger: logging.Logger = log,
     ) -> None:
+        self._actions = executor
         self._report = report
+        self._clock = clock
+        self._log = logger
         self._state = Changes(observe_reason=observe_reason)
-        self._complaint = ""
-        self._taken = 0
-        self._journal = Journal(journal_path, root) if observe_reason is None else None
-        self._executor = Executor(root, self._journal, view_source, attempted) if self._journal is not None else None
-        if self._journal is not None:
-            self.feed(Restarted(self._journal.changes()))
 
-    def asked(self, message: Apply | Confirm | Rollback | Extend | ChangeAck) -> frozenset[str]:
-        """What the backend wants. Returns the settings that were worked on, as feed does."""
+    def handle(self, message: Apply | Confirm | Rollback | Extend | ChangeAck) -> frozenset[str]:
+        """Handle a request of the backend. Returns the settings that were written or tried, as feed() does."""
         match message:
             case Apply():
                 return self.feed(
@@ -102,28 +114,29 @@ class ChangeKeeper:
                 return self.feed(AcknowledgedByBackend(message.change_id, message.state))
 
     def tick(self) -> frozenset[str]:
-        """Once a second: timers, and what somebody restored beside us."""
-        keys = self._restored_by_others()
-        touched = keys | self.feed(RestoredExternally(keys)) if keys else frozenset()
-        return touched | self.feed(Tick())
+        """Advance the timers; call it once a second."""
+        return self.feed(Tick())
 
-    def measured(self, rates: Rates) -> frozenset[str]:
-        """Hold an interval against the guardrails of the open changes."""
+    def check_guardrails(self, rates: Rates) -> frozenset[str]:
+        """Check an interval against the guardrails of the open changes."""
         if any(change.open and change.guardrails for change in self._state.changes.values()):
             return self.feed(Measured(measure(rates), rates.duration_s))
         return frozenset()
 
     def feed(self, event: Event) -> frozenset[str]:
-        """Something happened: do what follows from it. Returns the settings that were written or tried."""
+        """Advance the state machine by an event and carry out its instructions.
+
+        Returns the settings that were written or tried.
+        """
         touched: set[str] = set()
         events = deque([event])
         while events:
             before = self._state
-            self._state, instructions = advance(before, events.popleft(), time.monotonic())
+            self._state, instructions = advance(before, events.popleft(), self._now_s())
             for instruction in instructions:
                 if isinstance(instruction, Note):
-                    if (not_kept := self._note(instruction, before)) is not None:
-                        events.append(not_kept)
+                    if (failed := self._note(instruction, before)) is not None:
+                        events.append(failed)
                         break
                 elif (outcome := self._carry_out(instruction)) is not None:
                     events.append(outcome)
@@ -131,62 +144,153 @@ class ChangeKeeper:
                         touched.update(result.key for result in outcome.results)
         return frozenset(touched)
 
+    def change(self, change_id: str) -> Change | None:
+        """Return a change by its id, None where it is unknown."""
+        return self._state.changes.get(change_id)
+
+    def _now_s(self) -> float:
+        return self._clock() if self._clock is not None else time.monotonic()
+
+    def _carry_out(
+        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | Report
+    ) -> PlanRan | Rechecked | ConfirmFailed | InverseRan | None:
+        match instruction:
+            case Report():
+                self._send(instruction.message)
+            case RunPlan():
+                return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
+            case RunRestore():
+                return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
+            case Recheck():
+                return self._recheck(instruction)
+            case RunInverse():
+                return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
+        return None
+
+    def _run(self, change_id: str, plan: Plan) -> list[Result]:
+        results: list[Result] = []
+        for action in plan.actions:
+            if self._actions is None:
+                results.append(Result(action.key, Outcome.REFUSED, _OBSERVES))
+            else:
+                results.append(self._actions.apply(action, change_id=change_id, allow_isolated=plan.allow_isolated))
+            if not results[-1].done:
+                break
+        return results
+
+    def _undo(self, action: Action) -> Result:
+        if self._actions is None:
+            return Result(action.key, Outcome.REFUSED, _OBSERVES)
+        return self._actions.undo(action)
+
+    def _recheck(self, instruction: Recheck) -> Rechecked | ConfirmFailed:
+        try:
+            return Rechecked(instruction.change_id, [self._verify(a) for a in instruction.plan.actions])
+        except (OSError, JournalError) as error:
+            return ConfirmFailed(self._state.changes[instruction.change_id], reason(error))
+
+    def _verify(self, action: Action) -> Result:
+        if self._actions is None:
+            return Result(action.key, Outcome.REFUSED, _OBSERVES)
+        return self._actions.verify(action)
+
+    def _note(self, note: Note, before: Changes) -> ConfirmFailed | None:
+        """Record a change durably; here it lasts as long as the process. before: the state before the event."""
+        return None
+
+    def _send(self, message: ChangeMessage) -> None:
+        change = self._state.changes.get(message.change_id)
+        if change is not None and change.delegated:
+            return
+        state = message.state.replace("_", " ")
+        self._log.info("Change %s is %s. %s", message.change_id[:60], state, message.sentence)
+        if message.remaining_s is not None:
+            message = replace(message, deadline_ms=time.time_ns() // 1_000_000 + int(message.remaining_s * 1000))
+        self._report(message)
+
+
+class NodeChanges(ChangeRunner):
+    """The changes of one machine, recorded in a journal. Raises JournalError when the journal cannot be used.
+
+    observe_reason: why nothing may be changed here, None when it may. view_source, attempted: as the executor's.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        journal_path: Path,
+        observe_reason: str | None,
+        view_source: Callable[[], View],
+        report: Callable[[ChangeMessage], None],
+        *,
+        attempted: Callable[[Attempt], None] = lambda _: None,
+    ) -> None:
+        self._journal = Journal(journal_path, root) if observe_reason is None else None
+        self._executor = Executor(root, self._journal, view_source, attempted) if self._journal is not None else None
+        super().__init__(self._executor, report, observe_reason=observe_reason)
+        self._complaint = ""
+        self._revoked = 0
+        if self._journal is not None:
+            self.feed(Restarted(self._journal.changes()))
+
+    def tick(self) -> frozenset[str]:
+        """Advance the timers, and apply what ``coresteer-agent restore`` restored meanwhile."""
+        keys = self._restored_by_others()
+        touched = keys | self.feed(RestoredExternally(keys)) if keys else frozenset()
+        return touched | super().tick()
+
     def steer(self, action: Action) -> Result:
-        """Give a setting that a change has written another value; see Executor.steer."""
+        """Write another value to a setting that a change has written; see Executor.steer."""
         if self._executor is None:
-            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
+            return Result(action.key, Outcome.REFUSED, _OBSERVES)
         return self._executor.steer(action)
 
     def delegate(self, keys: Iterable[str]) -> frozenset[str]:
-        """Let another program write settings until take_back(); returns which. Open changes keep theirs.
+        """Let another program write settings until revoke(); returns those delegated. Open changes keep theirs.
 
-        Whatever ends the agent or the connection meanwhile, they go back. Raises OSError or JournalError, and lends
-        nothing then.
+        The settings are restored whatever ends the agent or the connection meanwhile. Raises OSError or JournalError,
+        and delegates nothing then.
         """
         if self._executor is None:
             return frozenset()
         taken = frozenset[str]().union(*(change.keys for change in self._state.changes.values() if change.open))
-        actions = self._executor.standing(key for key in keys if key not in taken)
-        self._taken = 0
-        self.feed(Delegated(LOAN, Plan(actions)))
+        actions = self._executor.restoring_actions(key for key in keys if key not in taken)
+        self._revoked = 0
+        self.feed(Delegated(DELEGATED_CHANGE_ID, Plan(actions)))
         try:
-            self._executor.delegate(LOAN, actions)
+            self._executor.delegate(DELEGATED_CHANGE_ID, actions)
         except (OSError, JournalError):
-            self.feed(RollbackRequested(LOAN))
+            self.feed(RollbackRequested(DELEGATED_CHANGE_ID))
             raise
         return frozenset(action.key for action in actions)
 
-    def take_back(self, at_most: int) -> list[Result] | None:
-        """Put so many delegated settings back; what became of each of all of them once it is done, None before.
+    def revoke(self, at_most: int) -> list[Result] | None:
+        """Restore some delegated settings; returns the results of all of them once it is done, None before.
 
         The program must have ended.
         """
-        change = self._state.changes.get(LOAN)
+        change = self._state.changes.get(DELEGATED_CHANGE_ID)
         if self._executor is None or change is None or not change.open:
             return []
-        self._taken += at_most
-        for action in change.plan.actions[self._taken - at_most : self._taken]:
+        self._revoked += at_most
+        for action in change.plan.actions[self._revoked - at_most : self._revoked]:
             self._executor.undo(action)
-        if self._taken < len(change.plan.actions):
+        if self._revoked < len(change.plan.actions):
             return None
-        self.feed(RollbackRequested(LOAN))
-        return self._state.changes[LOAN].results
+        self.feed(RollbackRequested(DELEGATED_CHANGE_ID))
+        return self._state.changes[DELEGATED_CHANGE_ID].results
 
     def gone(self, keys: Iterable[str]) -> list[str]:
-        """Those of them that the node has no more, or that are another one's by now; none where that is not known."""
+        """Return the settings that the node no longer has, or whose owner changed; none where that is unknown."""
         if self._executor is None:
             return []
         try:
             return [key for key in keys if self._executor.gone(key)]
-        except (OSError, JournalError):  # tick() says so
+        except (OSError, JournalError):  # tick() reports it
             return []
 
-    def change(self, change_id: str) -> Change | None:
-        """What is known of a change."""
-        return self._state.changes.get(change_id)
-
     def close(self) -> None:
-        """Let the journal go."""
+        """Close the journal."""
         if self._journal is not None:
             self._journal.close()
 
@@ -203,68 +307,16 @@ class ChangeKeeper:
         self._complaint = ""
         return keys
 
-    def _carry_out(
-        self, instruction: RunPlan | RunRestore | Recheck | RunInverse | Report
-    ) -> PlanRan | Rechecked | ConfirmFailed | InverseRan | None:
-        match instruction:
-            case Report():
-                self._tell(instruction.message)
-            case RunPlan():
-                return PlanRan(instruction.change_id, self._run(instruction.change_id, instruction.plan))
-            case RunRestore():
-                return PlanRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
-            case Recheck():
-                return self._recheck(instruction)
-            case RunInverse():
-                return InverseRan(instruction.change_id, [self._undo(action) for action in instruction.plan.actions])
-        return None
-
-    def _run(self, change_id: str, plan: Plan) -> list[Result]:
-        results: list[Result] = []
-        for action in plan.actions:
-            if self._executor is None:
-                results.append(Result(action.key, Outcome.REFUSED, "This agent only observes."))
-            else:
-                results.append(self._executor.apply(action, change_id=change_id, allow_isolated=plan.allow_isolated))
-            if not results[-1].done:
-                break
-        return results
-
-    def _undo(self, action: Action) -> Result:
-        if self._executor is None:
-            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
-        return self._executor.undo(action)
-
-    def _recheck(self, instruction: Recheck) -> Rechecked | ConfirmFailed:
-        try:
-            return Rechecked(instruction.change_id, [self._stands(a) for a in instruction.plan.actions])
-        except (OSError, JournalError) as error:
-            return ConfirmFailed(self._state.changes[instruction.change_id], reason(error))
-
-    def _stands(self, action: Action) -> Result:
-        if self._executor is None:
-            return Result(action.key, Outcome.REFUSED, "This agent only observes.")
-        return self._executor.stands(action)
-
     def _note(self, note: Note, before: Changes) -> ConfirmFailed | None:
         if self._journal is None:
             return None
         change_id = note.change.change_id
         try:
-            self._journal.note(note.change)
+            self._journal.record(note.change)
         except (OSError, JournalError) as error:
-            # each write still notes its original first or is not done, so undo goes on working
-            log.error("The journal could not note change %s: %s.", change_id, reason(error))
+            # each write still records its original first or is not done, so undo continues to work
+            log.error("The journal could not record change %s: %s.", change_id, reason(error))
             waiting = before.changes.get(change_id)
             if note.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
                 return ConfirmFailed(waiting, reason(error))
         return None
-
-    def _tell(self, message: ChangeMessage) -> None:
-        change = self._state.changes.get(message.change_id)
-        if change is not None and change.delegated:
-            return
-        log.info("Change %s is %s. %s", message.change_id[:60], message.state.replace("_", " "), message.sentence)
-        if message.remaining_s is not None:
-            message = replace(message, deadline_ms=time.time_ns() // 1_000_000 + int(message.remaining_s * 1000))
-        self._report(message)

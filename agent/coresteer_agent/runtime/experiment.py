@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import CommandsError, allowed_command
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_agent.runtime.meter import Meter
@@ -50,7 +50,7 @@ class Session:
         self,
         root: Path,
         commands_path: Path,
-        changes: ChangeKeeper,
+        changes: NodeChanges,
         inventory: Callable[[], Inventory],
         tell: Callable[[ExperimentMessage], None],
         observe_reason: str | None,

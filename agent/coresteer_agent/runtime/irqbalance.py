@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from coresteer_agent.apply.executor import reason
 from coresteer_agent.apply.journal import JournalError
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.workloads.child import Child
 from coresteer_agent.workloads.supervisor import Orders
 from coresteer_core.node.inventory import Inventory
@@ -29,7 +29,7 @@ class Irqbalance:
     IrqbalanceError.
     """
 
-    def __init__(self, changes: ChangeKeeper, inventory: Inventory) -> None:
+    def __init__(self, changes: NodeChanges, inventory: Inventory) -> None:
         program = shutil.which("irqbalance", path=f"{os.environ.get('PATH', '')}:{_PATH}")
         if program is None:
             raise IrqbalanceError("irqbalance is not installed on this node.")
@@ -59,7 +59,7 @@ class Irqbalance:
     def stop(self) -> list[str] | None:
         """End it, then put affinities back, some a call. What could not be put back once it is done, None before."""
         self._child.end()
-        results = self._changes.take_back(_AT_ONCE)
+        results = self._changes.revoke(_AT_ONCE)
         return None if results is None else [result.sentence for result in results if result.stuck]
 
     def end(self) -> list[str]:
@@ -68,7 +68,7 @@ class Irqbalance:
         return self._take_back()
 
     def _take_back(self) -> list[str]:
-        results = self._changes.take_back(max(len(self.delegated), 1)) or []
+        results = self._changes.revoke(max(len(self.delegated), 1)) or []
         return [result.sentence for result in results if result.stuck]
 
 

@@ -23,11 +23,11 @@ from coresteer_agent.linux.hotplug import HotplugMonitor
 from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
-from coresteer_agent.runtime.changes import ChangeKeeper
+from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.identity import make_hello, netdev_with, observe_reason
 from coresteer_agent.runtime.nic_learning import NicBook, NicsFile
 from coresteer_agent.runtime.policies import PolicyKeeper
-from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.runtime.policies_file import PoliciesFile, absent_from_views
 from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Heard, Link
@@ -105,7 +105,7 @@ class Agent:
         self._nics_file = NicsFile(config.nics_path)
         self._nics = NicBook(hello.kernel, self._learned, learned=self._nics_file.read())
         attempted = self._nics.attempted
-        self._changes = ChangeKeeper(
+        self._changes = NodeChanges(
             self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
         )
         file = PoliciesFile(config.policies_path, self._root)
@@ -114,10 +114,7 @@ class Agent:
             self._link.send_decision,
             kept=file.read(),
             keep=file.write,
-            ended=lambda memory: [
-                *file.ended(memory),
-                *self._changes.gone(key for key in memory.holdings if key.startswith("cgroup/")),
-            ],
+            ended=lambda memory: [*file.ended(memory), *self._changes.gone(absent_from_views(memory.holdings))],
             observes=reason is not None,
         )
         self._classes = ClassKeeper(
@@ -213,7 +210,7 @@ class Agent:
         elif isinstance(heard, BeginExperiment | RunExperiment | EndExperiment):
             self._after(self._guarded("experiment", lambda: self._session().asked(heard)) or frozenset())
         else:
-            touched = self._changes.asked(heard)
+            touched = self._changes.handle(heard)
             if self._experiment is not None:
                 self._experiment.disturbed(touched)
             self._after(touched)
@@ -265,7 +262,7 @@ class Agent:
             self._recent.append(self._rates)
             while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= STEP_S:
                 self._recent.popleft()
-            self._after(self._changes.measured(self._rates))
+            self._after(self._changes.check_guardrails(self._rates))
 
     def _tell_rates(self, before: Sample, now: Sample) -> Rates:
         rates = derive(before, now, self._seq + 1)

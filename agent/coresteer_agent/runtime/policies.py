@@ -76,7 +76,7 @@ class Kept(Struct, frozen=True):
 
 
 class Changing(Protocol):
-    """What carries changes out: the agent's ChangeKeeper, or a simulated node's."""
+    """What carries changes out: the agent's NodeChanges, or a simulated node's."""
 
     def feed(self, event: Event) -> frozenset[str]:
         """Do what follows from an event; returns the settings that were worked on."""

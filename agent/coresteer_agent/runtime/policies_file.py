@@ -1,6 +1,7 @@
 """The file that lets a node's policies and what they hold outlive the agent: state_dir/agent/policies.json."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from coresteer_agent.runtime.atomic_file import replace_file
 from coresteer_agent.runtime.policies import Kept
 from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.policies.engine_state import EngineMemory
+from coresteer_core.settings import parse_setting
 
 log = logging.getLogger("coresteer.policies")
 
@@ -26,6 +28,12 @@ class _File(Struct, frozen=True):
     boot_id: str
     kept: Kept
     format: int = FORMAT
+
+
+def absent_from_views(keys: Iterable[str]) -> list[str]:
+    """Return the keys of settings that may exist while no View shows them, but for those of processes."""
+    settings = [parse_setting(key) for key in keys]
+    return [setting.key for setting in settings if not setting.complete_in_view and setting.process is None]
 
 
 class PoliciesFile:
@@ -63,11 +71,12 @@ class PoliciesFile:
                 log.error("%s cannot be written: %s. A restarted agent will not know its policies.", self._path, error)
 
     def ended(self, memory: EngineMemory) -> list[str]:
-        """The held task settings whose process is no longer there."""
-        return [key for key in memory.holdings if key.startswith("task/") and not self._runs(key, memory)]
+        """Return the held settings of processes that have ended."""
+        pids = {key: parse_setting(key).process for key in memory.holdings}
+        return [key for key, pid in pids.items() if pid is not None and not self._runs(pid, key, memory)]
 
-    def _runs(self, key: str, memory: EngineMemory) -> bool:
-        path = f"proc/{key.split('/')[1]}/stat"
+    def _runs(self, pid: int, key: str, memory: EngineMemory) -> bool:
+        path = f"proc/{pid}/stat"
         text = read_bytes(self._root, path)
         if text is None:
             return False

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from coresteer_agent.runtime.policies import PolicyKeeper
 from coresteer_agent.runtime.service_classes import ruling
@@ -112,14 +111,14 @@ class Member:
 
     def sample(self, now_s: float) -> None:
         """One interval ending at a Unix time: kept, and sent when connected."""
-        said = self._changes.measured(self.node.sample(now_s), time.monotonic())
+        self._changes.advance(self.node.sample(now_s))
         learned = None
         if now_s >= self._next_step_s:
             self._next_step_s = now_s + STEP_S
             learned = self.node.learn(time.monotonic())
             if not self._policies.idle:
                 self._policies.step(self.node.view(time.monotonic()))
-                said += self._changes.said()
+        messages = self._changes.messages()
         if not self.connected:
             return
         if learned is not None:
@@ -135,7 +134,7 @@ class Member:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
             figures = self.node.classes(self._graded_by, now_s)
             self._say(ClassesMessage(int(now_s * 1000), self._graded_by.policy_id, figures))
-        self._report(said)
+        self._report(messages)
 
     async def leave(self) -> None:
         """Closes the connection politely, or at once when the backend does not answer. Only when nobody reconnects."""
@@ -179,7 +178,7 @@ class Member:
     def _lost(self) -> None:
         self.connected = False
         self._link = None
-        self._changes.disconnected(time.monotonic())
+        self._changes.disconnected()
         self._settled.set()
         self._ended.set()
 
@@ -205,21 +204,21 @@ class Member:
                 self._send_pending()
                 self._settled.set()
                 self._policies.tell_again()
-                self._report(self._changes.connected(now))
+                self._changes.connected()
+                self._report(self._changes.messages())
             case Policies():
                 self._policies.told(message.policies)
                 self._graded_by = ruling(message.policies)
             case BeginExperiment() | RunExperiment() | EndExperiment():
                 self._experiments.asked(message)
             case _:
-                self._report(self._changes.asked(message, now))
+                self._changes.handle(message)
+                self._report(self._changes.messages())
 
-    def _report(self, said: list[ChangeMessage]) -> None:
-        for message in said:
-            left = message.remaining_s
-            deadline_ms = None if left is None else int((time.time() + left) * 1000)
-            self._say(replace(message, deadline_ms=deadline_ms))
-        if said:  # interrupts may have moved
+    def _report(self, messages: list[ChangeMessage]) -> None:
+        for message in messages:
+            self._say(message)
+        if messages:  # interrupts may have moved
             self._say(InventoryMessage(self.node.inventory))
 
     def _acknowledged(self, seq: int, now: float) -> None:

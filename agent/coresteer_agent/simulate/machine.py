@@ -12,6 +12,7 @@ from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.topology import NumaNode, Topology
+from coresteer_core.settings import MACHINE_SETTINGS
 
 _GBIT = 1_000_000_000
 _FIRST_MSI = 24
@@ -101,7 +102,8 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, ailment: Ailment
         if len(rows) == irqs:
             break
         rows.append(_nvme_irq(next(numbers), name, queue, cpus))
-    return Machine(f"{seed}/{kind}", nic, ailment, topology, Inventory(netdevs, rows))
+    settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
+    return Machine(f"{seed}/{kind}", nic, ailment, topology, Inventory(netdevs, rows, settings=settings))
 
 
 def _nic(

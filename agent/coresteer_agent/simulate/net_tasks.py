@@ -32,12 +32,12 @@ def net_tasks(
     affinities: Mapping[int, str],
     level: int,
     *,
-    nices: Mapping[int, str],
+    params: Mapping[int, Mapping[str, str]],
 ) -> list[NetTask]:
     """The programs at a level of load, heaviest first. affinities: where some were put, by PID; others may go anywhere.
 
-    nices: of those that do not have 0. Each has its connections on a few queues of the machine's first NIC, which stay
-    the same.
+    params: values by PID and name that differ from the usual ones. Each has its connections on a few queues of the
+    machine's first NIC, which stay the same.
     """
     queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     if not queues:
@@ -82,7 +82,7 @@ def net_tasks(
                 unit=f"{task.name}.service",
                 listens=_PORTS[task.name],
                 clients=[f"10.{place}.0.{1 + task.pid % 250}" for place in range(2)],
-                params={"nice": nices.get(task.pid, "0")},
+                params={"nice": "0", **params.get(task.pid, {})},
             )
         )
     return tasks

@@ -36,7 +36,15 @@ from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
-from coresteer_core.settings import NetdevParam, Rps
+from coresteer_core.settings import Setting
+from coresteer_core.settings.location import (
+    CgroupLocation,
+    IrqLocation,
+    MachineLocation,
+    ParamsLocation,
+    QueueCpusLocation,
+    TaskLocation,
+)
 from coresteer_core.simulate.nic import Wait
 
 _REPLAY_S = 300
@@ -89,15 +97,21 @@ class Made:
         return tasks
 
     def net_tasks(
-        self, machine: Machine, inventory: Inventory, affinities: dict[int, str], level: int, nices: dict[int, str]
+        self,
+        machine: Machine,
+        inventory: Inventory,
+        affinities: dict[int, str],
+        level: int,
+        params: dict[int, dict[str, str]],
     ) -> list[NetTask]:
         """Made at the first use, as intervals are."""
-        placed = (_placement_of(inventory), *sorted(affinities.items()), None, *sorted(nices.items()))
+        values = sorted((pid, *item) for pid, named in params.items() for item in named.items())
+        placed = (_placement_of(inventory), *sorted(affinities.items()), None, *values)
         key = (machine.seed, machine.ailment, len(machine.topology.cpus), level, placed)
         if (tasks := self._net_tasks.get(key)) is None:
             if len(self._net_tasks) >= _CACHED_INTERVALS:
                 self._net_tasks.clear()
-            tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level, nices=nices)
+            tasks = self._net_tasks[key] = net_tasks(machine, inventory, affinities, level, params=params)
         return tasks
 
     def classes(self, spec: ServiceClasses, variant: int, cpus: int, now_s: float) -> list[ClassFigures]:
@@ -108,6 +122,10 @@ class Made:
                 self._classes.clear()
             classes = self._classes[key] = SimulatedClasses(spec, variant, cpus=cpus)
         return classes.figures(now_s)
+
+
+class UnsupportedError(Exception):
+    """The simulation has no such setting."""
 
 
 class Unacked(Struct):
@@ -131,8 +149,8 @@ class SimulatedNode:
         self.seq = 0
         self.unacked: deque[Unacked] = deque()
         self.affinities: dict[int, str] = {}
-        self.nices: dict[int, str] = {}
-        self.weights: dict[str, str] = {}
+        self.task_params: dict[int, dict[str, str]] = {}
+        self.weights: dict[tuple[str, str], str] = {}
         self._recent: deque[Rates] = deque(maxlen=max(1, round(STEP_S / made.duration_s)))
         self._level = 0
         self._index = index
@@ -216,14 +234,14 @@ class SimulatedNode:
 
     def net_tasks(self) -> list[NetTask]:
         """Who talks over the network at the load of the last interval."""
-        return self._made.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.nices)
+        return self._made.net_tasks(self.machine, self.inventory, self.affinities, self._level, self.task_params)
 
     def cgroups(self) -> dict[str, dict[str, str]]:
         """The weights of its programs' cgroups."""
         paths = {task.cgroup.lstrip("/") for task in self.net_tasks() if task.cgroup is not None}
         usual = {path: {"cpu.weight": "100", "io.weight": "100"} for path in paths}
         return {
-            path: {name: self.weights.get(f"{path}/{name}", value) for name, value in values.items()}
+            path: {name: self.weights.get((path, name), value) for name, value in values.items()}
             for path, values in usual.items()
         }
 
@@ -282,6 +300,30 @@ class SimulatedNode:
             done.append(self.unacked.popleft())
         return done
 
+    def write(self, setting: Setting, value: str) -> str:
+        """Set a setting and return the value that reads back.
+
+        Raises OSError where a driver refuses it, UnsupportedError where the simulation has no such setting.
+        """
+        match setting.location:
+            case IrqLocation(irq):
+                return self.deliver(irq, value)
+            case TaskLocation(pid, "affinity"):
+                self.affinities[pid] = value
+            case TaskLocation(pid, name):
+                self.task_params.setdefault(pid, {})[name] = value
+            case CgroupLocation(path, name):
+                self.weights[path, name] = value
+            case ParamsLocation(netdev, None, name):
+                return self.set_param(setting, netdev, name, value)
+            case QueueCpusLocation(netdev, queue_name) if queue_name.startswith("rx-"):
+                self._set_rps(netdev, queue_name, format_cpu_list(setting.cpus(value)))
+            case MachineLocation(key):
+                self.inventory = replace(self.inventory, settings=self.inventory.settings | {key: value})
+            case _:
+                raise UnsupportedError
+        return value
+
     def deliver(self, irq: int, cpus: str) -> str:
         """Gives an interrupt a new affinity list and returns what reads back. Its load follows it."""
         allowed = parse_cpu_list(cpus) & self.machine.topology.online()
@@ -296,28 +338,24 @@ class SimulatedNode:
         self._placement = _placement_of(self.inventory)
         return cpus
 
-    def ask(self, setting: NetdevParam, value: str) -> str:
-        """Asks a NIC's driver for a value and returns what reads back. Raises OSError where it refuses."""
-        was = self._netdev(setting.netdev).params[setting.param]
+    def set_param(self, setting: Setting, netdev: str, name: str, value: str) -> str:
+        """Set a NIC's parameter and return the value that reads back. Raises OSError where the driver refuses it."""
+        was = self._netdev(netdev).params[name]
         try:
-            stands = driver_response(self._netdev(setting.netdev).driver, setting.param, value, was)
+            stands = driver_response(self._netdev(netdev).driver, name, value, was)
         except OSError as error:
-            words = f"The kernel said: {error.strerror}."
+            words = f"The kernel's answer was: {error.strerror}."
             self._nics.attempted(Attempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))
             raise
         self._nics.attempted(Attempt(setting, value, was, stands))
-        self._renew(setting.netdev, params={**self._netdev(setting.netdev).params, setting.param: stands})
+        self._renew(netdev, params={**self._netdev(netdev).params, name: stands})
         self._wait = self._first_nic_waits()
         return stands
 
-    def pass_on(self, setting: Rps, cpus: str) -> str:
-        """Note to which CPUs a receive queue passes its packets on, which moves none of what is made up here."""
-        told = format_cpu_list(setting.cpus(cpus))
-        queues = self._netdev(setting.netdev).queues
-        self._renew(
-            setting.netdev, queues=[replace(q, rps=told) if q.name == setting.queue_name else q for q in queues]
-        )
-        return cpus
+    def _set_rps(self, netdev: str, queue_name: str, cpus: str) -> None:
+        """Set the RPS CPUs of a receive queue; the simulated load does not follow them."""
+        queues = self._netdev(netdev).queues
+        self._renew(netdev, queues=[replace(q, rps=cpus) if q.name == queue_name else q for q in queues])
 
     def _renew(self, netdev: str, **changes: object) -> None:
         netdevs = [replace(n, **changes) if n.name == netdev else n for n in self.inventory.netdevs]

@@ -14,7 +14,7 @@ from coresteer.experiments.template_parts import (
 )
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.policies.distance import DISTANCE, REMOTE_DISTANCE, SMT_LAST_DISTANCE, Locality, Smt, cpu_distances
-from coresteer_core.settings.base import say_cpus
+from coresteer_core.settings.base import format_cpus
 
 AUTHORS = "The authors had 8 cores of which each two share a cache, Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s"
 _ALL_UP_TO = 8
@@ -142,7 +142,7 @@ def _kept_for_clients(facts: NodeFacts) -> list[int]:
 
 
 def _about_interrupts(facts: NodeFacts, cpus: list[int]) -> list[str]:
-    where = say_cpus(set(cpus))
+    where = format_cpus(set(cpus))
     if facts.peer_id is None:
         return [
             f"A veth pair has no interrupt: {where}, to which its packets are passed on (RPS), stands for the "

@@ -153,7 +153,7 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
             setting = parse_setting(desired_value.key.replace(NETDEV, _STAND_IN))
             value = setting.canonical(desired_value.value)
             parts.append(f"{desired_value.key} becomes {value}, for the netdev by which the load arrives.")
-            commands.append(setting.shell(value))
+            commands.append(setting.shell_command(value))
     parts += [
         f"Policy “{policies[policy.policy_id]}”, version {policy.version}, in the mode {policy.mode}."
         for policy in policies_of(spec, arm)

@@ -19,6 +19,7 @@ from coresteer_core.protocol import (
     RatesMessage,
     TopologyMessage,
 )
+from coresteer_core.settings import MACHINE_SETTINGS
 
 _INVALID_SHARE = bytes(set(range(256)) - set(range(SHARES_PER_UNIT + 1)) - {ABSENT_SHARE})
 _VALID_SHARE = bytes(set(range(256)) - set(_INVALID_SHARE))
@@ -84,6 +85,13 @@ def invalid_netdev_settings(message: InventoryMessage) -> str | None:
             if value is not None and (wrong := invalid_value(f"netdev/eth0/{name}", value)):
                 return wrong
     return invalid_params("netdev/eth0", _netdev_params(message.inventory))
+
+
+def invalid_machine_settings(message: InventoryMessage) -> str | None:
+    """Values of known settings of the machine parse; keys that only a newer agent knows are stored and not used."""
+    values = message.inventory.settings.items()
+    known = ((key, value) for key, value in values if key in MACHINE_SETTINGS)
+    return next((wrong for key, value in known if (wrong := invalid_value(key, value))), None)
 
 
 def _netdev_params(inventory: Inventory) -> Iterator[dict[str, str]]:

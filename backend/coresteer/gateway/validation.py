@@ -125,6 +125,7 @@ RULES: Mapping[type, Rules[Any]] = {
             node_validation.too_many_queues,
             node_validation.duplicate_irq,
             node_validation.invalid_netdev_settings,
+            node_validation.invalid_machine_settings,
         ),
     ),
     LearnedMessage: Rules[LearnedMessage](relations=(node_validation.too_many_points,)),

@@ -1415,7 +1415,7 @@ export interface components {
             node_name: string;
             /**
              * Plan
-             * @description Actions in the order in which they are written. allow_isolated: isolated CPUs are meant.
+             * @description Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs.
              */
             plan: {
                 actions: {
@@ -3204,6 +3204,10 @@ export interface components {
                 }[];
                 /** @default [] */
                 controllers: string[];
+                /** @default {} */
+                settings: {
+                    [key: string]: string;
+                };
             } | null;
             /** Tasks */
             tasks: {
@@ -4030,7 +4034,7 @@ export interface components {
         PreviewAnswer: {
             /**
              * Plan
-             * @description Actions in the order in which they are written. allow_isolated: isolated CPUs are meant.
+             * @description Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs.
              */
             plan: {
                 actions: {

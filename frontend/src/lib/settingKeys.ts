@@ -1,29 +1,48 @@
-/** Display names of setting keys (`irq/41/affinity`) and their panels on the node page. */
+/** Setting keys (`irq/41/affinity`) as people name them, from the registry of settings in the core. */
 
-/**
- * The display name of a setting: `IRQ 41`, `task 812`, `task 812 nice`, `web/nginx cpu.weight`, `eth0 rx-0 RPS`,
- * `eth0 rx-usecs`, `eth0 rx ring`; the key itself for unknown kinds.
- */
+import settings from "../api/settings.json";
+
+type Form = { pattern: string; subject: string; name: string; target: string | null };
+type Name = { title: string; schema: { type: string; format?: string } };
+
+const FORMS = (settings.forms as Form[]).map((form) => ({ ...form, pattern: new RegExp(`^${form.pattern}$`) }));
+const NAMES: Record<string, Name> = settings.names;
+
+/** The form of a key with the groups of its pattern; null for a key of no kind. */
+function parse(key: string) {
+  for (const form of FORMS) {
+    const match = form.pattern.exec(key);
+    if (match !== null) {
+      const fill = (template: string) => template.replace(/\$(\d)/g, (_, group) => match[Number(group)] ?? "");
+      return { subject: fill(form.subject), name: fill(form.name), target: form.target && fill(form.target) };
+    }
+  }
+  return null;
+}
+
+/** `IRQ 41`, `task 812 nice`, `eth0 rx-0 RPS`, `eth0 rx-usecs`; a key of no kind is returned unchanged. */
 export function settingName(key: string): string {
-  const [kind, what, part, ...rest] = key.split("/");
-  if (part === undefined) return key;
-  if (kind === "irq") return `IRQ ${what}`;
-  if (kind === "task") return part === "affinity" ? `task ${what}` : `task ${what} ${part}`;
-  if (kind === "cgroup") return key.replace(/^cgroup\/(.+)\/([^/]+)$/, "$1 $2");
-  if (kind !== "netdev") return key;
-  const queue = /^[rt]x-\d+$/.test(part) && rest.length > 0 ? [part] : [];
-  return [what, ...queue, tunableName([part, ...rest].slice(queue.length).join("/"))].join(" ");
+  const found = parse(key);
+  return found === null ? key : [found.subject, tunableName(found.name)].filter(Boolean).join(" ");
 }
 
-/** The ethtool or sysfs name of a netdev's tunable: `rx-usecs` for `coalesce/rx-usecs`. */
+/** The end of a key as ethtool, sysfs or the kernel spells it: `coalesce/rx-usecs` is rx-usecs. */
 export function tunableName(end: string): string {
-  const [, group, name = end] = end.match(/^(coalesce|ring)\/(.+)$/) ?? [];
-  if (group === "ring") return `${name} ring`;
-  return /^(rps|xps|rss)$/.test(name) ? name.toUpperCase() : name;
+  return NAMES[end]?.title ?? end;
 }
 
-/** The node page's panel for a setting: `irq:41`, `nic:eth0`; null without one. */
+/** The title of a key's value without whose it is; the key itself where it has none. */
+export function tunableOf(key: string): string {
+  const name = parse(key)?.name ?? key;
+  return tunableName(name) || name;
+}
+
+/** Selection on the node's page that shows a setting: `irq:41`, `nic:eth0`; null where it has no panel. */
 export function selectionOf(key: string): string | null {
-  const [kind, what = ""] = key.split("/");
-  return kind === "irq" ? `irq:${what}` : kind === "netdev" ? `nic:${what}` : null;
+  return parse(key)?.target ?? null;
+}
+
+/** Whether a setting's value is a CPU list. */
+export function takesCpus(key: string): boolean {
+  return NAMES[parse(key)?.name ?? ""]?.schema.format === "cpu-list";
 }

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresteer_agent.apply import irq_affinity, rooted
+from coresteer_agent.apply import rooted
 from coresteer_agent.apply.executor import Executor
+from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.netdev_common import ENOTSUPP
 from coresteer_core.changes.plan import Action
@@ -61,7 +62,7 @@ def test_nothing_is_written_or_noted_when_the_value_stands_already(
     executor: Executor, root: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "proc/irq/41/smp_affinity_list").write_text("2,3\n")
-    monkeypatch.setattr(irq_affinity, "write", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr(IrqAffinityHandler, "write", lambda *_: pytest.fail("written"))
     assert executor.apply(action("2-3"), change_id="c").outcome == "unchanged"
     assert journal.originals() == {}
 
@@ -154,8 +155,8 @@ def test_a_refused_second_write_keeps_the_original_of_the_first(
 
 def test_only_this_machine_can_run_out_of_interrupt_vectors() -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert "vectors" in irq_affinity.explain(full, Path("/"))[1]
-    assert "vectors" not in irq_affinity.explain(full, Path("/tmp"))[1]
+    assert "vectors" in IrqAffinityHandler().explain(full, Path("/"))[1]
+    assert "vectors" not in IrqAffinityHandler().explain(full, Path("/tmp"))[1]
 
 
 def test_a_number_that_went_to_another_device_is_left_alone_and_begins_anew(
@@ -222,7 +223,7 @@ def test_a_kernel_that_makes_something_else_of_the_value_is_found_out(
     executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
-    monkeypatch.setattr(irq_affinity, "write", lambda *_: file.write_text("5\n"))
+    monkeypatch.setattr(IrqAffinityHandler, "write", lambda *_: file.write_text("5\n"))
     result = executor.apply(action("2-3"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == ("failed", "0-7", "5")
     assert result.sentence == "IRQ 41 was set to 2-3, but the kernel made it 5."
@@ -232,7 +233,7 @@ def test_the_read_back_compares_cpus_and_not_spelling(
     executor: Executor, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "proc/irq/41/smp_affinity_list"
-    monkeypatch.setattr(irq_affinity, "write", lambda *_: file.write_text("2,3\n"))
+    monkeypatch.setattr(IrqAffinityHandler, "write", lambda *_: file.write_text("2,3\n"))
     assert executor.apply(action("2-3"), change_id="c").outcome == "applied"
 
 
@@ -335,7 +336,7 @@ def test_what_became_of_a_write_is_told_unless_the_value_was_not_at_fault(  # no
         (root / "proc/irq/41/smp_affinity_list").write_text(f"{stands}\n")
 
     told: list[Attempt] = []
-    monkeypatch.setattr(irq_affinity, "write", write)
+    monkeypatch.setattr(IrqAffinityHandler, "write", write)
     Executor(root, journal, lambda: view, told.append).apply(action("2-3"), change_id="c")
     assert [(t.verdict, t.stood) for t in told] == expected
     assert all((t.asked, t.found) == ("2-3", "0-7") and bool(t.words) is (t.stood is None) for t in told)

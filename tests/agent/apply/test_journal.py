@@ -35,7 +35,7 @@ def test_only_the_first_value_of_a_setting_is_its_original(journal: Journal) -> 
 
 
 def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Path) -> None:
-    journal.note(change("a"))
+    journal.record(change("a"))
     journal.writing("a", "irq/41/affinity", "0-7", [])
     again = Journal(journal.path, root)
     assert again.originals() == {"irq/41/affinity": "0-7"}
@@ -44,7 +44,7 @@ def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Pat
 
 
 def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Journal, root: Path) -> None:
-    journal.note(change("a"))
+    journal.record(change("a"))
     journal.writing("a", "irq/42/affinity", "0-7", [])
     again = Journal(journal.path, root)
     (interrupted,) = again.changes()
@@ -75,8 +75,8 @@ def test_a_reboot_voids_the_originals_and_tells_what_became_of_open_changes(tmp_
     path = tmp_path / "journal.jsonl"
     boot(root, "first")
     before = Journal(path, root)
-    before.note(change("open", ChangeState.UNCONFIRMED))
-    before.note(change("kept", ChangeState.CONFIRMED))
+    before.record(change("open", ChangeState.UNCONFIRMED))
+    before.record(change("kept", ChangeState.CONFIRMED))
     before.writing("open", "irq/41/affinity", "0-7", [])
     before.close()
     boot(root, "second")
@@ -105,10 +105,10 @@ def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
 ) -> None:
     monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
     monkeypatch.setattr(module, "REMEMBERED", 5)
-    journal.note(change("open", ChangeState.APPLYING))
+    journal.record(change("open", ChangeState.APPLYING))
     journal.writing("open", "irq/41/affinity", "0-7", [])
     for turn in range(200):
-        journal.note(change(f"c{turn}", ChangeState.CONFIRMED))
+        journal.record(change(f"c{turn}", ChangeState.CONFIRMED))
     assert journal.path.stat().st_size < 20_000
     again = Journal(journal.path, root)
     assert again.originals() == {"irq/41/affinity": "0-7"}
@@ -148,7 +148,7 @@ def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
 
 
 def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journal, root: Path) -> None:
-    journal.note(change("a"))
+    journal.record(change("a"))
     journal.writing("a", "irq/41/affinity", "0-7", ["eth0-rx-0"])
     shutil.rmtree(journal.path.parent)
     assert journal.restored_by_others() == set()
@@ -163,7 +163,7 @@ def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journa
 
 
 def test_a_restored_setting_is_no_longer_what_an_interrupted_change_had_begun(journal: Journal) -> None:
-    journal.note(change("a"))
+    journal.record(change("a"))
     journal.writing("a", "irq/41/affinity", "0-7", [])
     journal.writing("a", "irq/42/affinity", "0-7", [])
     journal.restored("irq/41/affinity")

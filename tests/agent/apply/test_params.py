@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from coresteer_agent.apply import netdev_common, netdev_params, queue_params, rooted
+from coresteer_agent.apply import netdev_params, queue_params, rooted
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_params import NetdevParamHandler
+from coresteer_agent.apply.queue_params import QueueParamHandler
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.linux import ethtool_params, napi
 from coresteer_agent.linux.ethtool_params import Params
@@ -110,14 +113,14 @@ def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> Non
         (OSError(errno.EBUSY, "Device or resource busy"), "failed", "Device or resource busy"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "failed", "Cannot allocate memory"),
         (OSError(errno.EPERM, "Operation not permitted"), "refused", "as root"),
-        (OSError(errno.EROFS, "Read-only file system"), "refused", "systemd unit or a container"),
+        (OSError(errno.EROFS, "Read-only file system"), "refused", "systemd unit or in a container"),
         (rooted.ReadOnlyModeError("path"), "refused", "read-only"),
     ],
 )
 def test_only_what_is_said_of_the_value_is_a_refusal_of_the_driver(
     error: OSError | rooted.ReadOnlyModeError, outcome: str, says: str
 ) -> None:
-    found, sentence = netdev_common.explain(error, Path("/"))
+    found, sentence = NetdevHandler[NetdevParam]().explain(error, Path("/"))
     assert found == outcome
     assert says in sentence
     assert sentence.endswith(".")
@@ -181,9 +184,9 @@ def test_each_goes_its_own_way_to_the_kernel(
 def test_a_queue_has_of_its_own_only_what_its_netdev_has(monkeypatch: pytest.MonkeyPatch) -> None:
     Nic(monkeypatch)
     root = Path("/")
-    assert queue_params.exists(root, QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
-    assert not queue_params.exists(root, QueueParam("eth0", "coalesce/rx-frames", "rx-0"))
-    assert not netdev_params.exists(root, NetdevParam("eth0", "coalesce/adaptive-rx"))
+    assert QueueParamHandler().exists(root, QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
+    assert not QueueParamHandler().exists(root, QueueParam("eth0", "coalesce/rx-frames", "rx-0"))
+    assert not NetdevParamHandler().exists(root, NetdevParam("eth0", "coalesce/adaptive-rx"))
 
 
 def test_a_netdev_that_went_away_has_none_and_another_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +197,11 @@ def test_a_netdev_that_went_away_has_none_and_another_error_is_raised(monkeypatc
         raise raised
 
     monkeypatch.setattr(ethtool_params, "params", away)
-    assert not netdev_params.exists(Path("/"), NetdevParam("eth0", "ring/rx"))
-    assert not queue_params.exists(Path("/"), QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
+    assert not NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
+    assert not QueueParamHandler().exists(Path("/"), QueueParam("eth0", "coalesce/rx-usecs", "rx-0"))
     raised = OSError(errno.EIO, "Input/output error")
     with pytest.raises(OSError, match="Input/output error"):
-        netdev_params.exists(Path("/"), NetdevParam("eth0", "ring/rx"))
+        NetdevParamHandler().exists(Path("/"), NetdevParam("eth0", "ring/rx"))
 
 
 def test_what_was_written_is_seen_at_the_next_look_and_nothing_else_is_read_for_it(root: Path) -> None:
@@ -233,6 +236,9 @@ from pathlib import Path
 from coresteer_agent.linux import ethtool, napi
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
+from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_agent.apply.netdev_params import NetdevParamHandler
+from coresteer_agent.apply.queue_params import QueueParamHandler
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.observe import queues
 from coresteer_agent.observe.inventory import InventoryReader

@@ -13,7 +13,7 @@ import pytest
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
-from coresteer_agent.apply.task_affinity import owners
+from coresteer_agent.apply.task_affinity import TaskAffinityHandler
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.changes.plan import Action, DesiredValue, preview
@@ -231,11 +231,11 @@ def test_a_process_is_the_same_after_it_became_another_program() -> None:
     with subprocess.Popen(becoming, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        before = owners(ROOT, TaskAffinity(process.pid))
+        before = TaskAffinityHandler().owners(ROOT, TaskAffinity(process.pid))
         process.stdin.write("go\nI am cat\n")
         process.stdin.flush()
         assert process.stdout.readline() == "I am cat\n"
-        assert owners(ROOT, TaskAffinity(process.pid)) == before != []
+        assert TaskAffinityHandler().owners(ROOT, TaskAffinity(process.pid)) == before != []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root would be let do more than the guard.")

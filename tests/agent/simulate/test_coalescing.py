@@ -45,9 +45,10 @@ class Node:
     def set(self, param: str, value: str) -> Result:
         action = Action(self.key(param), self.read(param) or "", value, "")
         self.made += 1
-        said = self.changes.asked(Apply(f"c{self.made}", Plan([action]), 30.0), 0.0)
+        self.changes.handle(Apply(f"c{self.made}", Plan([action]), 30.0))
+        said = self.changes.messages()
         if said[-1].state is ChangeState.UNCONFIRMED:
-            self.changes.asked(Confirm(f"c{self.made}"), 1.0)
+            self.changes.handle(Confirm(f"c{self.made}"))
         return next(result for message in said for result in message.results if result.key == action.key)
 
     def tried(self, param: str) -> list[Tried]:
@@ -76,14 +77,14 @@ def test_drivers_take_refuse_round_and_ignore_and_that_is_learned(case: str) -> 
     assert (tried.verdict, tried.stood) == (verdict, stood)
     assert node.read(param) == (value if outcome is Outcome.APPLIED else before), "what failed is undone"
     if verdict is Verdict.REFUSED:
-        assert tried.words == "The kernel said: Numerical result out of range."
+        assert tried.words == "The kernel's answer was: Numerical result out of range."
 
 
 def test_a_value_that_was_rounded_once_is_refused_with_what_to_ask_for() -> None:
     node = Node(IGB)
     node.set("coalesce/rx-usecs", "500")
     again = node.set("coalesce/rx-usecs", "500")
-    assert (again.outcome, again.sentence) == (Outcome.REFUSED, "igb made rx-usecs 504 of 500; ask for 504.")
+    assert (again.outcome, again.sentence) == (Outcome.REFUSED, "igb set rx-usecs 504 instead of 500; use 504.")
     assert node.set("coalesce/rx-usecs", "504").outcome is Outcome.APPLIED
 
 

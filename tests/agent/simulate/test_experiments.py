@@ -153,9 +153,9 @@ def test_figures_are_those_that_are_measured_and_the_same_run_comes_to_the_same(
 
 def test_a_longer_wait_of_the_nic_means_fewer_interrupts_and_later_answers() -> None:
     node = a_node(_IGB)
-    node.ask(NetdevParam("eno1", "coalesce/rx-usecs"), "10")
+    node.write(NetdevParam("eno1", "coalesce/rx-usecs"), "10")
     few = {name: mean(figures(node, TcpRequest(), name)) for name in ("interrupts_per_s", "rtt_p50_us")}
-    node.ask(NetdevParam("eno1", "coalesce/rx-usecs"), "200")
+    node.write(NetdevParam("eno1", "coalesce/rx-usecs"), "200")
     many = {name: mean(figures(node, TcpRequest(), name)) for name in ("interrupts_per_s", "rtt_p50_us")}
     assert many["interrupts_per_s"] < few["interrupts_per_s"] / 2
     assert many["rtt_p50_us"] > 1.5 * few["rtt_p50_us"]

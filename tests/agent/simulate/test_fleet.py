@@ -12,7 +12,6 @@ from websockets.uri import parse_uri
 from coresteer_agent.runtime import policies
 from coresteer_agent.runtime.policies import PolicyKeeper
 from coresteer_agent.simulate import add_arguments
-from coresteer_agent.simulate import changes as simulated_changes
 from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
@@ -137,16 +136,19 @@ def cpus_of(rates: Rates, irq: int) -> set[int]:
 def test_a_moved_interrupt_counts_on_its_new_cpu_and_returns_when_nobody_keeps_it() -> None:
     machine = make_machine(cpus=8, irqs=20, kind=1, seed=0)
     node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
-    changes = SimulatedChanges(node)
+    now = 0.0
+    changes = SimulatedChanges(node, lambda: now)
     irq = next(irq for irq in node.inventory.irqs if irq.queues)
     was = irq.requested or ""
     plan = Plan([Action(f"irq/{irq.irq}/affinity", was, "7", "a try")])
     noon = 43_200.0
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
-    said = changes.asked(Apply("x", plan, 60), now=0.0)
-    assert said[-1].state is ChangeState.UNCONFIRMED
+    changes.handle(Apply("x", plan, 60))
+    assert changes.messages()[-1].state is ChangeState.UNCONFIRMED
     assert cpus_of(node.sample(noon), irq.irq) == {7}
-    assert changes.measured(node.sample(noon), now=61.0)[-1].state is ChangeState.ROLLED_BACK
+    now = 61.0
+    changes.advance(node.sample(noon))
+    assert changes.messages()[-1].state is ChangeState.ROLLED_BACK
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
 
 
@@ -155,12 +157,11 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
 ) -> None:
     machine = make_machine(cpus=8, irqs=20, kind=1, seed=0, ailment=Ailment.HOT_QUEUE)
     node = SimulatedNode(name="n", key="", index=0, seed=0, machine=machine, made=Made(1.0), stream="s")
-    changes = SimulatedChanges(node)
+    changes = SimulatedChanges(node, lambda: now)
     told: list[DecisionMessage] = []
     keeper = PolicyKeeper(changes, told.append)
     clock = SimpleNamespace(monotonic=lambda: now, time_ns=lambda: 0)
     monkeypatch.setattr(policies, "time", clock)
-    monkeypatch.setattr(simulated_changes, "time", clock)
     before = node.inventory
     said: list[ChangeMessage] = []
     keeper.told(
@@ -172,10 +173,10 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
 
     now: float = 1.0
     for now in (1000.0 + second for second in range(300)):
-        said += changes.measured(node.sample(43_200.0 + now), now)
+        changes.advance(node.sample(43_200.0 + now))
         if now % 5 == 0:
             keeper.step(node.view(now))
-            said += changes.said()
+        said += changes.messages()
     cpus = {irq.effective for irq in node.inventory.irqs if irq.queues}
     assert len(cpus) > 1, "the hot queues shared one CPU"
     assert node.affinities
@@ -183,7 +184,7 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
     assert ChangeState.CONFIRMED in {message.state for message in said}
     keeper.told([])
     for now in (2000.0, 2011.0, 2020.0):
-        said += changes.measured(node.sample(43_200.0 + now), now)
+        changes.advance(node.sample(43_200.0 + now))
         keeper.step(node.view(now))
     assert [irq.requested for irq in node.inventory.irqs] == [irq.requested for irq in before.irqs]
     assert {task.affinity for task in node.net_tasks()} == {"0-7"}

@@ -1,6 +1,6 @@
-"""What a plan will probably do to the node, from what it did in its last minute.
+"""Estimated effect of a plan on a node, from the rates of its last minute.
 
-Load of CPUs as ranges; interrupts and latency of a netdev that waits differently as the model of its NIC has them.
+Load of CPUs as ranges; interrupt rate and added latency of a netdev by the model of its NIC.
 """
 
 import math
@@ -18,14 +18,14 @@ from coresteer_core.node.nic import added_bound_us, product_bound_us, timer_of
 from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
 from coresteer_core.node.receive import Received, predict_received, received, wait_of
 from coresteer_core.node.view import View
-from coresteer_core.settings import IrqAffinity, NetdevParam, QueueParam, parse_setting
+from coresteer_core.settings import parse_setting
+from coresteer_core.settings.plan_effect import PlanEffect
 from coresteer_core.simulate.nic import Wait
 
 MIN_BASE_S = 5.0
-"""Less observed time than this says nothing about the next minute."""
+"""Least observed time for an estimate."""
 _SATURATED_PERCENT = 98.0
-"""A CPU this busy has work waiting, which takes the place of what moves away."""
-_TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
+"""A CPU this busy has a queue of work, which replaces the load that moves away."""
 
 
 class _Base(Struct):
@@ -44,23 +44,25 @@ class _Shift(Struct):
 
 
 def expected(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
-    """Sentences: what becomes of CPUs whose interrupts move, and of netdevs that wait longer or shorter.
+    """Return sentences on CPUs whose interrupts move, and on netdevs whose interrupt coalescing changes.
 
-    view: the node before; its load is not looked at, but rates are.
+    view: the node before the plan; its load is not used, rates are.
     """
-    return _moved(plan, rates) + _waiting(plan, view, rates)
+    effect = PlanEffect()
+    for action in plan.actions:
+        parse_setting(action.key).add_effect(effect, action.becomes)
+    return _moved(effect.irqs, rates) + _coalesced(effect.coalescing, view, rates)
 
 
-def _moved(plan: Plan, rates: Sequence[Rates]) -> list[str]:
-    """Sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
+def _moved(moves: list[tuple[int, frozenset[int]]], rates: Sequence[Rates]) -> list[str]:
+    """Return sentences with ranges, one for each CPU or set of CPUs that gains or loses load; empty without a base.
 
-    Only interrupts have one: what a task or a queue takes along is not in Rates.
+    Only interrupts have one: the load that a task or a queue moves is not in Rates.
 
     An interrupt's part of its CPU's irq and softirq time is its part of that CPU's device
     interrupts. From half of it to all of it moves: softirq time also belongs to timers, and one
     interrupt may stand for more packets than another.
     """
-    moves = [(setting.irq, setting.cpus(a.becomes)) for a in plan.actions if (setting := _interrupt(a.key)) is not None]
     base = _observe(_since_moved(rates, {irq for irq, _ in moves})) if moves else None
     if base is None:
         return []
@@ -100,14 +102,8 @@ def _moved(plan: Plan, rates: Sequence[Rates]) -> list[str]:
     return sentences + open_ended
 
 
-def _waiting(plan: Plan, view: View, rates: Sequence[Rates]) -> list[str]:
-    """A sentence for each netdev, or queue with values of its own, whose NIC is to wait differently."""
-    changes: dict[tuple[str, str | None], dict[str, str]] = defaultdict(dict)
-    for action in plan.actions:
-        setting = parse_setting(action.key)
-        if isinstance(setting, NetdevParam | QueueParam) and setting.param in _TIMING:
-            whose = setting.queue_name if isinstance(setting, QueueParam) else None
-            changes[setting.netdev, whose][setting.param] = action.becomes
+def _coalesced(changes: dict[tuple[str, str | None], dict[str, str]], view: View, rates: Sequence[Rates]) -> list[str]:
+    """Return a sentence for each netdev, or queue with values of its own, whose coalescing changes."""
     load = load_of(rates) if changes else Load()
     found: list[str] = []
     for (name, queue_name), changed in changes.items():
@@ -157,13 +153,8 @@ def _prediction(netdev: Netdev, was: Wait | None, wait: Wait, traffic: Received)
     )
 
 
-def _interrupt(key: str) -> IrqAffinity | None:
-    setting = parse_setting(key)
-    return setting if isinstance(setting, IrqAffinity) else None
-
-
 def _moving(base: _Base, irq: int, targets: frozenset[int]) -> dict[int, float]:
-    """Percent of each source CPU that belongs to the interrupt; not from CPUs where it may stay.
+    """Return the percent of each source CPU that belongs to the interrupt; not from CPUs where it may stay.
 
     The kernel leaves a vector where it is while that CPU remains allowed (kernel: arch/x86/kernel/apic/vector.c).
     """
@@ -193,7 +184,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
-    """The last intervals, in which these interrupts did not move: where one was before says nothing any more."""
+    """Return the last intervals in which these interrupts did not move."""
     first = len(rates)
     newest: dict[int, set[int]] = {}
     for each in reversed(rates):
@@ -208,7 +199,7 @@ def _since_moved(rates: Sequence[Rates], irqs: set[int]) -> Sequence[Rates]:
 
 
 def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
-    """(irq_id, CPU, count); none where they were not read."""
+    """Yield (irq_id, CPU, count); nothing where they were not read."""
     if rates.irq_ids is not None and rates.irq_cpus is not None and rates.irq_counts is not None:
         yield from zip(
             _numbers(rates.irq_ids, "I"), _numbers(rates.irq_cpus, "H"), _numbers(rates.irq_counts, "I"), strict=False
@@ -216,7 +207,7 @@ def _cells(rates: Rates) -> Iterator[tuple[int, int, int]]:
 
 
 def _observe(rates: Sequence[Rates]) -> _Base | None:
-    """Means over the intervals that have all three columns, or None when they cover less than MIN_BASE_S."""
+    """Return means over the intervals with all three columns, or None when they cover less than MIN_BASE_S."""
     seconds = 0.0
     sums: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}
     known: dict[str, dict[int, float]] = {name: defaultdict(float) for name in ("busy", "irq", "softirq")}

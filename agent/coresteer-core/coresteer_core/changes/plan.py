@@ -1,4 +1,4 @@
-"""Plans: what would be done, why, and how it is undone. A preview and an apply use the same functions."""
+"""Plans: actions with their reasons, previews and inverses. A preview and an apply use the same functions."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from coresteer_core.settings import SettingError, parse_setting
 
 
 class Action(Struct, frozen=True):
-    """One setting's way from its value at preview time to the wanted one, both canonical."""
+    """A change of one setting, from its value at preview time to the desired value, both canonical."""
 
     key: str
     was: str
@@ -17,23 +17,23 @@ class Action(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Actions in the order in which they are written. allow_isolated: isolated CPUs are meant."""
+    """Actions in the order in which they are written. allow_isolated: the guard allows isolated CPUs."""
 
     actions: list[Action]
     allow_isolated: bool = False
 
 
 class DesiredValue(Struct, frozen=True):
-    """A setting and the value somebody wants it to have."""
+    """A setting's key and its desired value."""
 
     key: str
     value: str
 
 
 class Preview(Struct, frozen=True):
-    """What a plan would do. It can be applied when refused is empty and the plan has actions.
+    """A plan and its consequences. It can be applied when refused is empty and the plan has actions.
 
-    sentence: the whole in one line, or that it is refused and why. commands: the same by hand, in order; none when
+    sentence: a summary, or that the plan is refused and why. commands: equivalent shell commands in order; empty when
     something is refused.
     """
 
@@ -45,18 +45,18 @@ class Preview(Struct, frozen=True):
 
 
 def inverse(plan: Plan) -> Plan:
-    """The plan that puts back what a plan changed, in the opposite order."""
+    """Return the plan that undoes a plan, in reverse order."""
     return Plan(
         [Action(a.key, a.becomes, a.was, f"Undo: {a.reason}") for a in reversed(plan.actions)],
-        allow_isolated=True,  # what was there before is put back even where it was odd
+        allow_isolated=True,  # originals are restored even where the guard would refuse them
     )
 
 
 def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isolated: bool = False) -> Preview:
     """Return the plan that sets the desired values on a node, with its refusals and warnings.
 
-    A desired_value that the node already fulfils makes no action. Never raises: what is wrong with a desired_value
-    is a Refusal with a sentence.
+    A desired value that is already set makes no action. Never raises: an invalid desired value is a Refusal with a
+    sentence.
     """
     actions: list[Action] = []
     refused: list[Refusal] = []
@@ -70,10 +70,10 @@ def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isola
             continue
         if desired_value.key in seen:
             refused.append(Refusal("invalid", desired_value.key, f"{desired_value.key} is named twice; name it once."))
-        elif (why := setting.absent(view)) is not None:
+        elif (why := setting.missing_reason(view)) is not None:
             refused.append(Refusal("unknown", desired_value.key, why))
         elif (was := setting.current(view)) is None:
-            sentence = f"What {setting.describe(view)} is set to is not known, so it cannot be changed."
+            sentence = f"The current value of {setting.describe(view)} is unknown, so it cannot be changed."
             refused.append(Refusal("unsupported", desired_value.key, sentence))
         elif not setting.equal(was, value):
             actions.append(Action(setting.key, was, value, reason))
@@ -83,7 +83,7 @@ def preview(view: View, desired: list[DesiredValue], *, reason: str, allow_isola
     return Preview(
         plan=plan,
         sentence=_refused(refused) if refused else sentence_of(view, plan),
-        commands=[] if refused else [parse_setting(a.key).shell(a.becomes) for a in actions],
+        commands=[] if refused else [parse_setting(a.key).shell_command(a.becomes) for a in actions],
         warnings=warnings(view, [(a.key, a.becomes) for a in actions], allow_isolated=allow_isolated),
         refused=refused,
     )
@@ -95,12 +95,12 @@ def _refused(refused: list[Refusal]) -> str:
 
 
 def sentence_of(view: View, plan: Plan) -> str:
-    """What a plan does, in one line. Its keys and values must be settings and canonical."""
+    """Return a plan's summary in one line. Its keys and values must be settings and canonical."""
     if not plan.actions:
-        return "Nothing would change: every setting already has the wanted value."
+        return "Nothing would change: every setting already has the desired value."
     parts = []
     for action in plan.actions:
         setting = parse_setting(action.key)
-        was, becomes = setting.say(action.was), setting.say(action.becomes)
+        was, becomes = setting.format_value(action.was), setting.format_value(action.becomes)
         parts.append(f"{setting.describe(view)} goes from {was} to {becomes}")
     return "; ".join(parts) + "."

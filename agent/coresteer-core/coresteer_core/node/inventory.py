@@ -78,12 +78,14 @@ class Irq(Struct, frozen=True):
 class Inventory(Struct, frozen=True, dict=True):
     """Network devices, queues, interrupts and controllers of a node; may change at any time, but rarely does.
 
-    controllers: other running programs that move interrupts (``irqbalance``, ``tuned``).
+    controllers: other running programs that move interrupts (``irqbalance``, ``tuned``). settings: values of the
+    machine's own settings by key; those that the node does not have are not in it.
     """
 
     netdevs: Annotated[list[Netdev], Meta(max_length=MAX_NETDEVS)]
     irqs: Annotated[list[Irq], Meta(max_length=MAX_IRQS)]
     controllers: Annotated[list[Name], Meta(max_length=64)] = []
+    settings: Annotated[dict[Name, Name], Meta(max_length=256)] = {}
 
     def netdev(self, name: str | None) -> Netdev | None:
         """Return the network device with a name, None where there is none."""

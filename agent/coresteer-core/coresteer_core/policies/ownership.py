@@ -8,7 +8,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Drift, Mode, Ownership
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce, forget
-from coresteer_core.settings import NetdevParam, QueueParam, SettingError, TaskAffinity, TaskNice, parse_setting
+from coresteer_core.settings import SettingError, parse_setting
 
 
 def current_value(view: View, key: str) -> str | None:
@@ -32,15 +32,13 @@ def has_value(view: View, key: str, value: str) -> bool | None:
 
 
 def controllers(view: View, key: str) -> list[str]:
-    """Return the running programs that also write a setting; irqbalance writes only interrupts' affinities."""
-    return [name for name in view.inventory.controllers if name != "irqbalance" or key.startswith("irq/")]
+    """Return the running programs that also write a setting."""
+    return parse_setting(key).controllers(view)
 
 
 def cause(view: View, key: str) -> str | None:
-    """Return what may have changed a setting: another controller, or the driver; None where the view does not tell."""
-    setting = parse_setting(key)
-    driver = setting.moved_by(view) if isinstance(setting, NetdevParam | QueueParam) else None
-    return driver or " and ".join(controllers(view, key)) or None
+    """Return the other controller or the driver that may have changed a setting; None where the view shows none."""
+    return parse_setting(key).drift_cause(view)
 
 
 def name_running(names: Sequence[str]) -> str:
@@ -50,10 +48,10 @@ def name_running(names: Sequence[str]) -> str:
 
 def process(view: View, key: str, memory: EngineMemory) -> int | None:
     """Return started_ticks of a task setting's process, as last known; None for other settings."""
-    setting = parse_setting(key)
-    if not isinstance(setting, TaskAffinity | TaskNice):
+    pid = parse_setting(key).process
+    if pid is None:
         return None
-    task = view.task(setting.pid)
+    task = view.task(pid)
     return memory.processes.get(key) if task is None else task.started_ticks
 
 
@@ -109,7 +107,8 @@ def prune(view: View, policies: list[PolicyInForce], memory: EngineMemory) -> En
         return 2 * min_revert_s * (1 << memory.flaps.get(key, 0))
 
     def exists(key: str) -> bool:
-        return key.startswith(("task/", "cgroup/")) or not view.inventory.irqs or current_value(view, key) is not None
+        complete = parse_setting(key).complete_in_view and view.inventory.irqs
+        return not complete or current_value(view, key) is not None
 
     recent_values = {
         key: recent

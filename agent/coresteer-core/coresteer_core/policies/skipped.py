@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 from msgspec import Struct
 
 from coresteer_core.policies.base import Skipped
-from coresteer_core.settings.base import say_cpus
+from coresteer_core.settings.base import format_cpus
 
 Figure: TypeAlias = float | str | Iterable[int]
 
@@ -45,7 +45,7 @@ class _Range:
 
     def __format__(self, form: str) -> str:
         if form == "cpus":
-            return say_cpus(set().union(*cast(Sequence[Iterable[int]], self._figures)))
+            return format_cpus(set().union(*cast(Sequence[Iterable[int]], self._figures)))
         ends = (min(cast(Sequence[float], self._figures)), max(cast(Sequence[float], self._figures)))
         least, most = (format_rate(end) if form == "rate" else format(end, form) for end in ends)
         return least if least == most else f"{least} to {most}"

@@ -1,22 +1,23 @@
-"""Everything Coresteer can change, as keys and values. What is not a Setting here cannot be touched.
+"""Registry of everything Coresteer can change, as keys and values. Only settings of these kinds can be written.
 
-A kind of Setting is a frozen Struct with the methods of IrqAffinity, a name in Setting and a line in _KINDS.
+A kind is a subclass of Setting in a module of its own, listed once in KINDS.
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeAlias
 
-from coresteer_core.settings.base import SettingError
-from coresteer_core.settings.cgroup import WEIGHTS, CgroupWeight
+from coresteer_core.settings.base import Form, Setting, SettingError
+from coresteer_core.settings.cgroup import CgroupWeight
 from coresteer_core.settings.irq import IrqAffinity
+from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.netdev import Channels, RssTable
-from coresteer_core.settings.params import PARAMS, NetdevParam, QueueParam
+from coresteer_core.settings.params import NetdevParam, QueueParam
 from coresteer_core.settings.queue import Rps, Xps
 from coresteer_core.settings.task import TaskAffinity, TaskNice
 
 __all__ = [
+    "KINDS",
+    "MACHINE_SETTINGS",
     "CgroupWeight",
     "Channels",
     "IrqAffinity",
@@ -32,48 +33,43 @@ __all__ = [
     "parse_setting",
 ]
 
-Setting: TypeAlias = (
-    IrqAffinity | TaskAffinity | TaskNice | CgroupWeight | Rps | Xps | RssTable | Channels | NetdevParam | QueueParam
+KINDS: tuple[type[Setting], ...] = (
+    IrqAffinity,
+    TaskAffinity,
+    TaskNice,
+    CgroupWeight,
+    Rps,
+    Xps,
+    RssTable,
+    Channels,
+    NetdevParam,
+    QueueParam,
 )
-"""A union of every kind of Setting."""
+"""Every kind of setting; a node, a preview, the user interface and the documentation of keys follow from it."""
 
-_NUMBER = r"(0|[1-9]\d{0,6})"
-_NETDEV = r"netdev/([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14})"
-_QUEUE = r"(0|[1-9]\d{0,4})"
-_GROUP = r"((?:(?!\.\.?/)[ -.0-~]{1,255}/){1,32})"
-"""Folders below the root cgroup, which has no weight of its own."""
-_WEIGHT = "|".join(map(re.escape, WEIGHTS))
-_PARAM = "|".join(PARAMS)
-_RX_PARAM, _TX_PARAM = ("|".join(p.name for p in PARAMS.values() if p.queue == way) for way in ("rx", "tx"))
+_SAMPLES = [sample for kind in KINDS for sample in kind.samples()]
 
-_KINDS: list[tuple[str, str, Callable[[re.Match[str]], Setting]]] = [
-    ("irq/NUMBER/affinity", rf"irq/{_NUMBER}/affinity", lambda m: IrqAffinity(int(m[1]))),
-    ("task/PID/affinity", r"task/([1-9]\d{0,6})/affinity", lambda m: TaskAffinity(int(m[1]))),
-    ("task/PID/nice", r"task/([1-9]\d{0,6})/nice", lambda m: TaskNice(int(m[1]))),
-    ("cgroup/PATH/WEIGHT", rf"cgroup/{_GROUP}({_WEIGHT})", lambda m: CgroupWeight(m[1][:-1], m[2])),
-    ("netdev/NAME/rx-NUMBER/rps", rf"{_NETDEV}/rx-{_QUEUE}/rps", lambda m: Rps(m[1], int(m[2]))),
-    ("netdev/NAME/tx-NUMBER/xps", rf"{_NETDEV}/tx-{_QUEUE}/xps", lambda m: Xps(m[1], int(m[2]))),
-    ("netdev/NAME/rss", rf"{_NETDEV}/rss", lambda m: RssTable(m[1])),
-    ("netdev/NAME/channels", rf"{_NETDEV}/channels", lambda m: Channels(m[1])),
-    ("netdev/NAME/PARAM", rf"{_NETDEV}/({_PARAM})", lambda m: NetdevParam(m[1], m[2])),
-    ("netdev/NAME/rx-NUMBER/PARAM", rf"{_NETDEV}/(rx-{_QUEUE})/({_RX_PARAM})", lambda m: QueueParam(m[1], m[4], m[2])),
-    ("netdev/NAME/tx-NUMBER/PARAM", rf"{_NETDEV}/(tx-{_QUEUE})/({_TX_PARAM})", lambda m: QueueParam(m[1], m[4], m[2])),
-]
-_PATTERNS = [(re.compile(rf"{pattern}\Z", re.ASCII), make) for _, pattern, make in _KINDS]
+MACHINE_SETTINGS = {sample.key: sample for sample in _SAMPLES if isinstance(sample.location, MachineLocation)}
+"""Settings of the machine as a whole by key; a View has their values in ``Inventory.settings``."""
+
+_FORMS: dict[str, list[tuple[re.Pattern[str], Form]]] = {}
+for _kind in KINDS:
+    for _form in _kind.forms:
+        _compiled = re.compile(rf"{_form.pattern}\Z", re.ASCII)
+        _FORMS.setdefault(_form.pattern.partition("/")[0], []).append((_compiled, _form))
 
 
 def parse_setting(key: str) -> Setting:
-    """The Setting that a key addresses. Raises SettingError with the kinds there are."""
+    """Return the setting that a key addresses. Raises SettingError with the forms that exist."""
     return _parsed(key)
 
 
-@lru_cache(maxsize=2048)  # a round of policies asks again and again for the same
+@lru_cache(maxsize=2048)  # a round of policies repeats the same keys
 def _parsed(key: str) -> Setting:
-    for pattern, make in _PATTERNS:
+    for pattern, form in _FORMS.get(key.partition("/")[0], ()):
         if match := pattern.match(key):
-            return make(match)
-    known = ", ".join(form for form, _, _ in _KINDS)
-    raise SettingError(
-        f"“{key[:60]}” is not a setting Coresteer knows; it knows {known}; "
-        f"PARAM is {', '.join(PARAMS)}; WEIGHT is {', '.join(WEIGHTS)}."
-    )
+            return form.make(match)
+    known = ", ".join(form.syntax for kind in KINDS for form in kind.forms)
+    placeholders = {name: values for kind in KINDS for name, values in kind.placeholders.items()}
+    explained = "".join(f"; {name} is {', '.join(values)}" for name, values in placeholders.items())
+    raise SettingError(f"“{key[:60]}” is not a setting Coresteer knows; it knows {known}{explained}.")

@@ -1,84 +1,102 @@
-"""How much a cgroup gets beside its siblings (kernel: cgroup-v2.rst, sched-design-CFS.rst for cpu.shares)."""
+"""Weights of cgroups beside their siblings (kernel: cgroup-v2.rst, sched-design-CFS.rst for cpu.shares)."""
 
 import re
 import shlex
-
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import SettingError
+from coresteer_core.settings.base import Form, Setting, SettingError, number_schema
+from coresteer_core.settings.location import CgroupLocation
 
 WEIGHTS = {"cpu.weight": (1, 10_000), "cpu.shares": (2, 262_144), "io.weight": (1, 10_000)}
-"""The least and the most of each by its file's name; cpu.shares is version 1's."""
+"""Least and greatest value of each by its file's name; cpu.shares is version 1's."""
 
 _DECIMAL = re.compile(r"\d{1,10}\Z", re.ASCII)
 _MOUNTS = {"cpu.shares": "cpu/"}
+_FOLDER = r"(?!\.\.?/)[ -.0-~]{1,255}"
+_GROUP = rf"({_FOLDER}(?:/{_FOLDER}){{0,31}})"
+"""Folders below the root cgroup, which has no weight of its own."""
+_WEIGHT = "|".join(map(re.escape, WEIGHTS))
 
 
-class CgroupWeight(Struct, frozen=True):
-    """``cgroup/web.slice/cpu.weight``: its share of the CPU or of disks where its siblings want some, too.
+class CgroupWeight(Setting, frozen=True):
+    """``cgroup/web.slice/cpu.weight``: its share of the CPU, or of disks, in competition with its siblings.
 
-    path: as in /proc/PID/cgroup, without the slash before it. name: one of WEIGHTS. io.weight is the group's default;
-    what single devices have instead stays.
+    path: as in /proc/PID/cgroup, without the leading slash. weight: one of WEIGHTS. io.weight is the group's default;
+    weights of single devices stay.
     """
 
     path: str
-    name: str
+    weight: str
+
+    complete_in_view = False
+    placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"WEIGHT": tuple(WEIGHTS)}
+    forms: ClassVar[Sequence[Form]] = (
+        Form(
+            "cgroup/PATH/WEIGHT",
+            rf"cgroup/{_GROUP}/({_WEIGHT})",
+            lambda m: CgroupWeight(m[1], m[2]),
+            subject="$1",
+            name="$2",
+        ),
+    )
+
+    @classmethod
+    def samples(cls) -> Sequence[Setting]:
+        """Return one setting for each weight."""
+        return [cls("system.slice", weight) for weight in WEIGHTS]
 
     @property
     def key(self) -> str:
         """Its address."""
-        return f"cgroup/{self.path}/{self.name}"
+        return f"cgroup/{self.path}/{self.weight}"
+
+    @property
+    def name(self) -> str:
+        """The end of its key."""
+        return self.weight
+
+    @property
+    def subject(self) -> str:
+        """Its cgroup."""
+        return self.path
+
+    @property
+    def location(self) -> CgroupLocation:
+        """Where a View has its value."""
+        return CgroupLocation(self.path, self.weight)
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of a weight with its bounds."""
+        return number_schema(*WEIGHTS[self.weight])
 
     def canonical(self, value: str) -> str:
-        """The value in its one spelling. Raises SettingError for a value that is no number."""
+        """Return a number without leading zeros. Raises SettingError for a value that is no number."""
         text = value.strip()
         if _DECIMAL.match(text):
             return str(int(text))
         raise SettingError(f"“{text[:40]}” is not a weight; write a number, for example 100.")
 
-    def equal(self, first: str, second: str) -> bool:
-        """Whether two values mean the same to the kernel."""
-        return self.canonical(first) == self.canonical(second)
-
-    def shown(self, value: str) -> str:
-        """What a view shows where this value stands."""
-        return value
-
-    def cpus(self, value: str) -> frozenset[int]:
-        """None: it names no CPUs."""
-        return frozenset()
-
-    def absent(self, view: View) -> str | None:
-        """Why a node does not have it, as a sentence; None where it does."""
+    def missing_reason(self, view: View) -> str | None:
+        """Return why a node does not have it, as a sentence; None where it does."""
         if self.current(view) is not None:
             return None
-        return f"This node has no cgroup {self.path} with {self.name} and a process that talks over the network."
+        return f"This node has no cgroup {self.path} with {self.weight} and a process that talks over the network."
 
     def current(self, view: View) -> str | None:
-        """The value that a view shows, None where it is not known."""
-        return view.cgroups.get(self.path, {}).get(self.name)
+        """Return the weight that a View shows, None where it is unknown."""
+        return view.cgroups.get(self.path, {}).get(self.weight)
 
-    def against(self, view: View, value: str) -> list[tuple[str, str]]:
-        """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""
-        least, most = WEIGHTS[self.name]
+    def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return ``bounds`` for a weight outside of the kernel's range."""
+        least, most = WEIGHTS[self.weight]
         if least <= int(value) <= most:
             return []
         return [("bounds", f"{self.describe()} can be from {least} to {most}, not {value}.")]
 
-    def about(self, view: View) -> str | None:
-        """The netdev whose packets it is about: none alone."""
-        return None
-
-    def describe(self, view: View | None = None) -> str:
-        """Its name in a sentence."""
-        return f"{self.name} of {self.path}"
-
-    def say(self, value: str) -> str:
-        """A value in a sentence."""
-        return value
-
-    def shell(self, value: str) -> str:
-        """The same by hand."""
-        file = f"/sys/fs/cgroup/{_MOUNTS.get(self.name, '')}{self.path}/{self.name}"
-        return f"echo {'default ' if self.name == 'io.weight' else ''}{value} > {shlex.quote(file)}"
+    def shell_command(self, value: str) -> str:
+        """Return the shell command that sets a value."""
+        file = f"/sys/fs/cgroup/{_MOUNTS.get(self.weight, '')}{self.path}/{self.weight}"
+        return f"echo {'default ' if self.weight == 'io.weight' else ''}{value} > {shlex.quote(file)}"

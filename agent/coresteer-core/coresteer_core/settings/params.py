@@ -1,31 +1,38 @@
-"""Numbers and switches of a netdev or of one of its queues: when it interrupts, its rings, when the kernel polls it.
+"""Numbers and switches of a netdev or of one of its queues: interrupt coalescing, rings, and packet polling by NAPI.
 
-One table of what there is. Kernel: Documentation/networking/ethtool-netlink.rst (COALESCE, RINGS),
+PARAMS declares each once. Kernel: Documentation/networking/ethtool-netlink.rst (COALESCE, RINGS),
 Documentation/networking/napi.rst, Documentation/netlink/specs/netdev.yaml (napi-set).
 """
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import ASKED_AGAIN_S, Verdict
+from coresteer_core.node.nic import ASKED_AGAIN_S, Verdict, timer_of
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import SettingError, no_netdev
+from coresteer_core.settings.base import Form, Setting, SettingError, no_netdev, number_schema
+from coresteer_core.settings.latency import latency_warnings
+from coresteer_core.settings.location import ParamsLocation
+from coresteer_core.settings.modified_view import ModifiedView
+from coresteer_core.settings.netdev import NETDEV, QUEUE
+from coresteer_core.settings.plan_effect import PlanEffect
 
 _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 _U64 = 1 << 64
 _MAX_WAIT_US = 10_000
 _MAX_FRAMES = 65_535
-_AGAIN = f"It can be asked again {ASKED_AGAIN_S // 3600} hours later."
+_AGAIN = f"It can be tried again {ASKED_AGAIN_S // 3600} hours later."
 _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 
 
 class Param(Struct, frozen=True):
-    """One of them. name: the end of the key. unit: of its number, empty where it is a switch, ``on`` or ``off``.
+    """Declaration of one parameter. name: the end of the key. unit: of its number, empty for a switch (on or off).
 
-    least, most: what may be asked for, sane for any device; a device's own bounds come on top. queue: the kind of
-    queue that may have its own, ``rx`` or ``tx``; None where only the netdev has it.
+    least, most: bounds for any device; a device's own bounds apply in addition. queue: the kind of queue that may have
+    its own value, ``rx`` or ``tx``; None where only the netdev has it.
     """
 
     name: str
@@ -35,14 +42,14 @@ class Param(Struct, frozen=True):
     queue: str | None = None
 
     @property
-    def word(self) -> str:
+    def title(self) -> str:
         """Its name as ethtool or sysfs spells it: ``rx-usecs``; a ring is ``rx ring``."""
         group, _, name = self.name.rpartition("/")
         return f"{name} ring" if group == "ring" else name
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is on or off."""
+        """True for a switch, False for a number."""
         return not self.unit
 
 
@@ -68,56 +75,117 @@ PARAMS = {
         Param("napi_defer_hard_irqs", "polls", 1000, queue="rx"),
     )
 }
-"""Every one of them by name."""
+"""Every parameter by name."""
 
 IN_SYSFS = frozenset({"gro_flush_timeout", "napi_defer_hard_irqs"})
-"""Those of the kernel's own packet polling (NAPI): a file of the netdev, netlink for one queue's."""
+"""Parameters of packet polling (NAPI): a file of the netdev, netlink for those of one queue."""
+_TIMING = frozenset(f"coalesce/{name}" for name in ("rx-usecs", "rx-frames", "adaptive-rx", "cqe-mode-rx"))
+"""Parameters that the model of a NIC's receive interrupts reads."""
 
 
-class _OfParam(Struct, frozen=True):
-    """What is common to a netdev's and a queue's. param: a name of PARAMS."""
+class _OfParam(Setting, frozen=True):
+    """Base of a netdev's and a queue's parameters. param: a name of PARAMS."""
 
     netdev: str
     param: str
 
+    placeholders: ClassVar[Mapping[str, Sequence[str]]] = {"PARAM": tuple(PARAMS)}
+
+    @property
+    def name(self) -> str:
+        """The end of its key."""
+        return self.param
+
+    @property
+    def title(self) -> str:
+        """Its name as ethtool or sysfs spells it."""
+        return self._param.title
+
+    @property
+    def unit(self) -> str:
+        """The unit of its number; empty for a switch."""
+        return self._param.unit
+
+    @property
+    def queue_of(self) -> str | None:
+        """The name of the queue it belongs to; None for the netdev's own."""
+        return None
+
+    @property
+    def location(self) -> ParamsLocation:
+        """Where a View has its value."""
+        return ParamsLocation(self.netdev, self.queue_of, self.param)
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of a switch, or of a number with its bounds and unit."""
+        if self._param.is_switch:
+            return {"type": "string", "enum": ["on", "off"]}
+        return number_schema(self._param.least, self._param.most, self._param.unit)
+
     def canonical(self, value: str) -> str:
-        """The value in its one spelling. Raises SettingError for a value it could not take."""
+        """Return a number without leading zeros, ``on`` or ``off``. Raises SettingError."""
         text = value.strip()
         if self._param.is_switch:
             if text in _ON_OFF:
                 return _ON_OFF[text]
-            raise SettingError(f"“{text[:40]}” is neither on nor off, which is all that {self._param.word} can be.")
+            raise SettingError(f"“{text[:40]}” is neither on nor off, the only values of {self._param.title}.")
         if _DECIMAL.match(text) and (number := int(text)) < _U64:
             return str(number)
         raise SettingError(f"“{text[:40]}” is not a number of {self._param.unit}; write for example 64.")
 
-    def equal(self, first: str, second: str) -> bool:
-        """Whether two values mean the same to the kernel."""
-        return self.canonical(first) == self.canonical(second)
+    def current(self, view: View) -> str | None:
+        """Return the value that a View shows, None where it is unknown."""
+        return self.values_of_subject(view).get(self.param)
 
-    def shown(self, value: str) -> str:
-        """What a view shows where this value stands."""
-        return value
+    def values_of_subject(self, view: View) -> dict[str, str]:
+        """Return all parameters of its netdev or queue that a View shows, by name."""
+        raise NotImplementedError
 
-    def cpus(self, value: str) -> frozenset[int]:
-        """None: it names no CPUs."""
-        return frozenset()
-
-    def about(self, view: View) -> str | None:
-        """The netdev whose packets it is about."""
+    def affected_netdev(self, view: View) -> str | None:
+        """Return its netdev."""
         return self.netdev
 
-    def against(self, view: View, value: str) -> list[tuple[str, str]]:
-        """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""
+    def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return bounds, and learned where the driver did not set that value before, each with its sentence."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None:
             return []
         found = [("bounds", sentence)] if (sentence := self._out_of_bounds(netdev, value)) else []
         return found + [("learned", sentence) for sentence in self._learned(view, netdev, value)]
 
-    def say(self, value: str) -> str:
-        """A value in a sentence."""
-        return value if self._param.is_switch else f"{value} {self._param.unit}"
+    def combined_warnings(self, view: View, values: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return latency and adaptive for the direction it belongs to, given all values set for its subject."""
+        netdev = view.inventory.netdev(self.netdev)
+        if netdev is None or self.direction is None:
+            return []
+        after = self.values_of_subject(view) | dict(values)
+        timer, _ = timer_of(netdev.driver, netdev.params | after)
+        return [(code, f"{self.subject}: {text}") for code, text in latency_warnings(timer, after, self.direction)]
+
+    def drift_cause(self, view: View) -> str | None:
+        """Return the switch that lets the driver change it (``adaptive-rx``), else as for every setting."""
+        return self._adaptive_switch(view) or super().drift_cause(view)
+
+    def overlay(self, view: ModifiedView, value: str) -> None:
+        """Set the parameter; the interrupt rate follows the model of the NIC."""
+        view.set_param(self.netdev, self.queue_of, self.param, value)
+
+    def add_effect(self, effect: PlanEffect, value: str) -> None:
+        """Add a value that changes when the NIC raises receive interrupts."""
+        if self.param in _TIMING:
+            effect.coalescing.setdefault((self.netdev, self.queue_of), {})[self.param] = value
+
+    @property
+    def direction(self) -> str | None:
+        """``rx`` or ``tx`` where it sets how long packets of that direction wait, else None."""
+        if self.param in IN_SYSFS:
+            return "rx"
+        return None if self.param.startswith("ring/") else "rx" if "rx" in self.param else "tx"
+
+    @property
+    def _param(self) -> Param:
+        return PARAMS[self.param]
 
     def _out_of_bounds(self, netdev: Netdev, value: str) -> str | None:
         if self._param.is_switch:
@@ -125,68 +193,52 @@ class _OfParam(Struct, frozen=True):
         most = min(int(netdev.params_max.get(self._param.name, self._param.most)), self._param.most)
         if self._param.least <= int(value) <= most:
             return None
-        return f"{self.describe()} can be from {self._param.least} to {self.say(str(most))}, not {value}."
+        return f"{self.describe()} can be from {self._param.least} to {self.format_value(str(most))}, not {value}."
 
     def _learned(self, view: View, netdev: Netdev, value: str) -> list[str]:
-        """What the driver made of that very value before, where it was not what was asked."""
-        word, asked = self._param.word, self.say(value)
+        """Return sentences on earlier writes of that very value which the driver refused, rounded or ignored."""
+        title, wanted = self._param.title, self.format_value(value)
         found = []
         for tried in view.learned.tried(netdev.driver, self._param.name):
             if tried.asked != value:
                 continue
             if tried.verdict is Verdict.REFUSED:
-                found.append(
-                    f"{netdev.driver} refused {word} {asked} before. Its words: {tried.words.rstrip('.')}. {_AGAIN}"
-                )
+                answer = tried.words.rstrip(".")
+                found.append(f"{netdev.driver} refused {title} {wanted} before. Its answer: {answer}. {_AGAIN}")
             elif tried.verdict is Verdict.ROUNDED and tried.stood is not None:
-                found.append(f"{netdev.driver} made {word} {tried.stood} of {value}; ask for {tried.stood}.")
+                found.append(f"{netdev.driver} set {title} {tried.stood} instead of {value}; use {tried.stood}.")
             elif tried.verdict is Verdict.IGNORED:
-                found.append(f"{netdev.driver} took {word} {asked} before and changed nothing. {_AGAIN}")
+                found.append(f"{netdev.driver} accepted {title} {wanted} before and changed nothing. {_AGAIN}")
         return found
 
-    @property
-    def whose(self) -> str:
-        """What has it, in a sentence."""
-        return self.netdev
-
-    def beside(self, view: View) -> dict[str, str]:
-        """All values of whose it is, as a view shows them."""
-        netdev = view.inventory.netdev(self.netdev)
-        return netdev.params if netdev is not None else {}
-
-    def current(self, view: View) -> str | None:
-        """The value that a view shows, None where it is not known."""
-        return self.beside(view).get(self.param)
-
-    def moved_by(self, view: View) -> str | None:
-        """The switch that is on and lets the driver change it as the load goes; None where there is none."""
+    def _adaptive_switch(self, view: View) -> str | None:
         group, _, name = self.param.rpartition("/")
         way, _, what = name.partition("-")
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None or group != "coalesce" or what not in ("usecs", "frames"):
             return None
-        return (
-            f"adaptive-{way}" if (netdev.params | self.beside(view)).get(f"coalesce/adaptive-{way}") == "on" else None
-        )
-
-    def describe(self, view: View | None = None) -> str:
-        """Its name in a sentence."""
-        return f"{self._param.word} of {self.whose}"
-
-    @property
-    def _param(self) -> Param:
-        return PARAMS[self.param]
-
-    @property
-    def way(self) -> str | None:
-        """``rx`` or ``tx`` where it is about how long packets of that direction wait, else None."""
-        if self.param in IN_SYSFS:
-            return "rx"
-        return None if self.param.startswith("ring/") else "rx" if "rx" in self.param else "tx"
+        params = netdev.params | self.values_of_subject(view)
+        return f"adaptive-{way}" if params.get(f"coalesce/adaptive-{way}") == "on" else None
 
 
 class NetdevParam(_OfParam, frozen=True):
     """``netdev/eth0/coalesce/rx-usecs``: of a netdev as a whole."""
+
+    forms: ClassVar[Sequence[Form]] = (
+        Form(
+            "netdev/NAME/PARAM",
+            rf"netdev/{NETDEV}/({'|'.join(PARAMS)})",
+            lambda m: NetdevParam(m[1], m[2]),
+            subject="$1",
+            name="$2",
+            target="nic:$1",
+        ),
+    )
+
+    @classmethod
+    def samples(cls) -> Sequence[Setting]:
+        """Return one setting for each parameter."""
+        return [cls("eth0", name) for name in PARAMS]
 
     @property
     def key(self) -> str:
@@ -198,12 +250,28 @@ class NetdevParam(_OfParam, frozen=True):
         """The kernel file below the netdev's folder, of those IN_SYSFS."""
         return self.param
 
-    def absent(self, view: View) -> str | None:
-        """Why a node does not have it, as a sentence; None where it does."""
+    @property
+    def subject(self) -> str:
+        """Its netdev."""
+        return self.netdev
+
+    def values_of_subject(self, view: View) -> dict[str, str]:
+        """Return all parameters of its netdev that a View shows, by name."""
+        netdev = view.inventory.netdev(self.netdev)
+        return netdev.params if netdev is not None else {}
+
+    def missing_reason(self, view: View) -> str | None:
+        """Return why a node does not have it, as a sentence; None where it does."""
         return None if view.inventory.netdev(self.netdev) is not None else no_netdev(self.netdev)
 
-    def shell(self, value: str) -> str:
-        """The same by hand."""
+    def warnings(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return ``restart`` for the size of a ring."""
+        if not self.param.startswith("ring/"):
+            return []
+        return [("restart", f"{self.netdev} may restart for it: packets are lost for a moment.")]
+
+    def shell_command(self, value: str) -> str:
+        """Return the shell command that sets a value."""
         group, _, name = self.param.rpartition("/")
         match group:
             case "coalesce":
@@ -214,9 +282,26 @@ class NetdevParam(_OfParam, frozen=True):
 
 
 class QueueParam(_OfParam, frozen=True):
-    """``netdev/eth0/rx-3/coalesce/rx-usecs``: of one queue, ``rx-3``, where the driver has it of its own."""
+    """``netdev/eth0/rx-3/coalesce/rx-usecs``: of one queue, ``rx-3``, where the driver has values by queue."""
 
     queue_name: str
+
+    forms: ClassVar[Sequence[Form]] = tuple(
+        Form(
+            f"netdev/NAME/{way}-NUMBER/PARAM",
+            rf"netdev/{NETDEV}/({way}-{QUEUE})/({'|'.join(p.name for p in PARAMS.values() if p.queue == way)})",
+            lambda m: QueueParam(m[1], m[4], m[2]),
+            subject="$1 $2",
+            name="$4",
+            target="nic:$1",
+        )
+        for way in ("rx", "tx")
+    )
+
+    @classmethod
+    def samples(cls) -> Sequence[Setting]:
+        """Return one setting for each parameter that a queue can have."""
+        return [cls("eth0", param.name, f"{param.queue}-0") for param in PARAMS.values() if param.queue]
 
     @property
     def queue(self) -> int:
@@ -229,26 +314,31 @@ class QueueParam(_OfParam, frozen=True):
         return f"netdev/{self.netdev}/{self.queue_name}/{self.param}"
 
     @property
-    def whose(self) -> str:
-        """What has it, in a sentence."""
+    def queue_of(self) -> str:
+        """The name of its queue."""
+        return self.queue_name
+
+    @property
+    def subject(self) -> str:
+        """Its queue."""
         return f"{self.netdev} {self.queue_name}"
 
-    def beside(self, view: View) -> dict[str, str]:
-        """All values of whose it is, as a view shows them."""
+    def values_of_subject(self, view: View) -> dict[str, str]:
+        """Return all parameters of its queue that a View shows, by name."""
         netdev = view.inventory.netdev(self.netdev)
         queues = netdev.queues if netdev is not None else []
         return next((queue.params for queue in queues if queue.name == self.queue_name), {})
 
-    def absent(self, view: View) -> str | None:
-        """Why a node does not have it, as a sentence; None where it does."""
+    def missing_reason(self, view: View) -> str | None:
+        """Return why a node does not have it, as a sentence; None where it does."""
         netdev = view.inventory.netdev(self.netdev)
         if netdev is None:
             return no_netdev(self.netdev)
         has = any(queue.name == self.queue_name for queue in netdev.queues)
         return None if has else f"{self.netdev} has no queue {self.queue_name}."
 
-    def shell(self, value: str) -> str:
-        """The same by hand."""
+    def shell_command(self, value: str) -> str:
+        """Return the shell command that sets a value."""
         if self.param not in IN_SYSFS:
             name = self.param.rpartition("/")[2]
             mask = f"{1 << self.queue:#x}"

@@ -1,15 +1,27 @@
-"""Where processes run, and which of those on a CPU get more of it."""
+"""CPU affinity and nice value of processes."""
 
 import re
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.settings.base import SettingError, common_cpus, cpu_list, say_cpus
+from coresteer_core.settings.base import (
+    CPU_LIST_SCHEMA,
+    PID,
+    Form,
+    Setting,
+    SettingError,
+    common_cpus,
+    cpu_list,
+    format_cpus,
+    number_schema,
+)
+from coresteer_core.settings.location import TaskLocation
+from coresteer_core.settings.modified_view import ModifiedView
 
 T = TypeVar("T")
 
@@ -18,14 +30,14 @@ _NICE = re.compile(r"[+-]?\d{1,3}\Z", re.ASCII)
 
 
 class ByThread(Struct, Generic[T], frozen=True):
-    """What the threads of a process have. main: the main thread and all that threads does not name by thread id."""
+    """Values of the threads of a process. main: of the main thread and of all that threads does not name by its id."""
 
     main: T
     threads: dict[int, T] = {}
 
 
 def _split(value: str, one: Callable[[str], T], example: str) -> ByThread[T]:
-    """``0-7;813=2;814=3`` by threads. Raises SettingError."""
+    """Parse ``0-7;813=2;814=3`` into values by thread. Raises SettingError."""
     first, *others = value.split(";")
     threads: dict[int, T] = {}
     for other in others:
@@ -41,30 +53,52 @@ def _join(found: ByThread[T], say: Callable[[T], str]) -> str:
     return ";".join([say(found.main), *(f"{thread}={say(its)}" for thread, its in sorted(differing.items()))])
 
 
-class _OfTask(Struct, frozen=True):
-    """What is common to settings of all threads of a process."""
+class _OfTask(Setting, frozen=True):
+    """Base of settings of all threads of a process."""
 
     pid: int
 
-    _name = ""
+    complete_in_view = False
+    _name: ClassVar[str] = ""
+
+    @classmethod
+    def samples(cls) -> Sequence[Setting]:
+        """Return one setting."""
+        return [cls(1)]
 
     @property
     def key(self) -> str:
         """Its address."""
         return f"task/{self.pid}/{self._name}"
 
-    def absent(self, view: View) -> str | None:
-        """Why a node does not have it, as a sentence; None where it does."""
+    @property
+    def name(self) -> str:
+        """The end of its key."""
+        return self._name
+
+    @property
+    def subject(self) -> str:
+        """Its process."""
+        return f"task {self.pid}"
+
+    @property
+    def location(self) -> TaskLocation:
+        """Where a View has its value."""
+        return TaskLocation(self.pid, self._name)
+
+    @property
+    def process(self) -> int:
+        """Its PID."""
+        return self.pid
+
+    def missing_reason(self, view: View) -> str | None:
+        """Return why a node does not have it, as a sentence; None where it does."""
         if self._task(view) is not None:
             return None
         return f"This node has no process {self.pid} that is known to talk over the network."
 
-    def about(self, view: View) -> str | None:
-        """The netdev whose packets it is about: none alone."""
-        return None
-
     def describe(self, view: View | None = None) -> str:
-        """Its name in a sentence, with more in it when there is a view."""
+        """Return its process's name, where a View knows it, and PID."""
         task = self._task(view) if view is not None else None
         return f"{task.name} ({self.pid})" if task is not None else f"PID {self.pid}"
 
@@ -75,22 +109,41 @@ class _OfTask(Struct, frozen=True):
 class TaskAffinity(_OfTask, frozen=True):
     """``task/812/affinity``: the CPUs that the threads of a process may run on (sched_setaffinity(2)).
 
-    A CPU list for all of them. Where threads differ, the original is ``0-7;813=2;814=3``: what the main thread has
-    and, by thread id, what others have instead.
+    A CPU list for all of them. Where threads differ, the original is ``0-7;813=2;814=3``: that of the main thread and,
+    by thread id, those of threads that differ.
     """
 
     _name = "affinity"
+    forms: ClassVar[Sequence[Form]] = (
+        Form(
+            "task/PID/affinity",
+            rf"task/{PID}/affinity",
+            lambda m: TaskAffinity(int(m[1])),
+            subject="task $1",
+            name="affinity",
+        ),
+    )
+
+    @property
+    def title(self) -> str:
+        """Empty: ``task 812`` says enough."""
+        return ""
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of a CPU list."""
+        return CPU_LIST_SCHEMA
 
     def canonical(self, value: str) -> str:
-        """The shortest spelling. Raises SettingError for a value that is none."""
+        """Return the shortest spelling. Raises SettingError."""
         return self.join(self.split(value))
 
     def split(self, value: str) -> ByThread[frozenset[int]]:
-        """A value by threads. Raises SettingError."""
+        """Parse a value into values by thread. Raises SettingError."""
         return _split(value, self._some, "its CPUs; write for example 813=2-3")
 
     def join(self, affinities: ByThread[frozenset[int]]) -> str:
-        """The value of these threads."""
+        """Return the value of these threads."""
         return _join(affinities, format_cpu_list)
 
     @staticmethod
@@ -99,31 +152,27 @@ class TaskAffinity(_OfTask, frozen=True):
             raise SettingError("A process needs at least one CPU; name one, for example 2 or 0-3.")
         return parse_cpu_list(listed)
 
-    def equal(self, first: str, second: str) -> bool:
-        """Whether two values mean the same to the kernel."""
-        return self.canonical(first) == self.canonical(second)
-
     def shown(self, value: str) -> str:
-        """What a view shows where this value stands: the CPUs of all threads."""
+        """Return the CPUs of all threads, which is what a View shows."""
         return format_cpu_list(self.cpus(value))
 
     def cpus(self, value: str) -> frozenset[int]:
-        """The CPUs that a value names."""
+        """Return the CPUs that a value names."""
         found = self.split(value)
         return found.main.union(*found.threads.values())
 
     def current(self, view: View) -> str | None:
-        """The value that a view shows, without CPUs that are offline; None where it is not known."""
+        """Return the affinity without CPUs that are offline; None where it is unknown."""
         task = self._task(view)
         if task is None:
             return None
         return common_cpus(task.affinity, view.topology.online()) or None
 
-    def against(self, view: View, value: str) -> list[tuple[str, str]]:
-        """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""
+    def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return unknown, invalid (values by thread), bound and cpuset, each with its sentence."""
         task = self._task(view)
         found = []
-        if (missing := self.absent(view)) is not None:
+        if (missing := self.missing_reason(view)) is not None:
             found.append(("unknown", missing))
         if ";" in value:
             found.append(("invalid", f"Name the CPUs of {self.describe(view)} for all of its threads together."))
@@ -135,40 +184,52 @@ class TaskAffinity(_OfTask, frozen=True):
             found.append(
                 (
                     "cpuset",
-                    f"{say_cpus(outside)} {are} not in the cpuset of {self.describe(view)}, "
-                    f"which has {say_cpus(allowed)}.",
+                    f"{format_cpus(outside)} {are} not in the cpuset of {self.describe(view)}, "
+                    f"which has {format_cpus(allowed)}.",
                 )
             )
         return found
 
-    def say(self, value: str) -> str:
-        """A value in a sentence."""
-        return say_cpus(self.cpus(value)) + (" (threads differ)" if ";" in value else "")
+    def format_value(self, value: str) -> str:
+        """Return a value in a sentence."""
+        return format_cpus(self.cpus(value)) + (" (threads differ)" if ";" in value else "")
 
-    def shell(self, value: str) -> str:
-        """The same by hand."""
+    def shell_command(self, value: str) -> str:
+        """Return the shell command that sets a value of all threads."""
         return f"taskset --all-tasks --cpu-list --pid {self.shown(value)} {self.pid}"
+
+    def overlay(self, view: ModifiedView, value: str) -> None:
+        """Run the process on these CPUs; its load moves with it."""
+        view.set_task_affinity(self.pid, self.shown(value))
 
 
 class TaskNice(_OfTask, frozen=True):
-    """``task/812/nice``: how much of a CPU the threads of a process get beside others, -20 most, 19 least.
+    """``task/812/nice``: the CPU share of a process's threads in competition with others, -20 most, 19 least.
 
-    Of those in the same cgroup or session that has a share of its own (cpu.weight, autogroup; sched(7)). One number for
-    all of them. Where threads differ, the original is ``0;813=5``, as with TaskAffinity.
+    Others are those in the same cgroup or session with a share of its own (cpu.weight, autogroup; sched(7)). One number
+    for all threads. Where threads differ, the original is ``0;813=5``, as with TaskAffinity.
     """
 
     _name = "nice"
+    forms: ClassVar[Sequence[Form]] = (
+        Form("task/PID/nice", rf"task/{PID}/nice", lambda m: TaskNice(int(m[1])), subject="task $1", name="nice"),
+    )
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of a nice value."""
+        return number_schema(LEAST_NICE, MOST_NICE)
 
     def canonical(self, value: str) -> str:
-        """The shortest spelling. Raises SettingError for a value that is none."""
+        """Return the shortest spelling. Raises SettingError."""
         return self.join(self.split(value))
 
     def split(self, value: str) -> ByThread[int]:
-        """A value by threads. Raises SettingError."""
+        """Parse a value into values by thread. Raises SettingError."""
         return _split(value, self._one, "its nice value; write for example 813=5")
 
     def join(self, nices: ByThread[int]) -> str:
-        """The value of these threads."""
+        """Return the value of these threads."""
         return _join(nices, str)
 
     @staticmethod
@@ -177,28 +238,20 @@ class TaskNice(_OfTask, frozen=True):
             return nice
         raise SettingError(f"“{text[:40]}” is not a nice value, which goes from {LEAST_NICE} to {MOST_NICE}.")
 
-    def equal(self, first: str, second: str) -> bool:
-        """Whether two values mean the same to the kernel."""
-        return self.canonical(first) == self.canonical(second)
-
     def shown(self, value: str) -> str:
-        """What a view shows where this value stands: that of the main thread."""
+        """Return the nice value of the main thread, which is what a View shows."""
         return str(self.split(value).main)
 
-    def cpus(self, value: str) -> frozenset[int]:
-        """None: it names no CPUs."""
-        return frozenset()
-
     def current(self, view: View) -> str | None:
-        """The value that a view shows; None where it is not known."""
+        """Return the nice value that a View shows; None where it is unknown."""
         task = self._task(view)
         return None if task is None else task.params.get(self._name)
 
-    def against(self, view: View, value: str) -> list[tuple[str, str]]:
-        """What of the setting itself speaks against a value: codes of Refusal, each with a sentence."""
+    def refusals(self, view: View, value: str) -> list[tuple[str, str]]:
+        """Return unknown, invalid (values by thread), kernel and realtime, each with its sentence."""
         task = self._task(view)
         found = []
-        if (missing := self.absent(view)) is not None:
+        if (missing := self.missing_reason(view)) is not None:
             found.append(("unknown", missing))
         if ";" in value:
             found.append(("invalid", f"Name one nice value for all threads of {self.describe(view)} together."))
@@ -209,10 +262,10 @@ class TaskNice(_OfTask, frozen=True):
             found.append(("realtime", sentence))
         return found
 
-    def say(self, value: str) -> str:
-        """A value in a sentence."""
+    def format_value(self, value: str) -> str:
+        """Return a value in a sentence."""
         return f"nice {self.shown(value)}" + (" (threads differ)" if ";" in value else "")
 
-    def shell(self, value: str) -> str:
-        """The same by hand."""
+    def shell_command(self, value: str) -> str:
+        """Return the shell command that sets a value of all threads."""
         return f"renice -n {self.shown(value)} -p $(ls /proc/{self.pid}/task)"

@@ -9,6 +9,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
+from coresteer_core.settings import parse_setting
 from coresteer_core.settings.overlay import overlay
 
 
@@ -41,10 +42,9 @@ def enforced(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[l
             for action in evaluation.actions:
                 memory = record_write(memory, evaluation.policy_id, action, view.time_s)
                 settings[action.key] = action.becomes
-        there = {f"task/{task.pid}/affinity" for task in recorded.tasks}
         settings = {
             key: value
             for key, value in settings.items()
-            if not key.startswith("task/") or key in there or key in memory.holdings
+            if (pid := parse_setting(key).process) is None or recorded.task(pid) or key in memory.holdings
         }
         yield evaluations

@@ -1,13 +1,13 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { settingName } from "../../lib/settingKeys";
+import { settingName, takesCpus } from "../../lib/settingKeys";
 import experimentsStyles from "../experiments.module.css";
 import type { WorkloadType } from "../types";
 import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelPolicy } from "./LevelPolicy";
 import { paramOf, SettingKey } from "./SettingKey";
-import { type LevelDraft, takesCpus } from "./specDraft";
+import type { LevelDraft } from "./specDraft";
 import { WorkloadField } from "./WorkloadField";
 import { WORKLOADS } from "./workloads";
 

@@ -22,6 +22,7 @@ export function knownSettings(inventory: Inventory | null | undefined): KnownSet
   }
   for (const irq of inventory.irqs)
     if (irq.movable !== false) known.push([`irq/${irq.irq}/affinity`, irq.requested, irq.name]);
+  known.push(...Object.entries(inventory.settings));
   return known.map(([key, value, more]) => {
     const name = [settingName(key), more].filter(Boolean).join(", ");
     return { key, value, label: value === null ? name : `${name}: now ${value === "" ? "no CPU" : value}` };

@@ -1,5 +1,5 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../../lib/cpulist";
-import { tunableName } from "../../lib/settingKeys";
+import { takesCpus, tunableOf } from "../../lib/settingKeys";
 import { METRIC_NAMES } from "../../policies/kinds";
 import type { Metric as GuardrailMetric, Mode } from "../../policies/types";
 import type { Kind, Level, Spec, SpecIn, WorkloadType } from "../types";
@@ -177,8 +177,7 @@ const levelDraft = (level: Level): LevelDraft =>
 
 /** Levels of a sweep over one setting's values: `0 10 20` makes three, each with its place on the axis. */
 export function levelsOf(key: string, values: string): LevelDraft[] {
-  const [, , ...end] = key.split("/");
-  const name = tunableName(end.join("/")) || key;
+  const name = tunableOf(key);
   return values
     .split(/[\s;]+/)
     .filter((value) => value !== "")
@@ -191,9 +190,6 @@ export function levelsOf(key: string, values: string): LevelDraft[] {
       }),
     );
 }
-
-/** Whether a setting's value is a CPU list. */
-export const takesCpus = (key: string): boolean => /\/(affinity|rps|xps)$/.test(key);
 
 export function specOf(draft: Draft, nodeId: number | undefined): Reading {
   const wrong: Record<string, string> = {};

@@ -1,0 +1,138 @@
+"""TaskHandler: what settings of every thread of a process share. A captured tree has no processes."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from coresteer_agent.apply.handler import Error, Explanation, Handler
+from coresteer_agent.collect.errors import ParseError
+from coresteer_agent.collect.files import read_file
+from coresteer_agent.collect.irq import is_running_kernel
+from coresteer_agent.collect.tasks import REALTIME, parse_scheduling, parse_task_stat
+from coresteer_core.node.tasks import NetTask
+from coresteer_core.node.view import View
+from coresteer_core.protocol import Outcome
+from coresteer_core.settings.task import ByThread
+
+T = TypeVar("T")
+
+_ROUNDS = 20
+"""Limit on searches for threads that start meanwhile; they mostly inherit their creator's value."""
+_GONE = (errno.ESRCH, errno.ENOENT)
+
+
+class HasPid(Protocol):
+    """A setting of a process."""
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+
+
+P = TypeVar("P", bound=HasPid)
+
+
+class TaskHandler(Handler[P]):
+    """Identifies a process by its start time and refreshes the View with it."""
+
+    def exists(self, root: Path, setting: P) -> bool:
+        """Return whether the process exists; a thread of another one has a folder in /proc, too. Raises OSError."""
+        if not is_running_kernel(root):
+            return False
+        try:
+            lines = read_file(root, f"proc/{setting.pid}/status").splitlines()
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+        return f"Tgid:\t{setting.pid}".encode() in lines
+
+    def owners(self, root: Path, setting: P) -> list[str]:
+        """Return its start time, which no later process with its PID has; its name may change."""
+        try:
+            stat = parse_task_stat(read_file(root, f"proc/{setting.pid}/stat"), f"proc/{setting.pid}/stat")
+        except (OSError, ParseError):
+            return []
+        return [f"the process that started at tick {stat.started_ticks}"]
+
+    def explain(self, error: Error, root: Path) -> Explanation:
+        """Return a failed write's outcome, refused or failed, with a sentence."""
+        code = error.errno or 0 if isinstance(error, OSError) else 0
+        return self.errors.get(code, (Outcome.FAILED, f"The answer was: {error}."))
+
+    def refresh(self, root: Path, setting: P, view: View) -> View:
+        """Return the View with the process's present name and scheduling.
+
+        Without the process where another one has its PID now; unchanged where it has ended.
+        """
+        path = f"proc/{setting.pid}/stat"
+        try:
+            text = read_file(root, path)
+            stat, scheduling = parse_task_stat(text, path), parse_scheduling(text, path)
+            policies = read_each(setting.pid, os.sched_getscheduler)
+        except (OSError, ParseError):
+            return view
+        others = [task for task in view.tasks if task.pid != setting.pid]
+        known = view.task(setting.pid)
+        if known is not None and known.started_ticks != stat.started_ticks:
+            return replace(view, tasks=others)
+        task = known or NetTask(setting.pid, stat.started_ticks, stat.name, None, 1, "", "", stat.cpu, 0.0, 0.0, [])
+        realtime = any(policy in REALTIME for policy in (policies.main, *policies.threads.values()))
+        now = replace(task, name=stat.name, bound=scheduling.bound, kernel=scheduling.kernel, realtime=realtime)
+        return replace(view, tasks=[*others, now])
+
+
+def read_each(pid: int, read: Callable[[int], T]) -> ByThread[T]:
+    """Return the value of each thread. read: returns that of a thread id. Raises OSError."""
+    found: dict[int, T] = {}
+    for thread in _threads(pid):
+        try:
+            found[thread] = read(thread)
+        except ProcessLookupError:
+            continue
+    if pid not in found:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    return ByThread(found.pop(pid), found)
+
+
+def write_each(pid: int, wanted: ByThread[T], write: Callable[[int, T], None]) -> None:
+    """Set every thread, also those that start meanwhile. Raises OSError after all the others are set."""
+    done: set[int] = set()
+    failed: OSError | None = None
+    for _ in range(_ROUNDS):
+        fresh = _threads(pid) - done
+        if not fresh:
+            break
+        for thread in sorted(fresh):
+            try:
+                write(thread, wanted.threads.get(thread, wanted.main))
+            except ProcessLookupError:
+                if thread == pid:
+                    raise
+            except OSError as error:
+                failed = failed or error
+        done |= fresh
+    if failed is not None:
+        raise failed
+    if not done:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def alive(pid: int, wanted: ByThread[T]) -> ByThread[T]:
+    """Return values without threads that have ended."""
+    threads = _threads(pid) if wanted.threads else frozenset()
+    return ByThread(wanted.main, {thread: its for thread, its in wanted.threads.items() if thread in threads})
+
+
+def _threads(pid: int) -> frozenset[int]:
+    """Return thread ids, empty where the process has ended. Raises OSError when they cannot be listed."""
+    try:
+        return frozenset(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - names, not Paths
+    except OSError as error:
+        if error.errno in _GONE:
+            return frozenset()
+        raise
