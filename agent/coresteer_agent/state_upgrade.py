@@ -14,6 +14,8 @@ KEYS = {
     "keep_after_s": "confirm_after_s",
     "keep_at": "confirm_at",
     "stands": "current",
+    "wants": "target",
+    "judged": "expects_gain",
 }
 """Object keys by their name in format 1."""
 

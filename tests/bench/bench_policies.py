@@ -26,7 +26,8 @@ from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import STEP_S, Damping, Mode, Scope
-from coresteer_core.policies.coalescing.policy import Coalescing, CoalescingMemory, decide
+from coresteer_core.policies.coalescing.policy import CoalescingMemory, decide
+from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread

@@ -17,7 +17,7 @@ from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
-from coresteer_core.policies.coalescing.policy import Coalescing
+from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, predict

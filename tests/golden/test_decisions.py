@@ -14,7 +14,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.view import View
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
-from coresteer_core.policies.coalescing.policy import Coalescing
+from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread

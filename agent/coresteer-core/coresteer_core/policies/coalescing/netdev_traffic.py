@@ -1,4 +1,4 @@
-"""What a netdev receives, and by how many interrupts: one round's figures and their means."""
+"""Received traffic of a netdev and its interrupts: of one round, and means over rounds."""
 
 from math import inf
 
@@ -10,17 +10,18 @@ from coresteer_core.node.load import NetdevLoad
 from coresteer_core.node.view import View
 
 _MOST_ROUNDS = 12
-"""Means are over the last minute or so."""
+"""Rounds of the means: about one minute."""
 
 _UNLIKE = 2.0
 NO_INTERRUPTS = 1e9
-"""Packets to an interrupt where none came: the kernel polls all the time. Finite, as memories are kept as JSON."""
+"""Packets per interrupt without any interrupt (the kernel polls all the time). Finite, because JSON has no inf."""
 
 
-class Traffic(Struct, frozen=True, gc=False):
-    """Means over some rounds, a second. busiest: share of its interrupts of the queue that has most of them.
+class NetdevTraffic(Struct, frozen=True, gc=False):
+    """Means per second over some rounds.
 
-    interrupts_per_s: of its receiving queues. rtt_us: TCP round-trip time p50 of the node, None where not known.
+    interrupts_per_s: of its receive queues; busiest: the share of the queue that has most of them.
+    rtt_us: TCP round-trip time p50 of the node, None where not known.
     """
 
     rounds: int
@@ -34,38 +35,38 @@ class Traffic(Struct, frozen=True, gc=False):
 
     @property
     def per_interrupt(self) -> float:
-        """Packets."""
+        """Return packets per interrupt."""
         return self.packets_per_s / self.interrupts_per_s if self.interrupts_per_s else NO_INTERRUPTS
 
     @property
     def gap_us(self) -> float:
-        """Mean time between two packets of the busiest queue."""
+        """Return the mean time between two packets of the busiest queue."""
         queue_per_s = self.packets_per_s * self.busiest
         return 1e6 / queue_per_s if queue_per_s else inf
 
     @property
     def frame_bytes(self) -> float:
-        """Mean size of a packet."""
+        """Return the mean size of a packet."""
         return self.bytes_per_s / self.packets_per_s if self.packets_per_s else 0.0
 
     @property
     def dropped_percent(self) -> float:
-        """Of what came."""
-        came = self.packets_per_s + self.dropped_per_s
-        return 100 * self.dropped_per_s / came if came else 0.0
+        """Return dropped packets in percent of all."""
+        total = self.packets_per_s + self.dropped_per_s
+        return 100 * self.dropped_per_s / total if total else 0.0
 
     @property
     def in_flight(self) -> float | None:
-        """Packets of the busiest queue that are on their way at a time (Little's law); None where that is not known."""
+        """Return packets in flight of the busiest queue (Little's law); None where the RTT is not known."""
         return None if self.rtt_us is None else self.rtt_us / self.gap_us
 
-    def unlike(self, before: "Traffic") -> bool:
-        """Whether this is other traffic than the means of before: twice or half the packets, a second or together."""
+    def differs_from(self, before: "NetdevTraffic") -> bool:
+        """Return whether packets per second or per interrupt differ from earlier means by a factor of two."""
         rates = (self.packets_per_s, before.packets_per_s), (self.per_interrupt, before.per_interrupt)
         return any(max(pair) > _UNLIKE * min(pair) for pair in rates)
 
-    def after(self, before: "Traffic | None") -> "Traffic":
-        """The means with one round more."""
+    def averaged_with(self, before: "NetdevTraffic | None") -> "NetdevTraffic":
+        """Return the means with this round added."""
         if before is None or not before.rounds:
             return self
         rounds = min(before.rounds + 1, _MOST_ROUNDS)
@@ -73,11 +74,11 @@ class Traffic(Struct, frozen=True, gc=False):
         def mean(old: float | None, new: float | None) -> float | None:
             return new if old is None or new is None else old + (new - old) / rounds
 
-        return Traffic(rounds, *map(mean, astuple(before)[1:], astuple(self)[1:]))  # type: ignore[arg-type]  # as given
+        return NetdevTraffic(rounds, *map(mean, astuple(before)[1:], astuple(self)[1:]))  # type: ignore[arg-type]  # as given
 
 
-def interrupts(view: View) -> dict[str, list[float]]:
-    """How often the interrupts of receive queues arrive, by netdev; without known queues, all of a netdev's."""
+def receive_interrupts_per_s(view: View) -> dict[str, list[float]]:
+    """Return interrupts/s of each receive queue by netdev; of all its interrupts where queues are not known."""
     per_s: dict[int, float] = {}
     for cell in view.load.irqs:
         per_s[cell.irq] = per_s.get(cell.irq, 0.0) + cell.per_s
@@ -92,10 +93,10 @@ def interrupts(view: View) -> dict[str, list[float]]:
     return found
 
 
-def one_round(load: NetdevLoad, per_s: list[float], rtt_us: float | None) -> Traffic:
-    """The figures of this round."""
+def measure_round(load: NetdevLoad, per_s: list[float], rtt_us: float | None) -> NetdevTraffic:
+    """Return the traffic of this round. per_s: interrupts by queue; rtt_us: None where not known."""
     total = sum(per_s)
-    return Traffic(
+    return NetdevTraffic(
         rounds=1,
         packets_per_s=load.rx_packets_per_s,
         bytes_per_s=load.rx_bytes_per_s,
