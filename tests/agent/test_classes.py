@@ -26,6 +26,7 @@ from coresteer_agent.runtime.histograms import Histograms
 from coresteer_agent.runtime.policies import KEEP_AFTER_S, PolicyKeeper
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
+from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, Topology
@@ -34,7 +35,7 @@ from coresteer_core.policies.base import STEP_S, Damping, Mode, Ownership
 from coresteer_core.policies.engine_state import Holding, PolicyInForce
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
-from coresteer_core.protocol import ChangeMessage, ClassesMessage, DecisionMessage
+from coresteer_core.protocol import ClassesMessage, DecisionMessage
 from coresteer_gate import Gate
 
 GROUPS = ("gold", "silver")

@@ -18,10 +18,11 @@ from coresteer_agent.runtime.changes import DELEGATED_CHANGE_ID, NodeChanges
 from coresteer_agent.runtime.irqbalance import Irqbalance, IrqbalanceError
 from coresteer_core.changes.events import BackendLost, Stopping
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, Rollback
+from coresteer_core.protocol import Apply, Confirm, Rollback
 
 PATIENCE_S = 20
 IRQS = (41, 42, 43)

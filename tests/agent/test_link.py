@@ -28,6 +28,7 @@ from coresteer_agent.transport.link import MAX_DECISIONS, MAX_DECISIONS_BYTES, H
 from coresteer_agent.transport.unacknowledged import ReplayBuffer
 from coresteer_core.changes.events import BackendBack, BackendLost
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
@@ -36,8 +37,6 @@ from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
-    ChangeMessage,
-    ChangeState,
     Clock,
     Close,
     DecisionMessage,

@@ -26,6 +26,7 @@ from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link
 from coresteer_core.changes.events import ApplyRequested
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
@@ -36,11 +37,8 @@ from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.protocol import (
     Apply,
     ChangeAck,
-    ChangeMessage,
-    ChangeState,
     Confirm,
     DecisionMessage,
-    EndedBy,
     FlowsMessage,
     InventoryMessage,
     LearnedMessage,

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from coresteer_agent.runtime.nic_learning import TELL_S, NicBook, NicsFile
-from coresteer_core.node.effective import Attempt
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import (
     ASKED_AGAIN_S,
@@ -27,6 +26,7 @@ from coresteer_core.node.nic import (
     Verdict,
 )
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
+from coresteer_core.policies.coalescing.effective import Attempt
 from coresteer_core.settings import Channels, NetdevParam
 
 TAKEN = Tried("coalesce/rx-usecs", "54", Verdict.TAKEN, "54", "", 1)

@@ -18,6 +18,7 @@ from coresteer_agent.runtime.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, 
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
 from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.node.inventory import Inventory, Irq
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
@@ -26,7 +27,7 @@ from coresteer_core.policies.base import STEP_S, Decision, Mode, Ownership, Prop
 from coresteer_core.policies.engine_state import EngineMemory, Holding, PolicyInForce
 from coresteer_core.policies.irq_spread.policy import IrqSpread, IrqSpreadMemory
 from coresteer_core.policies.network_process.policy import NetworkProcess, NetworkProcessMemory
-from coresteer_core.protocol import ChangeMessage, ChangeState, DecisionMessage, EndedBy
+from coresteer_core.protocol import DecisionMessage
 
 IRQS = (41, 42)
 SPREAD = PolicyInForce("p1", 1, "spread", 10, Mode.ENFORCE, IrqSpread())

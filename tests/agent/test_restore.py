@@ -19,11 +19,12 @@ from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_core.changes.events import Changes, InverseRan, Restarted, RunInverse
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_mask
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Apply, ChangeMessage, ChangeState, Confirm, EndedBy
+from coresteer_core.protocol import Apply, Confirm
 
 IRQS = range(41, 45)
 RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"

@@ -6,7 +6,7 @@ from random import Random
 from coresteer.changes.schemas import Change, ChangeStep
 from coresteer.reports.minutes import Minute
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.protocol import ChangeState
+from coresteer_core.changes.report import ChangeState
 
 AT = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 CHANGE = Change(

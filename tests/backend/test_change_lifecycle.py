@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from coresteer.changes import lifecycle
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 APPLYING, UNCONFIRMED = ChangeState.APPLYING, ChangeState.UNCONFIRMED

@@ -36,17 +36,8 @@ from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.protocol import (
-    Apply,
-    ChangeAck,
-    ChangeMessage,
-    ChangeState,
-    Confirm,
-    EndedBy,
-    Extend,
-    Rollback,
-    ToAgent,
-)
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.protocol import Apply, ChangeAck, Confirm, Extend, Rollback, ToAgent
 
 OPERATOR = Identity("olga", Role.OPERATOR, "session", "t")
 VIEWER = Identity("vera", Role.VIEWER, "session", "t")

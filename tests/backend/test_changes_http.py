@@ -17,7 +17,8 @@ from coresteer.nodes.service import enrol
 from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
-from coresteer_core.protocol import ChangeState, FlowsMessage
+from coresteer_core.changes.report import ChangeState
+from coresteer_core.protocol import FlowsMessage
 
 ACTION = {"key": "irq/30/affinity", "was": "0", "becomes": "1", "reason": ""}
 

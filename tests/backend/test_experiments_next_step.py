@@ -33,8 +33,9 @@ from coresteer.experiments.steps import (
     Timeouts,
 )
 from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import Measured, RunState, TcpRequest
-from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
+from coresteer_core.protocol import ExperimentMessage
 
 NOW_MS = 1_800_000_000_000
 SPEC = Spec(

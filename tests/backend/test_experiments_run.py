@@ -19,14 +19,12 @@ from coresteer.experiments import service
 from coresteer.experiments.context import ExperimentContext
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.tables import ExperimentRow
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.experiments.model import RunState
 from coresteer_core.policies.base import Mode
 from coresteer_core.protocol import (
     Apply,
     BeginExperiment,
-    ChangeMessage,
-    ChangeState,
-    EndedBy,
     EndExperiment,
     ExperimentMessage,
     InventoryMessage,

@@ -17,7 +17,8 @@ from tests.backend.policy_node import PolicyNode, asked, created, policy_node
 from coresteer.audit.tables import AuditRow
 from coresteer.policies.rollout_monitor import RolloutMonitor
 from coresteer.policies.rollouts import stages
-from coresteer_core.protocol import ChangeAck, ChangeMessage, ChangeState, EndedBy, decode_to_agent
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.protocol import ChangeAck, decode_to_agent
 
 WAIT_S = 600
 

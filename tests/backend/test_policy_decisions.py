@@ -16,17 +16,9 @@ from coresteer.changes.events import ChangeEvent
 from coresteer.config import Config
 from coresteer.fleet.service import delete
 from coresteer.policies.snapshot_store import SnapshotStore
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.policies.base import Drift, Mode, Ownership
-from coresteer_core.protocol import (
-    ChangeAck,
-    ChangeMessage,
-    ChangeState,
-    DecisionMessage,
-    EndedBy,
-    Outcome,
-    Result,
-    decode_to_agent,
-)
+from coresteer_core.protocol import ChangeAck, DecisionMessage, decode_to_agent
 
 
 @pytest_asyncio.fixture

@@ -13,7 +13,7 @@ import time
 from tests.core.coalescing_sweep import HOST, POINTS, RING, TOLERANCE
 
 from coresteer_core.node.nic import Timer
-from coresteer_core.simulate.nic import Arrivals, Wait, predict
+from coresteer_core.node.nic_model import Arrivals, Wait, predict
 
 BUDGET_MS = 150.0
 _USECS = (0, 1, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500)

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from coresteer_core.node.nic import Timer, product_bound_us
-from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, packet_gap_us, predict
+from coresteer_core.node.nic_model import Arrivals, Host, Predicted, Wait, packet_gap_us, predict
 
 FRAME_BYTES, LINK_BITS_PER_S = 9000, 10**9
 GAP_US = packet_gap_us(FRAME_BYTES, LINK_BITS_PER_S)

@@ -14,13 +14,13 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
+from coresteer_core.node.nic_model import Arrivals, Host, Predicted, Wait, predict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
 from coresteer_core.policies.coalescing.spec import Coalescing
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
-from coresteer_core.simulate.nic import Arrivals, Host, Predicted, Wait, predict
 
 USECS, FRAMES, ADAPTIVE = "coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx"
 DEFER, FLUSH = "napi_defer_hard_irqs", "gro_flush_timeout"

@@ -39,8 +39,8 @@ from coresteer_core.changes.guard import MAX_MOVES
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED

@@ -6,10 +6,18 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.node.effective import Attempt, Measured, Standing, agrees, measured, receive_interrupts, standing_of
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import Timer, Verdict
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, encode_irq_id
+from coresteer_core.policies.coalescing.effective import (
+    Attempt,
+    Measured,
+    Standing,
+    agrees,
+    measured,
+    receive_interrupts,
+    standing_of,
+)
 from coresteer_core.settings import NetdevParam
 
 

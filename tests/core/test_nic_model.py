@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.core.coalescing_sweep import GAP_US, HOST, POINTS, TOLERANCE, Point, sweep
 
 from coresteer_core.node.nic import Timer, added_bound_us, product_bound_us, timer_of
-from coresteer_core.simulate.nic import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, packet_gap_us, predict
+from coresteer_core.node.nic_model import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, packet_gap_us, predict
 
 SWIFT = Host(ring=10_000, entry_us=0.0, packet_us=1e-6)
 """Takes no time, so that the timer alone decides."""

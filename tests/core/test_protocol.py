@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from coresteer_core.bounds import MAX_INTEGER, MAX_NAME
 from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.cpuset import MAX_CPUS
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, decode_irq_id, encode_irq_id
 from coresteer_core.node.tasks import Task
@@ -15,16 +16,11 @@ from coresteer_core.protocol import (
     Ack,
     Apply,
     ChangeAck,
-    ChangeMessage,
-    ChangeState,
     Clock,
     Confirm,
-    EndedBy,
     Extend,
-    Outcome,
     Ping,
     ProtocolError,
-    Result,
     Rollback,
     TasksMessage,
     ToAgent,

@@ -4,11 +4,11 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import Timer
+from coresteer_core.node.nic_model import Wait
 from coresteer_core.node.receive import Received, receive_irqs, received, wait_of
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings.overlay import overlay
-from coresteer_core.simulate.nic import Wait
 
 
 def irq(number: int, netdev: str, *queues: str) -> Irq:

@@ -14,13 +14,13 @@ from coresteer_core.node.load import IrqLoad, Load, load_of
 from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
+from coresteer_core.policies.backtest import enforced, replay
 from coresteer_core.policies.base import STEP_S, Mode
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
 from coresteer_core.policies.irq_spread.policy import IrqSpread
 from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.settings.overlay import overlay
-from coresteer_core.simulate.backtest import enforced, replay
 
 SPREAD = PolicyInForce("spread", 1, "spread", 10, Mode.OBSERVE, IrqSpread())
 PROCESS = PolicyInForce("process", 1, "process", 20, Mode.OBSERVE, NetworkProcess())

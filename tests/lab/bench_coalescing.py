@@ -22,7 +22,7 @@ from tests.lab.rig import Guest, GuestError, boot
 from tests.lab.test_affinity import STATE, door
 
 from coresteer_core.node.nic import Timer, sets_own_pace
-from coresteer_core.simulate.nic import Arrivals, Wait, predict
+from coresteer_core.node.nic_model import Arrivals, Wait, predict
 
 MACHINE = Machine(
     name="coalescing",

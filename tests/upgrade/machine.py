@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coresteer_agent.apply import registry
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings import Setting
 
 INODE = "@inode of "

@@ -17,10 +17,10 @@ from coresteer_agent.runtime.commands import allowed_command
 from coresteer_agent.runtime.nic_learning import NicsFile
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.enrol import load_key
+from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import ChangeMessage
 from coresteer_core.settings import parse_setting
 
 STATE = STORED / "agent-state"

@@ -6,14 +6,12 @@ it are committed, and after a reconnect Welcome has the last one acknowledged. S
 nothing is stored twice. Decoding enforces the bounds of fields (coresteer_core.bounds).
 """
 
-from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from coresteer_core.bounds import (
-    MAX_INTEGER,
     CgroupPath,
     Count,
     Name,
@@ -22,6 +20,7 @@ from coresteer_core.bounds import (
 )
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.experiments.model import Measured, Role, Run, RunState, Workload
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Learned
@@ -40,63 +39,6 @@ PROTOCOL = 6
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 """Larger than any valid message (topology and inventory of 8,192 CPUs)."""
-
-
-class ChangeState(StrEnum):
-    """State of a change: previewed → applying → unconfirmed → confirmed | rolled_back | failed.
-
-    A preview is not stored, so it has no state here.
-    """
-
-    APPLYING = "applying"
-    UNCONFIRMED = "unconfirmed"
-    CONFIRMED = "confirmed"
-    ROLLED_BACK = "rolled_back"
-    FAILED = "failed"
-
-
-class EndedBy(StrEnum):
-    """Cause of the end of a change."""
-
-    USER = "user"
-    TIMEOUT = "timeout"
-    GUARDRAIL = "guardrail"
-    LOST_BACKEND = "lost_backend"
-    AGENT_RESTART = "agent_restart"
-    ERROR = "error"
-
-
-class Outcome(StrEnum):
-    """Outcome of one action. unsupported: the node does not have the setting, or no longer."""
-
-    APPLIED = "applied"
-    UNCHANGED = "unchanged"
-    UNSUPPORTED = "unsupported"
-    REFUSED = "refused"
-    FAILED = "failed"
-
-
-class Result(Struct, frozen=True):
-    """Result of one action: its outcome and a sentence for a person.
-
-    found: the value before the write, read_back: after it; None if it was not read.
-    """
-
-    key: str
-    outcome: Outcome
-    sentence: str
-    found: str | None = None
-    read_back: str | None = None
-
-    @property
-    def done(self) -> bool:
-        """Return whether the setting has the action's value."""
-        return self.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
-
-    @property
-    def stuck(self) -> bool:
-        """Return whether the setting exists and does not have the action's value."""
-        return self.outcome in (Outcome.REFUSED, Outcome.FAILED)
 
 
 # Agent to backend
@@ -181,22 +123,6 @@ class DecisionMessage(Struct, frozen=True, tag="decision"):
     time_ms: int
     evaluation: Evaluation
     change_id: str | None = None
-
-
-class ChangeMessage(Struct, frozen=True, tag="change"):
-    """State of a change. Sent at every transition; the last one again after each Welcome until ChangeAck.
-
-    deadline_ms: when an unconfirmed change reverts (node's clock, Unix); remaining_s: the same as a duration.
-    results: of the plan or, once rolled back, of its inverse.
-    """
-
-    change_id: Annotated[str, Meta(max_length=64)]
-    state: ChangeState
-    sentence: str
-    results: Annotated[list[Result], Meta(max_length=256)]
-    ended_by: EndedBy | None = None
-    deadline_ms: Annotated[int, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
-    remaining_s: Annotated[float, Meta(gt=-MAX_INTEGER, lt=MAX_INTEGER)] | None = None
 
 
 class ExperimentMessage(Struct, frozen=True, tag="experiment"):

@@ -6,7 +6,7 @@ from pathlib import Path
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.handler import Handler, not_permitted
 from coresteer_agent.collect.cgroups import MOUNTS, parse_weight
-from coresteer_core.protocol import Outcome
+from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import CgroupWeight
 
 

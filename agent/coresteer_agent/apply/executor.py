@@ -16,9 +16,9 @@ from coresteer_agent.apply.registry import Tunable
 from coresteer_agent.apply.rooted import ReadOnlyModeError
 from coresteer_core.changes.guard import Refusal, refusals
 from coresteer_core.changes.plan import Action
-from coresteer_core.node.effective import Attempt
+from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome, Result
+from coresteer_core.policies.coalescing.effective import Attempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
 _LONG = 80

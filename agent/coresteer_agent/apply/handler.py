@@ -7,8 +7,8 @@ from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.rooted import ReadOnlyModeError
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 
 S = TypeVar("S")
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.handler import Error, Explanation, FileHandler
-from coresteer_core.protocol import Outcome
+from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import IrqAffinity
 
 MANAGED = "The kernel manages this interrupt's affinity itself and rejects any change."

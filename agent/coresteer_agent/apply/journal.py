@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Plan, inverse
+from coresteer_core.changes.report import ChangeState
 from coresteer_core.changes.undo import REMEMBERED, after_reboot
-from coresteer_core.protocol import ChangeState
 
 log = logging.getLogger("coresteer.journal")
 

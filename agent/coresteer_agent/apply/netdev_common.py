@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from coresteer_agent.apply.handler import Error, Explanation, Handler, not_permitted
 from coresteer_agent.collect.netdev import read_ifindex
-from coresteer_core.protocol import Outcome
+from coresteer_core.changes.report import Outcome
 
 ENOTSUPP = 524
 """Returned by some drivers instead of EOPNOTSUPP (kernel: include/linux/errno.h)."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from coresteer_agent.apply import rooted
 from coresteer_agent.apply.handler import Error, Explanation, Handler, not_permitted
 from coresteer_agent.apply.netdev_common import NetdevHandler
+from coresteer_core.changes.report import Outcome
 from coresteer_core.cpuset import CpuListError, format_cpu_list, parse_cpu_mask
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings import Rps, SettingError, Xps
 
 

@@ -8,10 +8,10 @@ from coresteer_agent.apply.journal import Journal, JournalError
 from coresteer_core.changes.events import Changes, Note, RestoredExternally
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Result
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Result
 
 log = logging.getLogger("coresteer.restore")
 

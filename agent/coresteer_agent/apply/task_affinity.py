@@ -12,9 +12,9 @@ from coresteer_agent.apply.handler import Explanation
 from coresteer_agent.apply.task_common import TaskHandler, alive, read_each, write_each
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
+from coresteer_core.changes.report import Outcome
 from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskAffinity
 
 

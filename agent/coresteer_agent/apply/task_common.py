@@ -13,9 +13,9 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_file
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tasks import REALTIME, parse_scheduling, parse_task_stat
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings.task import ByThread
 
 T = TypeVar("T")

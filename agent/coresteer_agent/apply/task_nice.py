@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coresteer_agent.apply.handler import not_permitted
 from coresteer_agent.apply.task_common import TaskHandler, alive, read_each, write_each
-from coresteer_core.protocol import Outcome
+from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import TaskNice
 
 

@@ -39,20 +39,11 @@ from coresteer_core.changes.events import (
 from coresteer_core.changes.guardrail import measure
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.node.effective import Attempt
+from coresteer_core.changes.report import ChangeMessage, ChangeState, Outcome, Result
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
-from coresteer_core.protocol import (
-    Apply,
-    ChangeAck,
-    ChangeMessage,
-    ChangeState,
-    Confirm,
-    Extend,
-    Outcome,
-    Result,
-    Rollback,
-)
+from coresteer_core.policies.coalescing.effective import Attempt
+from coresteer_core.protocol import Apply, ChangeAck, Confirm, Extend, Rollback
 
 log = logging.getLogger("coresteer.changes")
 

@@ -10,17 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.runtime.atomic_file import replace_file
-from coresteer_core.node.effective import (
-    ENOUGH_PER_S,
-    Attempt,
-    Interrupts,
-    Measured,
-    Standing,
-    agrees,
-    measured,
-    receive_interrupts,
-    standing_of,
-)
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import (
     ASKED_AGAIN_S,
@@ -36,6 +25,17 @@ from coresteer_core.node.nic import (
     Verdict,
 )
 from coresteer_core.node.rates import Rates
+from coresteer_core.policies.coalescing.effective import (
+    ENOUGH_PER_S,
+    Attempt,
+    Interrupts,
+    Measured,
+    Standing,
+    agrees,
+    measured,
+    receive_interrupts,
+    standing_of,
+)
 from coresteer_core.settings import NetdevParam, QueueParam
 
 log = logging.getLogger("coresteer.nics")

@@ -17,6 +17,7 @@ from coresteer_core.changes.events import ApplyRequested, Change, Event, Restore
 from coresteer_core.changes.guard import MAX_MOVES
 from coresteer_core.changes.machine import MIN_TIMEOUT_S
 from coresteer_core.changes.plan import Action, Plan, inverse
+from coresteer_core.changes.report import ChangeState, EndedBy, Outcome, Result
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Evaluation, Mode
 from coresteer_core.policies.engine import same_outcome, step
@@ -30,7 +31,7 @@ from coresteer_core.policies.engine_state import (
 )
 from coresteer_core.policies.ownership import restorations
 from coresteer_core.policies.service_class.policy import ServiceClasses
-from coresteer_core.protocol import ChangeState, DecisionMessage, EndedBy, Outcome, Result
+from coresteer_core.protocol import DecisionMessage
 from coresteer_core.settings import parse_setting
 
 log = logging.getLogger("coresteer.policies")

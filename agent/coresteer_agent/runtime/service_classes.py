@@ -25,6 +25,7 @@ from coresteer_agent.observe.flows import Connection
 from coresteer_agent.runtime.gate_server import Address, GateError, GateServer
 from coresteer_agent.runtime.histograms import Histograms
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Result
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
@@ -40,7 +41,7 @@ from coresteer_core.policies.service_class.policy import (
     steer,
 )
 from coresteer_core.policies.service_class.weights import toward, weight_of
-from coresteer_core.protocol import ClassesMessage, Result
+from coresteer_core.protocol import ClassesMessage
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
 log = logging.getLogger("coresteer.classes")

@@ -16,12 +16,12 @@ from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
 from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.transport.websocket_protocol import WebSocketURI
+from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
     Ack,
     BeginExperiment,
-    ChangeMessage,
     ClassesMessage,
     Clock,
     Close,

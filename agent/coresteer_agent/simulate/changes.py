@@ -8,9 +8,9 @@ from coresteer_agent.simulate.node import SimulatedNode, UnsupportedError
 from coresteer_core.changes.events import BackendBack, BackendLost
 from coresteer_core.changes.guard import refusals
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import ChangeMessage, Outcome, Result
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
-from coresteer_core.protocol import ChangeMessage, Outcome, Result
 from coresteer_core.settings import SettingError, parse_setting
 
 _log = logging.getLogger("coresteer.simulate.changes")

@@ -5,7 +5,7 @@ import math
 import os
 
 from coresteer_core.node.nic import Timer, sets_own_pace
-from coresteer_core.simulate.nic import Wait
+from coresteer_core.node.nic_model import Wait
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 PARAMS = {
@@ -68,7 +68,7 @@ def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:
     """Return the interrupt rate of a queue for Poisson arrivals while its CPU does not poll.
 
     wait: None where the NIC adapts its coalescing. Closed form of the renewal process that
-    coresteer_core.simulate.nic.predict simulates.
+    coresteer_core.node.nic_model.predict simulates.
     """
     if packets_per_s <= 0:
         return 0.0

@@ -28,9 +28,9 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.node.nic_model import Arrivals, Host, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
-from coresteer_core.simulate.nic import Arrivals, Host, predict
 
 _LOAD_S = 0.1
 _HASTE = 10.0

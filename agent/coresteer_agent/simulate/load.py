@@ -8,9 +8,9 @@ from msgspec import Struct
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.machine import Ailment, Machine
 from coresteer_agent.simulate.seeded_random import seeded_random
+from coresteer_core.node.nic_model import Wait
 from coresteer_core.node.rates import SHARES_PER_UNIT, NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import Task
-from coresteer_core.simulate.nic import Wait
 
 LEVELS = 32
 """Steps of load from idle to full. Intervals are made once for each level and used again."""

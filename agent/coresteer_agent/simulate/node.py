@@ -23,16 +23,17 @@ from coresteer_agent.simulate.load import (
 from coresteer_agent.simulate.machine import Ailment, Machine, labels_of
 from coresteer_agent.simulate.net_tasks import net_tasks
 from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
-from coresteer_core.node.effective import Attempt, Interrupts, receive_interrupts
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import load_of
 from coresteer_core.node.nic import Learned
+from coresteer_core.node.nic_model import Wait
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.receive import receive_irqs, wait_of
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
+from coresteer_core.policies.coalescing.effective import Attempt, Interrupts, receive_interrupts
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
 from coresteer_core.protocol import PROTOCOL, Hello
@@ -45,7 +46,6 @@ from coresteer_core.settings.location import (
     QueueCpusLocation,
     TaskLocation,
 )
-from coresteer_core.simulate.nic import Wait
 
 _REPLAY_S = 300
 _AGENT_RSS_BYTES = 26 * 1024 * 1024

@@ -18,6 +18,7 @@ from coresteer_agent.transport.websocket import Alarm, ClosedError, WebSocket, c
 from coresteer_agent.transport.websocket_protocol import Close as CloseFrame
 from coresteer_agent.transport.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
 from coresteer_core.changes.events import BackendBack, BackendLost
+from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Learned
 from coresteer_core.node.rates import Rates
@@ -29,7 +30,6 @@ from coresteer_core.protocol import (
     Apply,
     BeginExperiment,
     ChangeAck,
-    ChangeMessage,
     ClassesMessage,
     Clock,
     Close,

@@ -3,7 +3,7 @@
 import math
 from datetime import datetime, timedelta
 
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 
 ANSWER_TIMEOUT_S = 15
 """A connected agent answers within this time."""

@@ -16,7 +16,7 @@ from coresteer.changes.tables import ChangeRow, ChangeStepRow
 from coresteer.errors import NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan
-from coresteer_core.protocol import ChangeState
+from coresteer_core.changes.report import ChangeState
 
 ENDED = (ChangeState.CONFIRMED, ChangeState.ROLLED_BACK, ChangeState.FAILED)
 

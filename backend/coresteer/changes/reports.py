@@ -18,7 +18,8 @@ from coresteer.db import Database
 from coresteer.errors import NodeAway
 from coresteer.nodes.tables import NodeRow
 from coresteer_core.changes.plan import Plan, sentence_of
-from coresteer_core.protocol import ChangeAck, ChangeMessage, ChangeState, Extend, FlowsMessage, ToAgent
+from coresteer_core.changes.report import ChangeMessage, ChangeState
+from coresteer_core.protocol import ChangeAck, Extend, FlowsMessage, ToAgent
 
 log = logging.getLogger("coresteer")
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import undefer
 
 from coresteer.changes.tables import ChangeRow, EarlyReportRow
 from coresteer.nodes.tables import NodeRow
-from coresteer_core.protocol import ChangeState
+from coresteer_core.changes.report import ChangeState
 
 OPEN = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
 

@@ -19,17 +19,8 @@ from coresteer.changes.tables import ChangeRow
 from coresteer.errors import Conflict, Invalid, NodeAway, Problem
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
-from coresteer_core.protocol import (
-    Apply,
-    ChangeMessage,
-    ChangeState,
-    Confirm,
-    EndedBy,
-    Extend,
-    FlowsMessage,
-    Rollback,
-    ToAgent,
-)
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
+from coresteer_core.protocol import Apply, Confirm, Extend, FlowsMessage, Rollback, ToAgent
 
 _ANSWER_TIMEOUT_S = 5.0
 

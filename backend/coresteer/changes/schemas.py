@@ -10,7 +10,7 @@ from coresteer.structs import AsStruct, Shown
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
 from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.protocol import ChangeState, EndedBy, Result
+from coresteer_core.changes.report import ChangeState, EndedBy, Result
 from coresteer_core.schema import labelled
 
 Key = Annotated[str, Field(min_length=1, max_length=200), KEPT]

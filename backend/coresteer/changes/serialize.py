@@ -8,7 +8,7 @@ from coresteer.changes import lifecycle
 from coresteer.changes.schemas import Change, ChangeStep, GuardrailIn
 from coresteer.changes.tables import ChangeRow
 from coresteer_core.changes.plan import Plan
-from coresteer_core.protocol import ChangeState, EndedBy, Result
+from coresteer_core.changes.report import ChangeState, EndedBy, Result
 
 
 def to_schema(row: ChangeRow, now: datetime) -> Change:

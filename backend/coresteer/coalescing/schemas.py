@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from coresteer.structs import AsStruct
 from coresteer_core.node.nic import Timer, Tried
-from coresteer_core.simulate.nic import Predicted
+from coresteer_core.node.nic_model import Predicted
 
 
 class QueueParams(BaseModel):

@@ -16,10 +16,10 @@ from coresteer.presence.registry import Registry
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load, load_of
 from coresteer_core.node.nic import Learned, Tried, Verdict, sets_own_pace, timer_of
+from coresteer_core.node.nic_model import packet_gap_us
 from coresteer_core.node.receive import Received, number, predict_received, received, wait_of
 from coresteer_core.policies.base import Scope
 from coresteer_core.policies.coalescing.spec import Coalescing as Spec
-from coresteer_core.simulate.nic import packet_gap_us
 
 _USECS = "coalesce/rx-usecs"
 _ENOUGH_ANSWERS = 3

@@ -11,8 +11,8 @@ from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
+from coresteer_core.node.nic_model import Predicted, Wait
 from coresteer_core.node.receive import Received, predict_received
-from coresteer_core.simulate.nic import Predicted, Wait
 
 _USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)
 _FRAMES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 42, 64, 128)

@@ -37,8 +37,8 @@ from coresteer.experiments.steps import (
     Step,
     StopMeasuring,
 )
+from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import Measured, RunState
-from coresteer_core.protocol import ChangeState, EndedBy
 
 ATTEMPTS = 3
 _PRIOR_RUNS = 2

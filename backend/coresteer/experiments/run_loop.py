@@ -37,7 +37,7 @@ from coresteer.experiments.steps import (
     Timeouts,
 )
 from coresteer.experiments.tables import ExperimentRow
-from coresteer_core.protocol import ChangeState, EndedBy
+from coresteer_core.changes.report import ChangeState, EndedBy
 
 log = logging.getLogger("coresteer.experiments")
 

@@ -13,9 +13,10 @@ from coresteer.changes.schemas import Change
 from coresteer.experiments.steps import Participant
 from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
 from coresteer_core.changes.machine import STRIKES, STRIKES_S
+from coresteer_core.changes.report import EndedBy
 from coresteer_core.experiments.model import RunState
 from coresteer_core.node.rates import Rates
-from coresteer_core.protocol import EndedBy, ExperimentMessage
+from coresteer_core.protocol import ExperimentMessage
 
 
 @dataclass

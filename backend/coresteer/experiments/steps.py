@@ -8,8 +8,9 @@ from uuid import UUID
 from coresteer.experiments.repository import Attempt
 from coresteer.experiments.schemas import ExperimentState
 from coresteer.experiments.spec import PlannedRun, Spec
+from coresteer_core.changes.report import ChangeState, EndedBy
 from coresteer_core.experiments.model import Measured
-from coresteer_core.protocol import ChangeState, EndedBy, ExperimentMessage
+from coresteer_core.protocol import ExperimentMessage
 
 
 @dataclass(frozen=True)

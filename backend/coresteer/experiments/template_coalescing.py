@@ -7,7 +7,7 @@ from coresteer_core.changes.plan import DesiredValue
 from coresteer_core.experiments.model import Observe, Workload
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Timer, Verdict, timer_of
-from coresteer_core.simulate.nic import packet_gap_us
+from coresteer_core.node.nic_model import packet_gap_us
 
 AUTHORS = "The authors had one link of 1 Gbit/s with frames of 9000 B"
 _GAP_US = 72

@@ -28,12 +28,12 @@ from coresteer.presence.registry import NodeState, Registry
 from coresteer.telemetry.feed import Feed
 from coresteer.telemetry.repository import Mark
 from coresteer.telemetry.service import TRY_AGAIN_LATER, Ingest, now_ms
+from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL,
     Ack,
-    ChangeMessage,
     ClassesMessage,
     Clock,
     Close,

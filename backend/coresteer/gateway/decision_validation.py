@@ -9,7 +9,8 @@ from uuid import UUID
 from coresteer.gateway.setting_validation import invalid_value
 from coresteer.gateway.text_validation import too_long
 from coresteer_core.bounds import MAX_NAME, MAX_VALUE
-from coresteer_core.protocol import ChangeMessage, DecisionMessage
+from coresteer_core.changes.report import ChangeMessage
+from coresteer_core.protocol import DecisionMessage
 
 
 def invalid_change_id(message: DecisionMessage) -> str | None:

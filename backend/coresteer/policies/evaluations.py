@@ -20,8 +20,9 @@ from coresteer.policies.schemas import Decision, DriftEntry, PolicyBody
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow
 from coresteer_core.changes.plan import Plan
+from coresteer_core.changes.report import ChangeState
 from coresteer_core.policies.base import Evaluation, Mode, Ownership
-from coresteer_core.protocol import ChangeState, DecisionMessage
+from coresteer_core.protocol import DecisionMessage
 
 
 async def record_decision(context: PolicyContext, node_id: int, message: DecisionMessage) -> None:

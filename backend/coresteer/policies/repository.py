@@ -13,7 +13,7 @@ from coresteer.policies.in_force import UNFINISHED, Enabled, PartialRollout
 from coresteer.policies.schemas import PolicyBody
 from coresteer.policies.selector import NodeAttributes
 from coresteer.policies.tables import DecisionRow, DriftRow, PolicyRow, PolicyVersionRow, RolloutRow
-from coresteer_core.protocol import ChangeState, EndedBy
+from coresteer_core.changes.report import ChangeState, EndedBy
 
 
 async def list_policies(

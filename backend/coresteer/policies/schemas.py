@@ -10,10 +10,10 @@ from pydantic import AwareDatetime, BaseModel, Field
 from coresteer.changes.schemas import GuardrailIn, Reason
 from coresteer.inputs import KEPT, Body, RowId, Spelt
 from coresteer.structs import AsStruct, FromStruct, Shown
+from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies import Spec
 from coresteer_core.policies.base import MODE, OWNERSHIP, Damping, Evaluation, Mode, Ownership, Scope
-from coresteer_core.protocol import ChangeState
 from coresteer_core.schema import labelled
 
 Glob = Annotated[str, Field(min_length=1, max_length=256), KEPT]

@@ -36,7 +36,7 @@ from coresteer.telemetry import history
 from coresteer.telemetry.history import Range, Source
 from coresteer.telemetry.repository import to_ms
 from coresteer.telemetry.service import Ingest
-from coresteer_core.protocol import ChangeState
+from coresteer_core.changes.report import ChangeState
 
 _WINDOW = timedelta(minutes=WINDOW_MIN)
 _MINUTE = timedelta(minutes=1)

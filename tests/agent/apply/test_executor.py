@@ -15,12 +15,12 @@ from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.netdev_common import ENOTSUPP
 from coresteer_core.changes.plan import Action
-from coresteer_core.node.effective import Attempt
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
+from coresteer_core.policies.coalescing.effective import Attempt
 
 Affinity = Callable[[int], str]
 

@@ -14,7 +14,7 @@ from coresteer_agent.apply import journal as module
 from coresteer_agent.apply.journal import Journal, JournalError, Opened, Restored, Writing
 from coresteer_core.changes.events import Change
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.protocol import ChangeState, EndedBy
+from coresteer_core.changes.report import ChangeState, EndedBy
 
 
 def change(change_id: str, state: ChangeState = ChangeState.APPLYING) -> Change:

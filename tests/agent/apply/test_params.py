@@ -24,8 +24,8 @@ from coresteer_agent.linux import ethtool_params, napi
 from coresteer_agent.linux.ethtool_params import Params
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings import NetdevParam, QueueParam, parse_setting
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"

@@ -15,10 +15,10 @@ from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 
 DEVICE = "sys/devices/pci0000:00/0000:00:03.0/net/eth0"
 RPS = "netdev/eth0/rx-0/rps"

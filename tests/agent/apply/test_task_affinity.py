@@ -17,11 +17,11 @@ from coresteer_agent.apply.task_affinity import TaskAffinityHandler
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.changes.plan import Action, DesiredValue, preview
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 from coresteer_core.settings import TaskAffinity
 
 ROOT = Path("/")

@@ -14,11 +14,11 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_core.changes.plan import Action
+from coresteer_core.changes.report import Outcome
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Outcome
 
 ROOT = Path("/")
 MINE = os.getpriority(os.PRIO_PROCESS, 0)

@@ -8,12 +8,13 @@ from coresteer_agent.simulate.load import make_interval
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
-from coresteer_core.node.effective import receive_interrupts
+from coresteer_core.changes.report import ChangeState, Outcome, Result
 from coresteer_core.node.nic import Timer, Tried, Verdict
+from coresteer_core.node.nic_model import Arrivals, Host, Wait, predict
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.protocol import Apply, ChangeState, Confirm, Outcome, Result
+from coresteer_core.policies.coalescing.effective import receive_interrupts
+from coresteer_core.protocol import Apply, Confirm
 from coresteer_core.settings import parse_setting
-from coresteer_core.simulate.nic import Arrivals, Host, Wait, predict
 
 MLX5, IGB, ENA = 0, 1, 2
 

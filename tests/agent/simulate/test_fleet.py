@@ -19,6 +19,7 @@ from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import Ailment, make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
+from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.rates import Rates
 from coresteer_core.policies.base import Mode
 from coresteer_core.policies.engine_state import PolicyInForce
@@ -28,8 +29,6 @@ from coresteer_core.protocol import (
     PROTOCOL,
     Ack,
     Apply,
-    ChangeMessage,
-    ChangeState,
     Clock,
     Close,
     DecisionMessage,

@@ -15,12 +15,12 @@ from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import Load, load_of
 from coresteer_core.node.nic import added_bound_us, product_bound_us, timer_of
+from coresteer_core.node.nic_model import Wait
 from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
 from coresteer_core.node.receive import Received, predict_received, received, wait_of
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
 from coresteer_core.settings.plan_effect import PlanEffect
-from coresteer_core.simulate.nic import Wait
 
 MIN_BASE_S = 5.0
 """Least observed time for an estimate."""

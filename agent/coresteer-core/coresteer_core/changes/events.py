@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import Plan
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Result
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Result
 
 
 class Change(Struct, frozen=True):

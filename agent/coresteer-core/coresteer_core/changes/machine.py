@@ -42,6 +42,7 @@ from coresteer_core.changes.events import (
 from coresteer_core.changes.guard import MAX_MOVES
 from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import Plan, inverse
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.changes.undo import (
     LOST_BACKEND_GRACE_S,
     Step,
@@ -53,7 +54,6 @@ from coresteer_core.changes.undo import (
     restored_externally,
     undo_all,
 )
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
 STRIKES = 2

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from coresteer_core.changes.events import Change, Changes, Instruction, Note, Report, RunInverse
 from coresteer_core.changes.plan import Plan
-from coresteer_core.protocol import ChangeMessage, ChangeState, EndedBy, Outcome, Result
+from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 
 Step: TypeAlias = tuple[Changes, list[Instruction]]
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load
 from coresteer_core.node.nic import Timer, sets_own_pace, timer_of
-from coresteer_core.simulate.nic import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, predict
+from coresteer_core.node.nic_model import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, predict
 
 
 class Received(Struct, frozen=True):

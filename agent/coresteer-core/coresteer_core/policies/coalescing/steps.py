@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic_model import packet_gap_us
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Proposal
 from coresteer_core.policies.coalescing.candidates import (
@@ -21,7 +22,6 @@ from coresteer_core.policies.coalescing.candidates import (
 from coresteer_core.policies.coalescing.memory import NetdevMemory, after_read
 from coresteer_core.policies.coalescing.netdev_traffic import NetdevTraffic
 from coresteer_core.policies.coalescing.spec import Coalescing
-from coresteer_core.simulate.nic import packet_gap_us
 
 MIN_STEP, MAX_STEP = 1.25, 4.0
 """Factors by which one correction changes the delay."""
