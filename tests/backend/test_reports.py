@@ -25,7 +25,7 @@ from coresteer.experiments.schemas import Experiment, ExperimentState
 from coresteer.experiments.spec import Interval
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import amount, duration, percent, plain
-from coresteer.localization.text import WORDS, text, translated
+from coresteer.localization.text import SENTENCES, text, translated
 from coresteer.reports.change import of_change
 from coresteer.reports.comparison import of_comparison, ratio_of
 from coresteer.reports.experiment import of_experiment
@@ -65,14 +65,14 @@ def fields(text: str) -> list[str]:
     return sorted({name for _, name, _, _ in Formatter().parse(text) if name})
 
 
-@pytest.mark.parametrize("key", WORDS)
+@pytest.mark.parametrize("key", SENTENCES)
 def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> None:
-    assert fields(WORDS[key].en) == fields(WORDS[key].ko)
-    assert all(text.strip() for text in WORDS[key])
+    assert fields(SENTENCES[key].en) == fields(SENTENCES[key].ko)
+    assert all(text.strip() for text in SENTENCES[key])
 
 
 def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_own() -> None:
-    assert {name: WORDS[f"metric.{name}"].en for name in METRICS} == {n: m.label for n, m in METRICS.items()}
+    assert {name: SENTENCES[f"metric.{name}"].en for name in METRICS} == {n: m.label for n, m in METRICS.items()}
 
 
 @pytest.mark.parametrize(
@@ -166,13 +166,13 @@ def test_a_wide_interval_is_not_sold_as_no_difference(made: dict[str, Experiment
 def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Experiment]) -> None:
     text = told(of_experiment(made["sweep"], "en"))
     assert "Device interrupts: lower with each of the 4 settings than with 18 µs." in text
-    assert "falling with rx-usecs (Spearman's ρ −1.00" in text
+    assert "decreases with rx-usecs (Spearman's ρ −1.00" in text
 
 
 def test_an_end_before_its_time_is_told_first_when_nothing_else_can_be(made: dict[str, Experiment]) -> None:
     report = of_experiment(made["stopped"], "en")
     assert report.findings[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
-    assert report.findings[-1] == "Settings that are not as they were before the experiment: irq/41/affinity."
+    assert report.findings[-1] == "Settings that differ from their values before the experiment: irq/41/affinity."
 
 
 @pytest.mark.parametrize("name", ["aa", "ab", "ab-unsteady", "sweep", "grid", "stopped", "empty"])
@@ -192,9 +192,9 @@ def test_every_sort_of_experiment_becomes_every_file(
 
 def test_the_authors_figures_stand_beside_the_new_ones(made: dict[str, Experiment]) -> None:
     report = of_experiment(made["sweep"], "en")
-    (section,) = [section for section in report.sections if section.title == "Beside the authors' figures"]
+    (section,) = [section for section in report.sections if section.title == "Comparison with the published results"]
     (lines,) = [block for block in section.blocks if isinstance(block, Lines)]
-    assert [(line.name, line.is_authors) for line in lines.lines] == [("the authors", True), ("this node", False)]
+    assert [(line.name, line.is_authors) for line in lines.lines] == [("the paper", True), ("this node", False)]
     assert [(at, round(e.value)) for at, e in lines.lines[0].points] == [(18, 100), (36, 100), (90, 20)]
 
 
@@ -335,7 +335,7 @@ def test_experiments_without_anything_in_common_are_not_compared(made: dict[str,
 def test_a_change_that_did_something_is_told_with_the_doubt_that_remains() -> None:
     report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
     assert report.findings[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
-    assert report.findings[-1].startswith("This was observed on real traffic and not assigned by chance")
+    assert report.findings[-1].startswith("This was observed on real traffic without randomization")
     assert "remaining_s" not in to_json(report).decode()
 
 
@@ -346,7 +346,7 @@ def test_a_change_without_effect_is_told_as_such() -> None:
 
 def test_with_few_minutes_nothing_is_concluded_of_a_change() -> None:
     report = of_change(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
-    assert "there are 5 minutes of data before the change and 60 after it, and 10 are needed" in report.findings[0]
+    assert "there are 5 minutes of data before the change and 60 after it; at least 10 are" in report.findings[0]
     found = compare("rtt_p99_us", minutes(5, after=False), minutes(60, after=True))
     assert (found.effect, found.verdict) == (None, "too-few")
 
@@ -363,4 +363,4 @@ def test_figures_that_are_not_there_are_absent_from_a_changes_report() -> None:
 
 def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment]) -> None:
     running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
-    assert "The experiment is still running: this is what the 48 runs so far say" in told(of_experiment(running, "en"))
+    assert "The experiment is running: this is the result of the 48 runs so far" in told(of_experiment(running, "en"))

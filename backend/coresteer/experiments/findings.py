@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, chance, correlation, percent
+from coresteer.localization.numbers import amount, correlation, p_value, percent
 from coresteer.localization.text import label, text, translated
 from coresteer_core.experiments.model import Metric
 
@@ -114,29 +114,29 @@ def findings(experiment: Experiment, language: Language) -> list[str]:
     """Return the findings in sentences, the most important first."""
     phrases = Phrases(experiment, language)
     found = of_primary(experiment)
-    told: list[str] = []
+    sentences: list[str] = []
     if experiment.kind == "aa":
-        told = [_of_itself(phrases)]
+        sentences = [_of_itself(phrases)]
     elif not found:
-        told = [phrases.text("nothing")]
+        sentences = [phrases.text("nothing")]
     elif experiment.kind == "ab":
-        told = [*_of_one(phrases, found[0]), _of_itself(phrases)]
+        sentences = [*_of_one(phrases, found[0]), _of_itself(phrases)]
     else:
-        told = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
+        sentences = [*_of_many(phrases, found), *_of_trends(phrases), _of_itself(phrases)]
     if experiment.state != "done":
         kept, sentence = experiment.analysis.counted, translated(language, experiment.sentence)
         is_open = all(one.verdict == "too-few" for one in found)
-        told.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
-    told += _unrestored(phrases)
-    return told
+        sentences.insert(0 if is_open else 1, phrases.text(f"ended.{experiment.state}", kept=kept, sentence=sentence))
+    sentences += _unrestored(phrases)
+    return sentences
 
 
 def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
-    told = [sentence(phrases, found)]
+    sentences = [sentence(phrases, found)]
     if found.minimum_detectable is not None and found.verdict != "too-few":
         visible = percent(found.minimum_detectable, phrases.language, signed=False, up=True)
-        told.append(phrases.text("found.visible", visible=visible))
-    return told
+        sentences.append(phrases.text("found.visible", visible=visible))
+    return sentences
 
 
 def sentence(phrases: Phrases, found: Comparison) -> str:
@@ -153,8 +153,8 @@ def sentence(phrases: Phrases, found: Comparison) -> str:
         key = "found.none_wide" if _reach(found.effect) > _WIDE else "found.none"
         return phrases.text(key, **names, bound=phrases.bound(found.effect), **phrases.ends(found.effect))
     change = percent(abs(found.effect.value), phrases.language, signed=False)
-    told = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.ends(found.effect))
-    return _with_worth(phrases, found, told)
+    sentences = phrases.text(f"found.{found.verdict}", **names, change=change, **phrases.ends(found.effect))
+    return _with_worth(phrases, found, sentences)
 
 
 def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str:
@@ -166,9 +166,9 @@ def _absolute(phrases: Phrases, found: Comparison, names: dict[str, str]) -> str
     return _with_worth(phrases, found, phrases.text(f"found.{key}_absolute", **names, value=value, base=base))
 
 
-def _with_worth(phrases: Phrases, found: Comparison, told: str) -> str:
+def _with_worth(phrases: Phrases, found: Comparison, sentences: str) -> str:
     worth = phrases.tone(found)
-    return f"{told} {phrases.text(f'found.{worth}')}" if worth in ("better", "worse") else told
+    return f"{sentences} {phrases.text(f'found.{worth}')}" if worth in ("better", "worse") else sentences
 
 
 def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
@@ -176,24 +176,27 @@ def _of_many(phrases: Phrases, found: Sequence[Comparison]) -> list[str]:
         return [one for one in found if one.verdict in verdicts]
 
     higher, lower, none = having("higher"), having("lower"), having("no-difference")
-    unsaid = having("unsteady", "too-few")
+    without_result = having("unsteady", "too-few")
     names = {"metric": phrases.label(phrases.primary), "baseline": phrases.baseline}
     effects = [one.effect for one in none if one.effect]
     if none and len(none) == len(found) and effects:
         widest = max(effects, key=_reach)
-        told = [
+        sentences = [
             phrases.text(
                 "sweep.none", **names | {"metric": phrases.inside(phrases.primary)}, bound=phrases.bound(widest)
             )
         ]
-        return [*told, *([phrases.text("found.wide", bound=phrases.bound(widest))] if _reach(widest) > _WIDE else [])]
+        return [
+            *sentences,
+            *([phrases.text("found.wide", bound=phrases.bound(widest))] if _reach(widest) > _WIDE else []),
+        ]
     counts = {"levels": len(found), "higher": len(higher), "lower": len(lower), "none": len(none)}
     key = {len(higher): "all_higher", len(lower): "all_lower"}.get(len(found), "counts")
-    told = [phrases.text(f"sweep.{key}", **names, **counts)]
-    if unsaid:
-        told[0] += " " + phrases.text("sweep.unsaid", count=len(unsaid))
+    sentences = [phrases.text(f"sweep.{key}", **names, **counts)]
+    if without_result:
+        sentences[0] += " " + phrases.text("sweep.no_result", count=len(without_result))
     largest = sorted(higher + lower, key=lambda one: -abs(one.effect.value) if one.effect else 0.0)
-    return told + [sentence(phrases, one) for one in largest[:_LISTED]]
+    return sentences + [sentence(phrases, one) for one in largest[:_LISTED]]
 
 
 def _reach(effect: Interval) -> float:
@@ -214,7 +217,7 @@ def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
     rises = trend.rho is not None and trend.rho > 0
     rho = correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"
-    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=chance(trend.p))
+    return phrases.text(key, metric=phrases.label(trend.metric), factor=factor, rho=rho, p=p_value(trend.p))
 
 
 def _of_itself(phrases: Phrases) -> str:

@@ -1,4 +1,4 @@
-"""Numbers as reports print them; the same in every place and on every machine."""
+"""Format numbers for reports, the same on every machine."""
 
 import math
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ class Interval(Protocol):
 
 
 def plain(value: float) -> str:
-    """About four digits: 0.0123, 1.23, 12.3, 123, 1,234."""
+    """Format a number with about three significant digits: 0.0123, 1.23, 12.3, 123, 1,234."""
     size = abs(value)
     if size == 0:
         return "0"
@@ -37,7 +37,7 @@ def plain(value: float) -> str:
 
 
 def percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
-    """A share as percent with one decimal under 100. up: rounded away from zero, for bounds that must not be passed."""
+    """Format a share as percent with one decimal under 100. up: round away from zero, for bounds."""
     value = share * 100
     scale = 1 if abs(value) >= 100 else 10
     rounded = (math.ceil(abs(value) * scale - 1e-9) if up else round(abs(value) * scale)) / scale
@@ -46,12 +46,12 @@ def percent(share: float, language: Language, *, signed: bool = True, up: bool =
 
 
 def percent_sign(language: Language) -> str:
-    """The sign with its space, which Korean does not have."""
+    """Return the percent sign with its space, which Korean does not have."""
     return "%" if language == "ko" else " %"
 
 
 def amount(value: float | None, unit: str, language: Language) -> str:
-    """A value with its unit, in bits with a prefix."""
+    """Format a value with its unit; bits have an SI prefix."""
     if value is None:
         return _ABSENT
     if unit == "bit/s":
@@ -65,7 +65,7 @@ def amount(value: float | None, unit: str, language: Language) -> str:
 
 
 def axis_scale(highest: float, unit: str) -> tuple[float, str]:
-    """By what to divide the values of an axis, and the unit that they have then."""
+    """Return the divisor for the values of an axis, and their unit after the division."""
     if unit == "bit/s":
         factor, prefix = next(((f, p) for f, p in _PREFIXES if highest >= f), (1.0, ""))
         return factor, f"{prefix}bit/s"
@@ -73,7 +73,7 @@ def axis_scale(highest: float, unit: str) -> tuple[float, str]:
 
 
 def estimate(found: Interval | None, unit: str, language: Language) -> str:
-    """A value with its interval."""
+    """Format a value with its interval."""
     if found is None:
         return _ABSENT
     value = amount(found.value, unit, language)
@@ -84,7 +84,7 @@ def estimate(found: Interval | None, unit: str, language: Language) -> str:
 
 
 def effect(found: Interval | None, language: Language) -> str:
-    """A relative effect with its interval."""
+    """Format a relative effect with its interval."""
     if found is None:
         return _ABSENT
     low, high = percent(found.low, language), percent(found.high, language)
@@ -92,24 +92,24 @@ def effect(found: Interval | None, language: Language) -> str:
 
 
 def between(low: str, high: str, language: Language) -> str:
-    """From low to high."""
+    """Format a range."""
     return text(language, "between", low=low, high=high)
 
 
-def chance(p: float | None) -> str:
-    """A p value."""
+def p_value(p: float | None) -> str:
+    """Format a p value."""
     if p is None:
         return _ABSENT
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def correlation(rho: float | None) -> str:
-    """A correlation coefficient."""
+    """Format a correlation coefficient."""
     return _ABSENT if rho is None else _minus(f"{rho:.2f}")
 
 
 def duration(seconds: float, language: Language) -> str:
-    """Hours, minutes and seconds, of which the largest two."""
+    """Format a duration with its two largest units."""
     whole = round(seconds)
     if whole < 120:
         return text(language, "seconds", s=f"{seconds:.3g}")
@@ -119,7 +119,7 @@ def duration(seconds: float, language: Language) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """A time in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     return _ABSENT if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from coresteer.localization.language import Language
 from coresteer.localization.text_changes import CHANGE
 from coresteer.localization.text_comparisons import COMPARE
+from coresteer.localization.text_experiment_method import METHOD
 from coresteer.localization.text_experiments import EXPERIMENT
 from coresteer.localization.text_metrics import FIGURES, METRIC_LABELS
 from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
@@ -25,8 +26,12 @@ class Pair(NamedTuple):
     ko: str
 
 
-WORDS: Mapping[str, Pair] = MappingProxyType(
-    {key: Pair(*both) for key, both in (FIGURES | METRIC_LABELS | EXPERIMENT | CHANGE | COMPARE | REASONS).items()}
+SENTENCES: Mapping[str, Pair] = MappingProxyType(
+    {
+        key: Pair(*both)
+        for part in (FIGURES, METRIC_LABELS, EXPERIMENT, METHOD, CHANGE, COMPARE, REASONS)
+        for key, both in part.items()
+    }
 )
 
 _ENDS_IN_CONSONANT = frozenset("LMNRlmnr013678")
@@ -60,7 +65,7 @@ _formatter = _Formatter()
 
 def text(language: Language, key: str, /, **values: object) -> str:
     """Return the sentence in the language, with its placeholders filled."""
-    return _formatter.vformat(getattr(WORDS[key], language), (), values)
+    return _formatter.vformat(getattr(SENTENCES[key], language), (), values)
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -91,4 +96,4 @@ def translated(language: Language, sentence: str) -> str:
 def label(language: Language, metric: str, otherwise: str | None = None) -> str:
     """Return the label of a metric. otherwise: of a metric without a translation, e.g. one of a command."""
     key = f"metric.{metric}"
-    return text(language, key) if key in WORDS else otherwise or metric.removeprefix("command.")
+    return text(language, key) if key in SENTENCES else otherwise or metric.removeprefix("command.")

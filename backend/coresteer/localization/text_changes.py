@@ -2,7 +2,7 @@
 
 CHANGE = {
     "change.kind": ("Effect of a change on real traffic", "변경이 실제 트래픽에 미친 영향"),
-    "change.title": ("What a change did on {node}", "{node} 노드의 변경 효과"),
+    "change.title": ("Effect of a change on {node}", "{node} 노드의 변경 효과"),
     "change.higher": (
         "{metric}: {change} higher after the change than before (95 % confidence interval {low} to {high}).",
         "변경 후 {metric:은/는} 변경 전보다 {change} 높았다(95% 신뢰 구간 {low} ~ {high}).",
@@ -16,8 +16,8 @@ CHANGE = {
         "{bound:을/를} 넘는 {metric} 차이는 발견되지 않았다(95% 신뢰 구간 {low} ~ {high}).",
     ),
     "change.too_few": (
-        "Nothing can be concluded: there are {before} minutes of data before the change and {after} after it, and "
-        "{least} are needed on each side.",
+        "No result: there are {before} minutes of data before the change and {after} after it; at least {least} are "
+        "required on each side.",
         "결론을 내릴 수 없다. 데이터가 변경 전 {before}분, 변경 후 {after}분뿐이며 각각 {least}분 이상이 필요하다.",
     ),
     "change.never": (
@@ -25,25 +25,25 @@ CHANGE = {
         "변경이 적용되지 않았으므로 효과가 없다.",
     ),
     "change.observed": (
-        "This was observed on real traffic and not assigned by chance: the load itself may have changed too. An "
-        "experiment would tell the two apart.",
+        "This was observed on real traffic without randomization: the load itself may have changed too. An experiment "
+        "can distinguish the two.",
         "무작위로 배정한 실험이 아니라 실제 트래픽을 관찰한 결과이므로 부하 자체가 달라졌을 수도 있다. 둘을 "
         "구분하려면 실험이 필요하다.",
     ),
     "change.load": (
-        "The load differed: {metric} {change} ({low} to {high}) against before. Figures that are not per packet or "
-        "per gigabit cannot be compared without it.",
+        "The load differed: {metric} {change} ({low} to {high}) compared with before. Consider this in metrics that "
+        "are not per packet or per gigabit.",
         "부하가 달랐다: {metric} {change}({low} ~ {high}). 패킷당 또는 기가비트당 지표가 아니면 이를 고려하지 않고 "
         "비교할 수 없다.",
     ),
     "change.section.did": ("What was changed", "변경 내용"),
     "change.section.effect": ("Before and after", "변경 전후"),
-    "change.section.life": ("What became of it", "변경의 경과"),
+    "change.section.life": ("History of the change", "변경의 경과"),
     "change.fact.by": ("By", "실행자"),
     "change.fact.policy": ("policy {id}", "정책 {id}"),
     "change.fact.reason": ("Reason", "사유"),
     "change.fact.applied": ("Applied", "적용"),
-    "change.fact.ended": ("Settled", "확정 또는 복원"),
+    "change.fact.ended": ("Confirmed or rolled back", "확정 또는 복원"),
     "change.fact.state": ("State", "상태"),
     "change.fact.window": ("Compared", "비교 구간"),
     "change.window": ("{before} minutes before, {after} after", "변경 전 {before}분, 변경 후 {after}분"),
@@ -57,37 +57,35 @@ CHANGE = {
     "change.state.confirmed": ("confirmed", "확정됨"),
     "change.state.rolled_back": ("rolled back", "복원됨"),
     "change.state.failed": ("failed", "실패"),
-    "change.table": ("All figures, before and after", "변경 전후의 전체 지표"),
-    "change.figure": ("{metric}, minute by minute", "분 단위 {metric}"),
-    "change.effects": ("Differences of after from before", "변경 전 대비 변경 후의 차이"),
+    "change.table": ("All metrics, before and after", "변경 전후의 전체 지표"),
+    "change.figure": ("{metric} by minute", "분 단위 {metric}"),
+    "change.effects": ("Differences after the change", "변경 전 대비 변경 후의 차이"),
     "change.cpus_note": (
-        "Means over the minutes before and after. Hatched: not known.",
+        "Means over the minutes before and after. Hatched: unknown.",
         "변경 전후 각 구간의 평균이다. 빗금은 값을 알 수 없음을 뜻한다.",
     ),
     "change.method.window": (
-        "Whole minutes of stored telemetry are compared: at most {most} on each side of the change, "
-        "without the minute in which it was applied, and only as far as no other change of the node and not its "
-        "undoing lies between.",
+        "Whole minutes of stored telemetry are compared: at most {most} on each side of the change, without the "
+        "minute in which it was applied, up to the nearest other change of the node or the rollback of this one.",
         "저장된 텔레메트리를 분 단위로 비교한다. 적용된 분은 빼고 변경 전후 각각 최대 {most}분을 쓰되, 변경이 복원된 "
         "시점이나 노드의 다른 변경을 넘어가지 않는다.",
     ),
     "change.method.interval": (
-        "Means are compared as a ratio. Minutes that follow each other are alike, so they count as fewer, by their "
-        "autocorrelation (corrected for its bias); intervals are of 95 % confidence by Student's t with Welch's "
-        "degrees of freedom.",
+        "Means are compared as a ratio. The effective number of minutes is reduced by their autocorrelation (corrected "
+        "for bias); 95 % confidence intervals are Student's t with Welch's degrees of freedom.",
         "평균의 비율로 비교한다. 이어지는 분들은 서로 비슷하므로 편향을 보정한 자기상관만큼 유효 표본 수를 줄이고, "
         "웰치 자유도의 스튜던트 t 분포로 95% 신뢰 구간을 구한다.",
     ),
     "change.limit.many": (
-        "{count} figures were compared, each by itself, so among them some differ by chance.",
+        "{count} metrics were compared, each by itself, so some of them differ by chance.",
         "지표 {count}개를 각각 따로 비교했으므로 그중 일부는 우연히 차이를 보일 수 있다.",
     ),
     "change.limit.once": (
-        "The change was made once, at a time that was not drawn by chance.",
+        "The change was made once, at a time that was not randomized.",
         "변경은 한 번, 무작위로 정하지 않은 시점에 이루어졌다.",
     ),
     "change.limit.others": (
-        "Whatever else changed on the node or its network at the same time is part of the difference.",
+        "Other changes on the node or its network at the same time are part of the difference.",
         "같은 시간에 노드나 네트워크에서 일어난 다른 변화도 차이에 포함되어 있다.",
     ),
 }

@@ -20,12 +20,12 @@ COMPARE = {
         "{metric}에서 {count}개 조건 가운데 {differ}개의 효과가 두 실험 사이에 다르다.",
     ),
     "compare.noise": (
-        "Both compare their node with itself; in {metric} the node's difference from itself is {a} in A and {b} in B.",
+        "In the A/A runs of both experiments, the node's own variation in {metric} is {a} in A and {b} in B.",
         "두 실험 모두 노드를 자기 자신과 비교했다. {metric}의 자기 차이는 A에서 {a}, B에서 {b}이다.",
     ),
     "compare.nothing": (
-        "The effects cannot be compared: the two experiments have no setting with the same name of which both know "
-        "the effect on the same figure.",
+        "The effects cannot be compared: the two experiments have no setting of the same name with known effects on "
+        "the same metric.",
         "이름이 같고 같은 지표에 대한 효과가 양쪽에서 확인된 조건이 없어 두 실험의 효과를 비교할 수 없다.",
     ),
     "compare.section.differ": ("What differs between the two", "두 실험의 차이점"),
@@ -34,19 +34,19 @@ COMPARE = {
     "compare.section.b": ("Experiment B", "실험 B"),
     "compare.all_equal": ("Specification and machine are the same.", "실험 명세와 장비가 같다."),
     "compare.column.difference": ("B against A (95 % interval)", "A 대비 B(95% 신뢰 구간)"),
-    "compare.table": ("Effects against each experiment's own baseline", "각 실험의 기준 대비 효과"),
+    "compare.table": ("Effects relative to each experiment's own baseline", "각 실험의 기준 대비 효과"),
     "compare.figure": ("{metric}: effects in A and B", "{metric}: A와 B의 효과"),
     "compare.axis": ("difference from the experiment's own baseline", "각 실험의 기준 대비 차이"),
     "compare.method": (
-        "Each effect is against the baseline of its own experiment. Their ratio's interval follows from the two "
-        "intervals (MOVER; Zou and Donner 2008), as the experiments are independent. It is not adjusted for the number "
-        "of settings.",
+        "Each effect is relative to the baseline of its own experiment. The interval of their ratio follows from the "
+        "two intervals (MOVER; Zou and Donner 2008), as the experiments are independent. It is not adjusted for the "
+        "number of settings.",
         "각 효과는 해당 실험의 기준에 대한 것이다. 두 실험은 서로 독립이므로 효과 비율의 신뢰 구간은 두 구간에서 "
         "구한다(MOVER, Zou와 Donner 2008). 조건 수에 대한 보정은 하지 않았다.",
     ),
     "compare.limit": (
-        "The two experiments ran at different times or on different nodes, which was not drawn by chance: what differs "
-        "between the effects may come from anything that differs between the two.",
+        "The two experiments ran at different times or on different nodes, without randomization: a difference between "
+        "the effects may be due to any difference between the two.",
         "두 실험은 서로 다른 시간이나 노드에서 수행되었고 이는 무작위로 정한 것이 아니다. 효과의 차이는 두 실험 "
         "사이의 어떤 차이에서도 비롯될 수 있다.",
     ),

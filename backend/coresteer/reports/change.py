@@ -1,4 +1,4 @@
-"""The report of what a change did to a node's real traffic. Pure: the same change and minutes give the same report."""
+"""The report of a change's effect on real traffic. Pure: the same change and minutes give the same report."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,16 +8,16 @@ from coresteer.experiments import findings
 from coresteer.experiments.findings import Tone
 from coresteer.experiments.spec import Comparison, Interval
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, chance, effect, moment, percent
+from coresteer.localization.numbers import amount, effect, moment, p_value, percent
 from coresteer.localization.text import label, text
 from coresteer.reports.charts import cpu_heat, cpu_means
-from coresteer.reports.minutes import LEAST, OBSERVED, Minute, compare
+from coresteer.reports.minutes import MIN_MINUTES, OBSERVED, Minute, compare
 from coresteer.reports.model import Block, Dot, Dots, Heat, Line, Lines, Paragraph, Report, Section, Table
 from coresteer.telemetry.repository import to_ms
 
 WINDOW_MIN = 60
-_TOLD = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
-"""Of which the findings speaks."""
+_IN_FINDINGS = ("cpu_s_per_gbit", "interrupts_per_s", "rtt_p99_us")
+"""Metrics of the findings."""
 _DRAWN = ("rx_bit_per_s", "interrupts_per_s", "cpu_busy_percent", "cpu_s_per_gbit", "rtt_p99_us")
 _LOAD = "rx_bit_per_s"
 _HEATS = ("busy", "softirq")
@@ -25,14 +25,14 @@ COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
 
 
 def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
-    """What differed after it, with the doubts that an observation leaves."""
-    seen = [name for name in OBSERVED if any(name in m.figures for m in (*before, *after))]
-    found = {name: compare(name, before, after) for name in seen}
+    """Return the report: differences after the change, and the limits of an observation."""
+    present = [name for name in OBSERVED if any(name in m.figures for m in (*before, *after))]
+    found = {name: compare(name, before, after) for name in present}
     limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))
     if found:
         limits.append(Paragraph(text(language, "change.limit.many", count=len(found))))
     if language != "en":
-        limits.append(Paragraph(text(language, "limit.unsaid_language")))
+        limits.append(Paragraph(text(language, "limit.untranslated")))
     sections: list[tuple[str, list[Block]]] = [
         ("change.section.did", _did(change, language)),
         ("change.section.effect", _effect(change, before, after, found, language)),
@@ -68,14 +68,14 @@ def _findings(
 ) -> list[str]:
     if change.applied_at is None:
         return [text(language, "change.never")]
-    told = [sentence for name in _TOLD if (sentence := _sentence(found.get(name), language))]
-    if not told:
-        return [text(language, "change.too_few", before=len(before), after=len(after), least=LEAST)]
+    sentences = [sentence for name in _IN_FINDINGS if (sentence := _sentence(found.get(name), language))]
+    if not sentences:
+        return [text(language, "change.too_few", before=len(before), after=len(after), least=MIN_MINUTES)]
     load = found.get(_LOAD)
     if load and load.effect and load.verdict in ("higher", "lower"):
         names = {"metric": findings.inside(label(language, _LOAD)), "change": percent(load.effect.value, language)}
-        told.append(text(language, "change.load", **names, **findings.ends(language, load.effect)))
-    return [*told, text(language, "change.observed")]
+        sentences.append(text(language, "change.load", **names, **findings.ends(language, load.effect)))
+    return [*sentences, text(language, "change.observed")]
 
 
 def _sentence(found: Comparison | None, language: Language) -> str | None:
@@ -87,9 +87,9 @@ def _sentence(found: Comparison | None, language: Language) -> str | None:
         bound = findings.bound(language, found.effect)
         return text(language, "change.none", metric=findings.inside(name), bound=bound, **ends)
     size = percent(abs(found.effect.value), language, signed=False)
-    told = text(language, f"change.{found.verdict}", metric=name, change=size, **ends)
+    sentences = text(language, f"change.{found.verdict}", metric=name, change=size, **ends)
     worth = findings.tone(OBSERVED[found.metric], found.verdict)
-    return f"{told} {text(language, f'found.{worth}')}" if worth in ("better", "worse") else told
+    return f"{sentences} {text(language, f'found.{worth}')}" if worth in ("better", "worse") else sentences
 
 
 def _facts(
@@ -134,7 +134,7 @@ def _effect(
         levels = [amount(level.value if level else None, unit, language) for level in (one.baseline, one.level)]
         finding = findings.verdict(language, _tone(one), one.verdict)
         rows_of_texts.append(
-            [label(language, one.metric), *levels, effect(one.effect, language), chance(one.p), finding]
+            [label(language, one.metric), *levels, effect(one.effect, language), p_value(one.p), finding]
         )
     blocks.append(Table(text(language, "change.table"), columns, rows_of_texts, numeric=[1, 2, 3, 4]))
     applied_ms = to_ms(change.applied_at)

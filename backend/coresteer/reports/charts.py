@@ -1,4 +1,4 @@
-"""The figures of an experiment's report, as data. Pure."""
+"""Charts of an experiment's report, as data. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ from coresteer.experiments.spec import Arm, Comparison, Interval
 from coresteer.localization.numbers import amount, axis_scale, effect, plain
 from coresteer.reports.model import Dot, Dots, Heat, Line, Lines, RunPoint, Runs
 
-_MOST_DOTS = 48
-_MOST_LINES = 8
+_MAX_DOTS = 48
+_MAX_LINES = 8
 _CPU_KINDS = ("busy", "softirq", "irq")
-_MOST_TEXTS = 64
-_MOST_CPU_ROWS = 24
+_MAX_TEXTS = 64
+_MAX_CPU_ROWS = 24
 
 
 def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
-    """Effects with their intervals: of one figure by arm, or of one arm by figure."""
-    if not found or len(found) > _MOST_DOTS or all(one.effect is None for one in found):
+    """Return effects with their intervals: of one metric by arm, or of one arm by metric."""
+    if not found or len(found) > _MAX_DOTS or all(one.effect is None for one in found):
         return []
     by_arm = len({one.metric for one in found}) == 1
     is_itself = phrases.experiment.kind == "aa"
@@ -38,12 +38,12 @@ def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
 
 
 def runs_chart(phrases: Phrases) -> list[Runs]:
-    """The figure that decides, of every run in order."""
+    """Return the primary metric of every run in chronological order."""
     experiment = phrases.experiment
-    places = {arm: place for place, arm in enumerate(experiment.analysis.arms)}
+    positions = {arm: place for place, arm in enumerate(experiment.analysis.arms)}
     in_order = sorted(experiment.runs, key=lambda run: (run.started_ms, run.planned.number, run.attempt))
     points = [
-        RunPoint(at, run.figures[phrases.primary], places.get(run.planned.arm, 0), run.discarded is not None)
+        RunPoint(at, run.figures[phrases.primary], positions.get(run.planned.arm, 0), run.discarded is not None)
         for at, run in enumerate(in_order, 1)
         if phrases.primary in run.figures
     ]
@@ -51,18 +51,18 @@ def runs_chart(phrases: Phrases) -> list[Runs]:
         return []
     names = [phrases.name(arm) for arm in experiment.analysis.arms]
     title = phrases.text("figure.runs", metric=phrases.label(phrases.primary))
-    words = (phrases.text("axis.run"), phrases.text("legend.discarded"))
-    return [Runs(title, phrases.text("figure.runs_note"), names, points, phrases.unit(phrases.primary), *words)]
+    captions = (phrases.text("axis.run"), phrases.text("legend.discarded"))
+    return [Runs(title, phrases.text("figure.runs_note"), names, points, phrases.unit(phrases.primary), *captions)]
 
 
 def line_charts(phrases: Phrases, metrics: Sequence[str]) -> list[Lines]:
-    """Figures over the factor that has numbers, a line for each level of the other one."""
+    """Return metrics over the numeric factor, a line for each level of the other one."""
     factors = phrases.experiment.spec.factors
     numeric = [place for place, factor in enumerate(factors) if all(level.value is not None for level in factor.levels)]
     if not numeric:
         return []
     over = max(numeric, key=lambda place: len(factors[place].levels))
-    if any(len(factor.levels) > _MOST_LINES for place, factor in enumerate(factors) if place != over):
+    if any(len(factor.levels) > _MAX_LINES for place, factor in enumerate(factors) if place != over):
         return []
     charts = []
     for metric in metrics:
@@ -89,7 +89,7 @@ def _lines(phrases: Phrases, metric: str, over: int) -> list[Line]:
 
 
 def grid_chart(phrases: Phrases) -> list[Heat]:
-    """The figure that decides in a sweep over two factors, as a grid."""
+    """Return the primary metric of a sweep over two factors as a grid."""
     spec, analysis = phrases.experiment.spec, phrases.experiment.analysis
     means = analysis.means.get(phrases.primary)
     if len(spec.factors) != 2 or not means or not any(means):
@@ -118,7 +118,7 @@ def grid_chart(phrases: Phrases) -> list[Heat]:
 
 
 def cpu_heats(phrases: Phrases) -> list[Heat]:
-    """Means over runs of each CPU's time, a row for each arm."""
+    """Return means over runs of each CPU's time, a row for each arm."""
     experiment = phrases.experiment
     kept = [run for run in experiment.runs if run.discarded is None and run.planned.stage == "main"]
     kept = kept or [run for run in experiment.runs if run.discarded is None]
@@ -140,19 +140,19 @@ def cpu_heats(phrases: Phrases) -> list[Heat]:
 
 
 def _most_different(phrases: Phrases) -> list[Arm]:
-    """All arms, or the baseline and those that differ most from it in the figure that decides, in their order."""
+    """Return all arms, or the baseline and those that differ most from it in the primary metric, in order."""
     arms = phrases.experiment.analysis.arms
     effects = {one.arm: abs(one.effect.value) if one.effect else 0.0 for one in of_primary(phrases.experiment)}
-    chosen = {*arms[:1], *sorted(arms[1:], key=lambda arm: -effects.get(arm, 0.0))[: _MOST_CPU_ROWS - 1]}
+    chosen = {*arms[:1], *sorted(arms[1:], key=lambda arm: -effects.get(arm, 0.0))[: _MAX_CPU_ROWS - 1]}
     return [arm for arm in arms if arm in chosen]
 
 
 def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]]], axis: str) -> Heat:
-    """Percent by CPU, with numbers where there are few."""
+    """Return percentages by CPU, with numbers where there are few."""
     count = max((len(values) for _, values in rows), default=0)
     values = [row + [None] * (count - len(row)) for _, row in rows]
     texts = [[plain(round(v, 1)) if v is not None else "" for v in row] for row in values]
-    shown = texts if count * len(rows) <= _MOST_TEXTS else []
+    shown = texts if count * len(rows) <= _MAX_TEXTS else []
     names = [name for name, _ in rows]
     return Heat(
         title, note, names, [str(cpu) for cpu in range(count)], axis, values, shown, 0.0, 100.0, ("0 %", "100 %")
@@ -160,7 +160,7 @@ def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]
 
 
 def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The mean of each CPU over runs, of what is known."""
+    """Return the mean of each CPU over the runs that have a value."""
     means: list[float | None] = []
     for cpu in range(max(map(len, runs), default=0)):
         known = [value for run in runs if cpu < len(run) and (value := run[cpu]) is not None]
@@ -169,7 +169,7 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 def authors_chart(phrases: Phrases, authors: Sequence[AuthorsRow]) -> list[Lines]:
-    """Figures for which the authors gave two numbers or more, both as shares of their own baseline."""
+    """Return metrics with two published values or more, theirs and ours relative to their own baseline."""
     factors = phrases.experiment.spec.factors
     if len(factors) != 1:
         return []

@@ -1,4 +1,4 @@
-"""The report that lays two experiments side by side. Pure."""
+"""The report that compares two experiments. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from coresteer.localization.text import text
 from coresteer.reports import experiment
 from coresteer.reports.model import Block, Dot, Dots, Facts, Paragraph, Report, Section, Table
 
-_MOST_ROWS = 400
+_MAX_ROWS = 400
 _LISTED = 3
-_MOST_DOTS = 24
+_MAX_DOTS = 24
 
 
 def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
-    """Whether what a and b found agrees, and what differs between the two themselves."""
+    """Return the report: whether the results of a and b agree, and how the experiments differ."""
     first, second = Phrases(a, language), Phrases(b, language)
     pairs = _pairs(a, b)
-    limits = ["compare.limit"] + (["limit.unsaid_language"] if language != "en" else [])
+    limits = ["compare.limit"] + (["limit.untranslated"] if language != "en" else [])
     sections: list[tuple[str, list[Block]]] = [
         ("compare.section.effects", _effects(first, pairs)),
         ("compare.section.differ", [_differences(first, second)]),
@@ -56,10 +56,10 @@ def _paragraphs(texts: Sequence[str]) -> list[Paragraph]:
 
 
 def ratio_of(a: Interval, b: Interval) -> Interval | None:
-    """b's effect relative to a's: (1 + b) / (1 + a) - 1, its interval from theirs.
+    """Return b's effect relative to a's, (1 + b) / (1 + a) - 1, with its interval from theirs.
 
-    MOVER on logarithms, which keeps intervals that are not symmetric so (Zou and Donner, Statistics in Medicine 27,
-    2008); a and b must be independent. None where an effect takes all away.
+    MOVER on logarithms, which preserves asymmetric intervals (Zou and Donner, Statistics in Medicine 27,
+    2008); a and b must be independent. None where an effect is -100 % or less.
     """
     if min(a.low, a.value, b.low, b.value) <= -1:
         return None
@@ -72,7 +72,7 @@ def ratio_of(a: Interval, b: Interval) -> Interval | None:
 
 
 def _pairs(a: Experiment, b: Experiment) -> list[tuple[Comparison, Comparison, Interval]]:
-    """What both know of the same figure and an arm of the same name, a's figure that decides first."""
+    """Return the comparisons of both with the same metric and arm name, a's primary metric first."""
     others = {(one.metric, _name(b, one)): one for one in b.analysis.comparisons}
     found = []
     for one in a.analysis.comparisons:
@@ -95,18 +95,18 @@ def _findings(first: Phrases, second: Phrases, pairs: Sequence[tuple[Comparison,
     metric = findings.inside(first.label(first.primary))
     noises = [one.experiment.analysis.noise.get(first.primary) for one in (first, second)]
     effects = [effect(noise.effect, first.language) for noise in noises if noise and noise.effect]
-    told = []
+    sentences = []
     if primary:
         differing = [pair for pair in primary if _differs(pair[2])]
         if len(primary) > 1:
             counts = {"differ": len(differing), "count": len(primary)}
-            told.append(first.text("compare.differ_count", metric=metric, **counts))
-        told += [_sentence(first, metric, pair) for pair in (differing or primary)[:_LISTED]]
+            sentences.append(first.text("compare.differ_count", metric=metric, **counts))
+        sentences += [_sentence(first, metric, pair) for pair in (differing or primary)[:_LISTED]]
     elif not (first.experiment.kind == second.experiment.kind == "aa"):
-        told.append(first.text("compare.nothing"))
+        sentences.append(first.text("compare.nothing"))
     if len(effects) == 2:
-        told.append(first.text("compare.noise", metric=metric, a=effects[0], b=effects[1]))
-    return told or [first.text("compare.nothing")]
+        sentences.append(first.text("compare.noise", metric=metric, a=effects[0], b=effects[1]))
+    return sentences or [first.text("compare.nothing")]
 
 
 def _sentence(phrases: Phrases, metric: str, pair: tuple[Comparison, Comparison, Interval]) -> str:
@@ -122,7 +122,7 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
         return []
     language = phrases.language
     blocks: list[Block] = []
-    drawn = [pair for pair in pairs if pair[0].metric == phrases.primary][:_MOST_DOTS]
+    drawn = [pair for pair in pairs if pair[0].metric == phrases.primary][:_MAX_DOTS]
     dots = [
         Dot(f"{key}: {phrases.name(one.arm)}", effect(one.effect, language), one.effect, phrases.tone(one))
         for pair in drawn
@@ -140,13 +140,13 @@ def _effects(phrases: Phrases, pairs: Sequence[tuple[Comparison, Comparison, Int
             *(effect(each.effect, language) for each in (one, other)),
             effect(ratio, language),
         ]
-        for one, other, ratio in pairs[:_MOST_ROWS]
+        for one, other, ratio in pairs[:_MAX_ROWS]
     ]
     return [*blocks, Table(phrases.text("compare.table"), columns, rows, numeric=[2, 3, 4])]
 
 
 def _differences(first: Phrases, second: Phrases) -> Block:
-    """Fields of specification and machine that are not the same, with both values."""
+    """Return the fields of specification and machine that differ, with both values."""
     a, b = (_flat("", _described(phrases)) for phrases in (first, second))
     rows = [[key, a.get(key, "–"), b.get(key, "–")] for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
     if not rows:
@@ -158,7 +158,7 @@ def _described(phrases: Phrases) -> dict[str, object]:
     of = phrases.experiment
     spec = msgspec.to_builtins(of.spec)
     spec["factors"] = {
-        factor.name: {level.name: "; ".join(experiment.does(phrases, level)) or "–" for level in factor.levels}
+        factor.name: {level.name: "; ".join(experiment.level_effects(phrases, level)) or "–" for level in factor.levels}
         for factor in of.spec.factors
     }
     return {"node": of.node_name, "seed": of.seed, **spec, "machine": of.machine, "started": moment(of.started_at)}

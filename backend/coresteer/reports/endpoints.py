@@ -24,7 +24,7 @@ _MEDIA_TYPES = {
 }
 _HEADERS = {
     "cache-control": "no-store",
-    # a page that runs nothing and fetches nothing, whatever names are in it
+    # no scripts and no external resources, whatever names the report contains
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
 }
@@ -35,8 +35,8 @@ _ANY_FORMAT: dict[int | str, dict[str, Any]] = {  # Any: FastAPI's type for a pa
 
 
 def _answer(file: File) -> Response:
-    place = "inline" if file.format is ReportFormat.HTML else "attachment"
-    headers = _HEADERS | {"content-disposition": f'{place}; filename="{file.name}"'}
+    disposition = "inline" if file.format is ReportFormat.HTML else "attachment"
+    headers = _HEADERS | {"content-disposition": f'{disposition}; filename="{file.name}"'}
     return Response(file.content, media_type=_MEDIA_TYPES[file.format], headers=headers)
 
 
@@ -49,7 +49,7 @@ async def get_experiment_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """What an experiment found and how, as a document. The same runs give the same bytes."""
+    """Return the report of an experiment. The same runs give the same bytes."""
     return _answer(await service.experiment_file(request.app.state.database, experiment_id, format, language))
 
 
@@ -62,7 +62,7 @@ async def get_change_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """What the node's real traffic was like in the hour before a change and in the hour after it."""
+    """Return the report of a change: real traffic in the hour before and the hour after it."""
     state = request.app.state
     return _answer(await service.change_file(state.database, state.ingest, change_id, format, language))
 
@@ -77,7 +77,7 @@ async def compare_experiments(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """Two experiments side by side: whether they agree, and what differs between them."""
+    """Return the comparison of two experiments: whether their results agree, and how they differ."""
     return _answer(await service.comparison_file(request.app.state.database, (a, b), format, language))
 
 
@@ -85,14 +85,14 @@ async def compare_experiments(
 async def share_report(
     request: Request, session: Session, identity: Operator, experiment_id: RowId, body: ShareRequest
 ) -> ShareAnswer:
-    """A link that shows the report to whoever has it, without signing in. The token is told only now."""
+    """Create a link to the report that works without signing in. The token is returned only now."""
     token, expires_at = await service.share(session, experiment_id, days=body.days, actor=identity.username)
     return ShareAnswer(url=f"{public_url(request)}/shared/{token}", token=token, expires_at=expires_at)
 
 
 @router.delete("/api/experiments/{experiment_id}/share", status_code=204)
 async def unshare_report(session: Session, identity: Operator, experiment_id: RowId) -> None:
-    """End all links to the report."""
+    """Revoke all links to the report."""
     await service.unshare(session, experiment_id, actor=identity.username)
 
 
@@ -104,5 +104,5 @@ async def get_shared_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """The report that a link shows."""
+    """Return the report of a link."""
     return _answer(await service.shared_file(request.app.state.database, token, format, language))

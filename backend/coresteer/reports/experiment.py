@@ -10,16 +10,16 @@ from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
 from coresteer.localization.language import Language
-from coresteer.localization.numbers import amount, chance, correlation, effect, estimate, moment, percent
+from coresteer.localization.numbers import amount, correlation, effect, estimate, moment, p_value, percent
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
-from coresteer.reports.experiment_method import limits, machine, method, repeat, runs, settings, spoken
+from coresteer.reports.experiment_method import format_fact, limits, machine, method, repeat, runs, settings
 from coresteer.reports.model import Block, Paragraph, Report, Section, Table
 from coresteer_core.experiments.model import Command
 
-_ALL_FIGURES_UP_TO = 24
-"""Arms; with more, the table of means has the first figures only."""
+_MAX_ARMS_WITH_ALL_METRICS = 24
+"""Number of arms up to which the table of means has all metrics."""
 _COLUMNS = 4
-_LONGEST_HEAD = 24
+_MAX_HEAD_LENGTH = 24
 _FIRST = (
     *("throughput_bit_per_s", "requests_per_s", "interrupts_per_s", "packets_per_s", "cpu_busy_percent"),
     *("cpu_s_per_gbit", "rtt_p99_us", "c1_mean_us", "c5_mean_us", "c5_by_c1", "all_mean_us"),
@@ -31,13 +31,13 @@ COLUMNS = [
 
 
 def of_experiment(experiment: Experiment, language: Language) -> Report:
-    """What was found, compared, measured and how, in that order."""
+    """Return the report: findings, comparison, measurements, method, in that order."""
     phrases = Phrases(experiment, language)
     sections: list[tuple[str, list[Block]]] = [
         ("section.compared", _compared(phrases)),
         ("section.primary", _primary(phrases)),
         ("section.others", _others(phrases)),
-        ("section.authors", _authors(phrases)),
+        ("section.authors", _published(phrases)),
         ("section.cpus", [*cpu_heats(phrases)]),
         ("section.noise", _noise(phrases)),
         ("section.method", [Paragraph(text) for text in method(phrases)]),
@@ -68,12 +68,12 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
 
 
 def source(experiment: Experiment) -> dict[str, object]:
-    """All of it, but for what changes by itself while nothing happens."""
+    """Return the experiment as JSON without the fields that change while it waits."""
     return experiment.model_dump(mode="json", exclude={"remaining_s", "queue_position", "activity"})
 
 
 def facts(phrases: Phrases) -> list[tuple[str, str]]:
-    """Where, when and how much, in short."""
+    """Return node, time and size of the experiment as names and texts."""
     experiment = phrases.experiment
     analysis = experiment.analysis
     rows = [
@@ -94,7 +94,7 @@ def facts(phrases: Phrases) -> list[tuple[str, str]]:
 
 
 def records(experiment: Experiment) -> list[list[str | int | float | None]]:
-    """Every figure of every run, also of discarded ones, under COLUMNS."""
+    """Return every metric of every run, including discarded ones, in rows of COLUMNS."""
     names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
     rows: list[list[str | int | float | None]] = []
     for run in sorted(experiment.runs, key=lambda run: (run.planned.number, run.attempt)):
@@ -129,26 +129,27 @@ def _compared(phrases: Phrases) -> list[Block]:
     if experiment.kind == "aa":
         return [Paragraph(phrases.text("arm.as_it_is"))]
     rows = []
-    for place, arm in enumerate(experiment.analysis.arms):
+    for position, arm in enumerate(experiment.analysis.arms):
         levels = [factor.levels[at] for factor, at in zip(experiment.spec.factors, arm, strict=True)]
         name = phrases.name(arm)
-        told = "\n".join(text for level in levels for text in does(phrases, level)) or phrases.text("arm.as_it_is")
-        rows.append([phrases.text("arm.baseline", arm=name) if place == 0 and arm else name, told])
+        effects = [text for level in levels for text in level_effects(phrases, level)]
+        description = "\n".join(effects) or phrases.text("arm.as_it_is")
+        rows.append([phrases.text("arm.baseline", arm=name) if position == 0 and arm else name, description])
     return [Table("", [phrases.text("column.arm"), phrases.text("column.does")], rows)] if rows else []
 
 
-def does(phrases: Phrases, level: Level) -> list[str]:
-    """What a level does to the node, in short."""
-    told = [f"{desired_value.key} = {desired_value.value}" for desired_value in level.settings]
+def level_effects(phrases: Phrases, level: Level) -> list[str]:
+    """Return what a level changes on the node, one text each."""
+    effects = [f"{desired_value.key} = {desired_value.value}" for desired_value in level.settings]
     if level.policy:
         policy = level.policy
-        told.append(phrases.text("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))
+        effects.append(phrases.text("arm.policy", id=policy.policy_id, version=policy.version, mode=policy.mode.value))
     if level.irqbalance:
-        told.append(phrases.text("arm.irqbalance"))
+        effects.append(phrases.text("arm.irqbalance"))
     if level.workload:
         fields = ", ".join(f"{name} {value}" for name, value in level.workload.items())
-        told.append(phrases.text("arm.workload", fields=fields))
-    return told
+        effects.append(phrases.text("arm.workload", fields=fields))
+    return effects
 
 
 def _primary(phrases: Phrases) -> list[Block]:
@@ -181,7 +182,7 @@ def _comparison_table(phrases: Phrases, title: str, found: Sequence[Comparison],
                 amount(one.baseline.value if one.baseline else None, unit, phrases.language),
                 amount(one.level.value if one.level else None, unit, phrases.language),
                 effect(one.effect, phrases.language),
-                chance(one.p),
+                p_value(one.p),
                 "–" if visible is None else percent(visible, phrases.language, signed=False, up=True),
                 phrases.verdict(one),
             ]
@@ -190,8 +191,8 @@ def _comparison_table(phrases: Phrases, title: str, found: Sequence[Comparison],
 
 
 def short(name: str) -> str:
-    """For the head of a column of numbers, which a long name would widen."""
-    return name if len(name) <= _LONGEST_HEAD else name[: _LONGEST_HEAD - 1].rstrip() + "…"
+    """Shorten a name for the head of a column of numbers, which a long name would widen."""
+    return name if len(name) <= _MAX_HEAD_LENGTH else name[: _MAX_HEAD_LENGTH - 1].rstrip() + "…"
 
 
 def _others(phrases: Phrases) -> list[Block]:
@@ -209,7 +210,7 @@ def _others(phrases: Phrases) -> list[Block]:
 
 
 def _ordered(experiment: Experiment) -> list[str]:
-    """The figures that most want to see, then the others."""
+    """Return the metrics, the most important ones first."""
     metrics = experiment.analysis.metrics
     return [
         *(metric for metric in _FIRST if metric in metrics),
@@ -221,15 +222,15 @@ def _means(phrases: Phrases, others: Sequence[str]) -> list[Block]:
     analysis = phrases.experiment.analysis
     verdicts = {(one.metric, one.arm): one.verdict for one in analysis.comparisons}
     marks = {"higher": " ▲", "lower": " ▼"}
-    shown = others if len(analysis.arms) <= _ALL_FIGURES_UP_TO else others[:_COLUMNS]
+    shown = others if len(analysis.arms) <= _MAX_ARMS_WITH_ALL_METRICS else others[:_COLUMNS]
     blocks: list[Block] = [Paragraph(phrases.text("table.means_note"))]
     for start in range(0, len(shown), _COLUMNS):
         part = shown[start : start + _COLUMNS]
         rows = []
-        for place, arm in enumerate(analysis.arms):
+        for position, arm in enumerate(analysis.arms):
             cells = []
             for metric in part:
-                mean = analysis.means.get(metric, [None] * len(analysis.arms))[place]
+                mean = analysis.means.get(metric, [None] * len(analysis.arms))[position]
                 text = amount(mean.value if mean else None, phrases.unit(metric), phrases.language)
                 cells.append(text + marks.get(verdicts.get((metric, arm), ""), ""))
             rows.append([phrases.name(arm), *cells])
@@ -245,7 +246,7 @@ def _trends(phrases: Phrases) -> list[Block]:
             phrases.label(trend.metric),
             experiment.spec.factors[trend.factor].name,
             correlation(trend.rho),
-            chance(trend.p),
+            p_value(trend.p),
         ]
         for trend in experiment.analysis.trends
     ]
@@ -253,17 +254,17 @@ def _trends(phrases: Phrases) -> list[Block]:
     return [Table(phrases.text("table.trends"), columns, rows, numeric=[2, 3])] if rows else []
 
 
-def _authors(phrases: Phrases) -> list[Block]:
+def _published(phrases: Phrases) -> list[Block]:
     experiment = phrases.experiment
     paper = PAPERS.get(experiment.spec.template)
     if paper is None:
         return []
     analysis = experiment.analysis
-    places = {phrases.name(arm): place for place, arm in enumerate(analysis.arms)}
+    positions = {phrases.name(arm): position for position, arm in enumerate(analysis.arms)}
     rows = []
     for row in paper.rows:
         means = analysis.means.get(row.metric)
-        mean = means[places[row.arm]] if means and row.arm in places else None
+        mean = means[positions[row.arm]] if means and row.arm in positions else None
         here = estimate(mean, phrases.unit(row.metric), phrases.language)
         rows.append([row.arm, phrases.label(row.metric), row.text, here])
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
@@ -279,8 +280,8 @@ def _authors(phrases: Phrases) -> list[Block]:
 def _both_machines(phrases: Phrases) -> str:
     slug, machine = phrases.experiment.spec.template, phrases.experiment.machine
     family = "rx" if slug.startswith("rx-") else "service" if slug.startswith("service-") else "m"
-    seen = {name: spoken(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
-    here = phrases.text("authors.here", **seen, workload=inside(_workload(phrases)))
+    known = {name: format_fact(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
+    here = phrases.text("authors.here", **known, workload=inside(_workload(phrases)))
     return f"{phrases.text(f'authors.{family}')} {here}"
 
 
@@ -294,7 +295,7 @@ def _noise(phrases: Phrases) -> list[Block]:
             phrases.label(one.metric),
             amount(one.baseline.value if one.baseline else None, phrases.unit(one.metric), phrases.language),
             effect(one.effect, phrases.language),
-            chance(one.p),
+            p_value(one.p),
         ]
         for one in found
     ]

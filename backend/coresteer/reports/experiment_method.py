@@ -1,4 +1,4 @@
-"""How an experiment was made: the second half of its report, and what is needed to repeat it. Pure."""
+"""Method of an experiment: the second half of its report, and how to repeat it. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from coresteer.experiments.arm_config import is_as_it_is
 from coresteer.experiments.findings import Phrases, unrestored
 from coresteer.experiments.schedule import MIN_DURATION_S
 from coresteer.localization.numbers import amount, duration, plain
-from coresteer.localization.text import WORDS, translated
+from coresteer.localization.text import SENTENCES, translated
 from coresteer.reports.model import Block, Code, Facts, Paragraph, Table
 from coresteer_core.experiments.model import Classes, Command, Observe
 
-_MOST_DISCARDED = 40
+_MAX_DISCARDED = 40
 
 
 def method(phrases: Phrases) -> list[str]:
-    """What was done, in sentences."""
+    """Return the method in sentences."""
     spec, text = phrases.experiment.spec, phrases.text
     measure = duration(spec.measure_s, phrases.language)
     if isinstance(spec.workload, Classes | Command):
@@ -24,57 +24,57 @@ def method(phrases: Phrases) -> list[str]:
     else:
         run = text("method.run", warmup=duration(spec.warmup_s, phrases.language), measure=measure)
         time = text("method.discard_off")
-    told = [text("method.primary", metric=phrases.label(phrases.primary)), run]
-    told.append(text("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
+    sentences = [text("method.primary", metric=phrases.label(phrases.primary)), run]
+    sentences.append(text("method.blocks" if spec.kind == "sweep" else "method.abba", blocks=spec.blocks))
     if spec.kind != "aa":
-        told.append(text("method.aa", blocks=spec.aa_blocks))
-    told.append(text("method.test"))
+        sentences.append(text("method.aa", blocks=spec.aa_blocks))
+    sentences.append(text("method.test"))
     if spec.kind == "sweep":
-        told.append(text("method.many"))
-    told += [text("method.discard", time=time), text("method.seed", seed=phrases.experiment.seed)]
+        sentences.append(text("method.many"))
+    sentences += [text("method.discard", time=time), text("method.seed", seed=phrases.experiment.seed)]
     if spec.guardrails:
         rails = ", ".join(f"{rail.metric} > {plain(rail.max)}" for rail in spec.guardrails)
-        told.append(text("method.guardrails", guardrails=rails))
-    return told
+        sentences.append(text("method.guardrails", guardrails=rails))
+    return sentences
 
 
 def machine(phrases: Phrases) -> Block:
-    """What is known of the node, as it was told."""
+    """Return the facts about the node."""
     rows = [row for key, value in phrases.experiment.machine.items() for row in _of_machine(phrases, key, value)]
     return Facts(rows) if rows else Paragraph(phrases.text("machine.none"))
 
 
 def _of_machine(phrases: Phrases, key: str, value: object) -> list[tuple[str, str]]:
-    """Rows of one fact: of a list of things a row each, of anything else one."""
+    """Return the rows of one fact: one for each item of a list, else one."""
     known = f"machine.{key}"
-    name = phrases.text(known) if known in WORDS else key.replace("_", " ")
+    name = phrases.text(known) if known in SENTENCES else key.replace("_", " ")
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        return [(name if place == 0 else "", spoken(phrases, item)) for place, item in enumerate(value)]
-    text = spoken(phrases, value)
+        return [(name if place == 0 else "", format_fact(phrases, item)) for place, item in enumerate(value)]
+    text = format_fact(phrases, value)
     return [(name, text)] if text else []
 
 
-def spoken(phrases: Phrases, value: object) -> str:
-    """A fact of a machine as a text, empty where there is none."""
+def format_fact(phrases: Phrases, value: object) -> str:
+    """Return a fact of a machine as a text, empty where it is unknown."""
     match value:
         case None:
             return ""
         case bool():
             return phrases.text("yes" if value else "no")
         case Mapping():
-            parts = [(key, spoken(phrases, item)) for key, item in value.items() if key != "speed_bits_per_s"]
+            parts = [(key, format_fact(phrases, item)) for key, item in value.items() if key != "speed_bits_per_s"]
             if speed := value.get("speed_bits_per_s"):
                 parts.append(("", amount(speed, "bit/s", phrases.language)))
             return ", ".join(
                 f"{key.replace('_', ' ')} {text}" if key not in ("", "name") else text for key, text in parts if text
             )
         case list():
-            return ", ".join(spoken(phrases, item) for item in value)
+            return ", ".join(format_fact(phrases, item) for item in value)
     return str(value)
 
 
 def settings(phrases: Phrases) -> list[Block]:
-    """Those that the experiment is about, before and after it."""
+    """Return the compared settings before and after the experiment."""
     known = phrases.experiment.settings
     if not known.before and not known.after:
         is_none = all(is_as_it_is(phrases.experiment.spec, arm) for arm in phrases.experiment.analysis.arms)
@@ -95,23 +95,23 @@ def settings(phrases: Phrases) -> list[Block]:
 
 
 def _natural(key: str) -> list[tuple[int, str]]:
-    """So that irq/9 comes before irq/10."""
+    """Return a sort key by which irq/9 precedes irq/10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", key)]
 
 
 def runs(phrases: Phrases) -> list[Block]:
-    """How many runs count, and why others do not."""
+    """Return the number of counted runs, and the discarded ones with their reasons."""
     experiment = phrases.experiment
     counts = {"done": experiment.runs_done, "planned": experiment.runs_planned}
     kept, discarded = experiment.analysis.counted, experiment.analysis.discarded
-    told: list[Block] = [Paragraph(phrases.text("runs.counts", kept=kept, discarded=discarded, **counts))]
+    sentences: list[Block] = [Paragraph(phrases.text("runs.counts", kept=kept, discarded=discarded, **counts))]
     gone = sorted(
         (run for run in experiment.runs if run.discarded is not None), key=lambda r: (r.planned.number, r.attempt)
     )
     if not gone:
-        return [*told, Paragraph(phrases.text("runs.none_discarded"))]
-    if len(gone) > _MOST_DISCARDED:
-        told.append(Paragraph(phrases.text("runs.discarded_listed", shown=_MOST_DISCARDED, count=len(gone))))
+        return [*sentences, Paragraph(phrases.text("runs.none_discarded"))]
+    if len(gone) > _MAX_DISCARDED:
+        sentences.append(Paragraph(phrases.text("runs.discarded_listed", shown=_MAX_DISCARDED, count=len(gone))))
     rows = [
         [
             str(run.planned.number + 1),
@@ -119,34 +119,34 @@ def runs(phrases: Phrases) -> list[Block]:
             phrases.name(run.planned.arm),
             translated(phrases.language, run.discarded or ""),
         ]
-        for run in gone[:_MOST_DISCARDED]
+        for run in gone[:_MAX_DISCARDED]
     ]
     columns = [phrases.text(f"column.{name}") for name in ("run", "stage", "arm", "reason")]
-    return [*told, Table(phrases.text("table.discarded"), columns, rows, numeric=[0])]
+    return [*sentences, Table(phrases.text("table.discarded"), columns, rows, numeric=[0])]
 
 
 def limits(phrases: Phrases) -> list[str]:
-    """What this experiment cannot say."""
+    """Return the limits of the experiment in sentences."""
     experiment = phrases.experiment
     spec = experiment.spec
-    told = [phrases.text("limit.one_node")]
+    sentences = [phrases.text("limit.one_node")]
     if experiment.machine.get("simulated"):
-        told.append(phrases.text("limit.simulated"))
+        sentences.append(phrases.text("limit.simulated"))
     if isinstance(spec.workload, Observe):
-        told.append(phrases.text("limit.observe"))
+        sentences.append(phrases.text("limit.observe"))
     elif not isinstance(spec.workload, Classes | Command) and spec.peer_node_id is None:
-        told.append(phrases.text("limit.alone"))
+        sentences.append(phrases.text("limit.alone"))
     if experiment.state in ("stopped", "cancelled", "failed"):
-        told.append(phrases.text("limit.early"))
+        sentences.append(phrases.text("limit.early"))
     if len(experiment.analysis.metrics) > 1 and experiment.kind != "aa":
-        told.append(phrases.text("limit.many", count=len(experiment.analysis.metrics)))
+        sentences.append(phrases.text("limit.many", count=len(experiment.analysis.metrics)))
     if phrases.language != "en":
-        told.append(phrases.text("limit.unsaid_language"))
-    return told
+        sentences.append(phrases.text("limit.untranslated"))
+    return sentences
 
 
 def repeat(phrases: Phrases) -> list[Block]:
-    """How to run it again."""
+    """Return the commands that repeat the experiment."""
     number = phrases.experiment.id
     commands = (
         f"coresteer report export {number} --format json --to report.json\n"

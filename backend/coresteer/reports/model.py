@@ -1,4 +1,4 @@
-"""What a report is: one model that HTML and PDF draw, in the same order, and JSON tells as it is."""
+"""Model of a report: HTML and PDF render it in the same order, JSON contains it unchanged."""
 
 from typing import TypeAlias
 
@@ -16,19 +16,19 @@ class Paragraph(Struct, frozen=True, tag="paragraph"):
 
 
 class Facts(Struct, frozen=True, tag="facts"):
-    """Names and what they are."""
+    """Names with their values."""
 
     rows: list[tuple[str, str]]
 
 
 class Code(Struct, frozen=True, tag="code"):
-    """Something to type."""
+    """Commands to enter."""
 
     text: str
 
 
 class Table(Struct, frozen=True, tag="table"):
-    """Texts in rows. title: empty where the section's says it. numeric: the columns set flush right."""
+    """Texts in rows. title: empty where the section's is sufficient. numeric: the right-aligned columns."""
 
     title: str
     columns: list[str]
@@ -37,7 +37,7 @@ class Table(Struct, frozen=True, tag="table"):
 
 
 class Dot(Struct, frozen=True):
-    """An estimate in Dots. text: it and its interval, as printed; estimate: None where there is none to draw."""
+    """An estimate in Dots. text: with its interval, as printed. estimate: None where there is none to draw."""
 
     label: str
     text: str
@@ -46,7 +46,7 @@ class Dot(Struct, frozen=True):
 
 
 class Dots(Struct, frozen=True, tag="dots"):
-    """Relative effects (0.1 is 10 % more), each a dot with its interval. band: the node against itself."""
+    """Relative effects (0.1 is 10 % more), each a dot with its interval. band: the node's own variation (A/A)."""
 
     title: str
     note: str
@@ -56,7 +56,7 @@ class Dots(Struct, frozen=True, tag="dots"):
 
 
 class RunPoint(Struct, frozen=True):
-    """One run in Runs. series: which of the series; at: its place in time."""
+    """One run in Runs. series: index of the series. at: its position in time, from 1."""
 
     at: int
     value: float
@@ -65,7 +65,7 @@ class RunPoint(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True, tag="runs"):
-    """Every run in the order of running. unit: of the values, as in METRICS of coresteer_core."""
+    """Every run in chronological order. unit: of the values, as in METRICS of coresteer_core."""
 
     title: str
     note: str
@@ -85,7 +85,7 @@ class Line(Struct, frozen=True):
 
 
 class Lines(Struct, frozen=True, tag="lines"):
-    """Values over a numeric axis. mark: an x to draw a vertical line at, with its words."""
+    """Values over a numeric axis. mark: an x to draw a vertical line at, with its caption."""
 
     title: str
     note: str
@@ -116,7 +116,7 @@ Block: TypeAlias = Paragraph | Facts | Code | Table | Figure
 
 
 class Section(Struct, frozen=True):
-    """A heading and what is under it."""
+    """A heading and its blocks."""
 
     title: str
     blocks: list[Block]
@@ -125,9 +125,8 @@ class Section(Struct, frozen=True):
 class Report(Struct, frozen=True, kw_only=True):
     """A report in one language. slug: for file names.
 
-    findings: what was found, in sentences that follow from the intervals. facts: where, when and how, in short.
-    records: every single figure, a row each, under the names of columns, for CSV. source: what it was made from, as
-    JSON values.
+    findings: results in sentences that follow from the intervals. facts: place, time and size. records: every single
+    value, a row each, under the names of columns, for CSV. source: the data from which it was made, as JSON values.
     """
 
     slug: str

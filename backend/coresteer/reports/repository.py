@@ -1,4 +1,4 @@
-"""Reads and keeps links to reports."""
+"""Read and store links to reports."""
 
 from datetime import datetime
 
@@ -8,19 +8,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coresteer.reports.tables import ReportShareRow
 
 
-async def shared(session: AsyncSession, token_hash: bytes, now: datetime) -> int | None:
-    """The experiment that a link shows, None when there is no such link any more."""
+async def shared_experiment(session: AsyncSession, token_hash: bytes, now: datetime) -> int | None:
+    """Return the experiment of a link, None when the link does not exist or has expired."""
     query = select(ReportShareRow.experiment_id)
     query = query.where(ReportShareRow.token_hash == token_hash, ReportShareRow.expires_at > now)
     return (await session.scalars(query)).one_or_none()
 
 
-async def forget_expired(session: AsyncSession, now: datetime) -> None:
-    """Keep no links that work no more."""
+async def delete_expired(session: AsyncSession, now: datetime) -> None:
+    """Delete the links that have expired."""
     await session.execute(delete(ReportShareRow).where(ReportShareRow.expires_at <= now))
 
 
-async def unshare(session: AsyncSession, experiment_id: int) -> int:
-    """End all links of an experiment; how many there were."""
+async def delete_links(session: AsyncSession, experiment_id: int) -> int:
+    """Delete all links of an experiment; return their number."""
     ended = delete(ReportShareRow).where(ReportShareRow.experiment_id == experiment_id)
     return len((await session.scalars(ended.returning(ReportShareRow.experiment_id))).all())

@@ -9,7 +9,7 @@ from coresteer.inputs import Body
 
 
 class ShareAnswer(BaseModel):
-    """A link that shows the report to whoever has it, without signing in."""
+    """A link to the report that works without signing in."""
 
     url: str
     token: str
@@ -17,6 +17,6 @@ class ShareAnswer(BaseModel):
 
 
 class ShareRequest(Body):
-    """How long the link works."""
+    """Create a link to the report. days: until it expires."""
 
     days: Annotated[int, Field(ge=1, le=365)] = 30

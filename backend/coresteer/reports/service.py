@@ -1,4 +1,4 @@
-"""Reports: what they are made from is read here, and made into files; and links to them."""
+"""Reports: read their data, write them as files, and manage links to them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -40,11 +40,11 @@ from coresteer_core.changes.report import ChangeState
 
 _WINDOW = timedelta(minutes=WINDOW_MIN)
 _MINUTE = timedelta(minutes=1)
-_MOST_CHANGES = 1000
+_MAX_CHANGES = 1000
 
 
 class ReportFormat(StrEnum):
-    """What a report can be exported as."""
+    """File format of a report."""
 
     HTML = "html"
     PDF = "pdf"
@@ -62,12 +62,12 @@ _WRITERS: Mapping[ReportFormat, Callable[[Report], bytes]] = MappingProxyType(
 )
 
 
-_makers = ThreadPoolExecutor(2, "reports")
-"""A report takes up to seconds of CPU time, also for whoever has a link: more at a time wait, and nothing else does."""
+_executor = ThreadPoolExecutor(2, "reports")
+"""Reports take up to seconds of CPU time and anyone with a link can request them, so at most two run at a time."""
 
 
 class File(NamedTuple):
-    """A report as somebody gets it."""
+    """A report as it is downloaded."""
 
     name: str
     format: ReportFormat
@@ -75,14 +75,14 @@ class File(NamedTuple):
 
 
 async def experiment_file(database: Database, experiment_id: int, kind: ReportFormat, language: Language) -> File:
-    """The report of an experiment. Raises NotFound and Conflict."""
+    """Return the report of an experiment. Raises NotFound and Conflict."""
     async with database.session() as session:
         found = await experiments.get(session, experiment_id)
     return await _file(kind, lambda: of_experiment(found, language))
 
 
 async def comparison_file(database: Database, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
-    """The report that lays two experiments side by side. Raises NotFound and Conflict."""
+    """Return the comparison of two experiments. Raises NotFound and Conflict."""
     async with database.session() as session:
         a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
     return await _file(kind, lambda: of_comparison(a, b, language))
@@ -91,24 +91,24 @@ async def comparison_file(database: Database, ids: tuple[int, int], kind: Report
 async def change_file(
     database: Database, ingest: Ingest, change_id: UUID, kind: ReportFormat, language: Language
 ) -> File:
-    """The report of what a change did to its node's real traffic. Raises NotFound."""
+    """Return the report of a change's effect on its node's real traffic. Raises NotFound."""
     change = await plans.get(database, change_id)
     before, after = await _around(database, ingest, change)
     return await _file(kind, lambda: of_change(change, before, after, language))
 
 
 async def _file(kind: ReportFormat, make: Callable[[], Report]) -> File:
-    """Made apart, and without a connection to the database, of which there are few."""
+    """Write a report in a thread, without holding one of the few connections to the database."""
 
-    def made() -> File:
+    def write() -> File:
         report = make()
         return File(f"{report.slug}-{report.language}.{kind}", kind, _WRITERS[kind](report))
 
-    return await asyncio.get_running_loop().run_in_executor(_makers, made)
+    return await asyncio.get_running_loop().run_in_executor(_executor, write)
 
 
 async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:
-    """Whole minutes before and after the change that no other change of the node, and not its undoing, touches."""
+    """Return whole minutes before and after a change, up to the node's next change or this one's rollback."""
     if change.applied_at is None:
         return [], []
     applied = change.applied_at.replace(second=0, microsecond=0)
@@ -124,7 +124,7 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
             from_time=first,
             to_time=last,
             older_than=None,
-            limit=_MOST_CHANGES,
+            limit=_MAX_CHANGES,
         )
         interval_s = (node.hello or {}).get("interval_s", 1.0)
     moments = [at for row in others if str(row.id) != change.id for at in (row.created_at, row.ended_at) if at]
@@ -140,10 +140,10 @@ async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[l
 
 
 async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: str) -> tuple[str, datetime]:
-    """A token by which whoever has it sees the experiment's report, and until when. Raises NotFound."""
+    """Create a link to the experiment's report; return its token and when it expires. Raises NotFound."""
     found = await experiments.find(session, experiment_id)
     now = datetime.now(UTC)
-    await repository.forget_expired(session, now)
+    await repository.delete_expired(session, now)
     token, expires_at = new_token(), now + timedelta(days=days)
     session.add(
         ReportShareRow(
@@ -161,17 +161,17 @@ async def share(session: AsyncSession, experiment_id: int, *, days: int, actor: 
 
 
 async def unshare(session: AsyncSession, experiment_id: int, *, actor: str) -> None:
-    """End all links to the experiment's report. Raises NotFound."""
+    """Delete all links to the experiment's report. Raises NotFound."""
     found = await experiments.find(session, experiment_id)
-    ended = await repository.unshare(session, experiment_id)
+    ended = await repository.delete_links(session, experiment_id)
     target, detail = f"experiment {experiment_id}", {"links": ended}
     record(session, actor=actor, action="report.unshare", target=target, node_id=found.node_id, detail=detail)
 
 
 async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> File:
-    """The report that a link shows. Raises NotFound and Conflict."""
+    """Return the report of a link. Raises NotFound and Conflict."""
     async with database.session() as session:
-        experiment_id = await repository.shared(session, token_hash(token), datetime.now(UTC))
+        experiment_id = await repository.shared_experiment(session, token_hash(token), datetime.now(UTC))
     if experiment_id is None:
-        raise NotFound("This link shows nothing: it has expired, was ended, or is not complete.")
+        raise NotFound("This link is not valid: it has expired, was revoked, or is incomplete.")
     return await experiment_file(database, experiment_id, kind, language)

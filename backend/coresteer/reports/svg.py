@@ -1,4 +1,4 @@
-"""Figures as SVG, the same for HTML and PDF but for their paint. Pure: the same figure gives the same text."""
+"""Draw charts as SVG, for HTML and PDF with different colours. Pure: the same chart gives the same text."""
 
 import math
 import unicodedata
@@ -17,7 +17,7 @@ Paint = Mapping[str, str]
 _NAMES = ("text", "muted", "line", "band", "panel", "better", "worse", "neutral", "unsure")
 _SERIES = 8
 THEMED: Paint = {name: f"var(--{name})" for name in (*_NAMES, *(f"s{i}" for i in range(_SERIES)))}
-"""The page's own colours, light or dark."""
+"""The colours of the HTML page, light or dark."""
 PRINTED: Paint = {
     **{"text": "#18212c", "muted": "#566372", "line": "#c3cad3", "band": "#e6e9ed", "panel": "#ffffff"},
     **{"better": "#17805b", "worse": "#bf3b28", "neutral": "#0a74b8", "unsure": "#77838f"},
@@ -29,7 +29,7 @@ WIDTH = 720.0
 _SIZE = 11.0
 _FAMILY = "Coresteer Report, Coresteer Hangul, Inter, system-ui, sans-serif"
 _RIGHT = 16.0
-_MOST_LEGEND = _SERIES
+_MAX_LEGEND = _SERIES
 # cividis (Nuñez, Anderton and Renslow 2018) at ninths
 _CIVIDIS = (
     *((0, 34, 78), (0, 48, 111), (60, 77, 110), (85, 91, 109), (108, 110, 114)),
@@ -39,7 +39,7 @@ _SHADES = 40
 
 
 def draw(figure: Figure, paint: Paint, language: Language) -> str:
-    """The figure as an svg element with a viewBox. Texts are escaped."""
+    """Return the chart as an svg element with a viewBox. Texts are escaped."""
     body, height = _drawn(figure, paint, language)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img" '
@@ -50,7 +50,7 @@ def draw(figure: Figure, paint: Paint, language: Language) -> str:
 
 @singledispatch
 def _drawn(figure: object, paint: Paint, language: Language) -> tuple[list[str], float]:
-    """The elements and their height."""
+    """Return the elements and their height."""
     raise TypeError(f"No drawing for {type(figure).__name__}.")
 
 
@@ -194,7 +194,7 @@ def _(figure: Heat, paint: Paint, language: Language) -> tuple[list[str], float]
 
 
 def _column_step(cell: float, widest: float, count: int) -> int:
-    """Every how many columns one is labelled: 1, or a power of two that leaves room."""
+    """Return the distance of labelled columns: 1, or a power of two that leaves room for the labels."""
     step = 1
     while cell * step < min(widest, 40) + 4 and step < count:
         step *= 2
@@ -222,25 +222,25 @@ def _any_discarded(figure: Runs) -> bool:
 
 
 def _colour(number: int, count: int) -> str:
-    """Grey for the baseline; beyond eight series one colour for all others."""
+    """Return the colour of a series: grey for the baseline, and beyond eight series one colour for all others."""
     if count == 1:
         return "s1"
     return f"s{number}" if count <= _SERIES else f"s{min(number, 1)}"
 
 
 def _tick_texts(ticks: Sequence[float]) -> list[str]:
-    """With as many decimals as their distance needs."""
+    """Format ticks with as many decimals as their distance requires."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else ticks[0]
     digits = max(0, -math.floor(math.log10(abs(step)) + 1e-9)) if step else 0
     return [f"{tick + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks]
 
 
 def _legend(names: Sequence[str], paint: Paint, language: Language, crossed: str | None) -> tuple[list[str], float]:
-    """Coloured names in lines, none where there is only one, and where what is under them begins."""
+    """Return the legend, none for a single series, and the top of the chart below it."""
     if len(names) == 1 and crossed is None:
         return [], 12.0
     shown = (
-        list(names) if len(names) <= _MOST_LEGEND else [names[0], text(language, "legend.others", count=len(names) - 1)]
+        list(names) if len(names) <= _MAX_LEGEND else [names[0], text(language, "legend.others", count=len(names) - 1)]
     )
     out, x, y = [], 60.0, 12.0
     for number, name in enumerate([*shown, *([crossed] if crossed else [])]):
@@ -269,7 +269,7 @@ def _frame(
     top: float,
     whole: bool = False,
 ) -> tuple[list[str], Callable[[float], float], Callable[[float], float], float]:
-    """Grid and ticks; then the scales of x and y, and the bottom."""
+    """Return grid and ticks, the scales of x and y, and the bottom."""
     bottom = top + 190
     factor, printed = axis_scale(max(abs(along[0]), abs(along[1])), unit)
     if printed == "% of one CPU":
@@ -284,8 +284,8 @@ def _frame(
         level = y(tick * factor)
         out.append(_line((left, level), (WIDTH - _RIGHT, level), paint["line"], 0.5))
         out.append(_text(left - 6, level + 4, caption, paint["muted"], "end"))
-    places = _ticks(across[0], across[1], 10)
-    for tick, caption in zip(places, _tick_texts(places), strict=True):
+    marks = _ticks(across[0], across[1], 10)
+    for tick, caption in zip(marks, _tick_texts(marks), strict=True):
         if not whole or tick == round(tick):
             out.append(_line((x(tick), bottom), (x(tick), bottom + 4), paint["muted"], 0.8))
             out.append(_text(x(tick), bottom + 16, caption, paint["muted"], "middle"))
@@ -303,11 +303,11 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: start + (value - low) / span * (end - start)
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
+def _ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
     if not high > low:
         return [low]
-    raw = (high - low) / most
+    raw = (high - low) / count
     power = math.floor(math.log10(raw))
     step = next(s for s in (1, 2, 5, 10) if s * 10.0**power >= raw * 0.999)
     digits = max(0, -power)
@@ -317,15 +317,15 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def _cividis(share: float) -> str:
-    place = share * (len(_CIVIDIS) - 1)
-    base = min(int(place), len(_CIVIDIS) - 2)
-    rest = place - base
+    position = share * (len(_CIVIDIS) - 1)
+    base = min(int(position), len(_CIVIDIS) - 2)
+    rest = position - base
     mixed = (round(a + (b - a) * rest) for a, b in zip(_CIVIDIS[base], _CIVIDIS[base + 1], strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def _width(text: str) -> float:
-    """About how wide a text is at the figures' size; letters of a fixed width would be wrong by half in Korean."""
+    """Estimate the width of a text; East Asian characters are twice as wide as Latin ones."""
     return sum(_SIZE if unicodedata.east_asian_width(c) in "WF" else _SIZE * 0.56 for c in text)
 
 
@@ -338,7 +338,7 @@ def _cut(text: str, width: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without characters that no XML document may hold."""
+    """Replace characters that XML does not allow."""
     return "".join(c if c >= " " and c not in "\x7f￾￿" else " " for c in text)
 
 
@@ -362,5 +362,5 @@ def _circle(x: float, y: float, radius: float, colour: str) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate with at most two decimals; a zero has no sign."""
+    """Format a coordinate with at most two decimals; zero has no sign."""
     return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".")

@@ -9,7 +9,7 @@ from coresteer.db import Base
 
 
 class ReportShareRow(Base):
-    """A link that shows an experiment's report to whoever has its token. token_hash: SHA-256."""
+    """A link to an experiment's report. token_hash: SHA-256 of the token in the link."""
 
     __tablename__ = "report_share"
 

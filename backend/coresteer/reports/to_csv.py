@@ -1,4 +1,4 @@
-"""A report's single figures as CSV in long form, safe to open in a spreadsheet."""
+"""The single values of a report as CSV in long form, safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -9,9 +9,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(report: Report) -> bytes:
-    """UTF-8 with a mark, for spreadsheets know Korean by it; a row for each figure. Absent is empty.
+    """Return CSV, one row per value; absent values are empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, CSV Injection).
+    The encoding is UTF-8 with a byte order mark, by which spreadsheets detect it. A text that a spreadsheet would
+    interpret as a formula is prefixed with an apostrophe (OWASP, CSV Injection).
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)

@@ -1,4 +1,4 @@
-"""A report as one HTML page that fetches nothing, in light and dark, and prints."""
+"""A report as one HTML page without external resources, for light, dark and print."""
 
 from base64 import b64encode
 from functools import cache, partial
@@ -23,7 +23,7 @@ _template = _environment.get_template("report.html.jinja")
 
 
 def to_html(report: Report) -> bytes:
-    """The page in UTF-8. All texts are escaped."""
+    """Return the page in UTF-8. All texts are escaped."""
     page = _template.render(
         report=report,
         text=partial(text, report.language),
@@ -40,5 +40,5 @@ def _draw(language: Language, figure: Figure) -> Markup:
 
 @cache
 def _hangul() -> str:
-    """The syllables that a system may lack, in base64."""
+    """Return the Korean font, which a system may lack, in base64."""
     return b64encode((Path(__file__).parent / "fonts" / "CoresteerReport-Hangul.woff2").read_bytes()).decode()

@@ -1,4 +1,4 @@
-"""A report as JSON: what it says, and all it was made from."""
+"""A report as JSON, with the data from which it was made."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ FORMAT = "coresteer-report-1"
 
 
 def to_json(report: Report) -> bytes:
-    """``format``, ``report`` with titles, sentences, tables and figures as data, and what it was made from."""
-    told = msgspec.to_builtins(report)
-    source = told.pop("source")
-    for part in ("columns", "records"):  # which the source says already
-        del told[part]
-    return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "report": told, **source}), indent=1) + b"\n"
+    """Return ``format``, ``report`` with titles, sentences, tables and charts as data, and its source."""
+    built = msgspec.to_builtins(report)
+    source = built.pop("source")
+    for part in ("columns", "records"):  # which the source contains already
+        del built[part]
+    return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "report": built, **source}), indent=1) + b"\n"

@@ -13,7 +13,7 @@ from coresteer.reports.svg import PRINTED, draw
 
 _FOLDER = Path(__file__).parent
 _NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-"""What a PDF says of its making: not when, for then no two would be the same."""
+"""Creation time in the PDF: constant, so that the same report gives the same bytes."""
 
 
 @cache
@@ -22,16 +22,16 @@ def _fonts() -> typst.Fonts:
 
 
 def to_pdf(report: Report) -> bytes:
-    """The document, PDF/UA-1. The texts reach typst as data, never as its markup."""
-    made = _compiler(report).compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
-    assert isinstance(made, bytes)  # noqa: S101  typst gives a list for pictures only
-    return made
+    """Return the document as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
+    output = _compiler(report).compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
+    assert isinstance(output, bytes)  # noqa: S101  typst returns a list for images only
+    return output
 
 
 def to_png(report: Report, ppi: float) -> list[bytes]:
-    """The same document as pictures, a page each, to be looked at."""
-    made = _compiler(report).compile(format="png", ppi=ppi, timestamp=_NO_TIME)
-    return made if isinstance(made, list) else [made or b""]
+    """Return the same document as images, one per page, for visual inspection."""
+    output = _compiler(report).compile(format="png", ppi=ppi, timestamp=_NO_TIME)
+    return output if isinstance(output, list) else [output or b""]
 
 
 def _compiler(report: Report) -> typst.Compiler:

@@ -1015,7 +1015,7 @@ export interface paths {
         };
         /**
          * Get Experiment Report
-         * @description What an experiment found and how, as a document. The same runs give the same bytes.
+         * @description Return the report of an experiment. The same runs give the same bytes.
          */
         get: operations["get_experiment_report"];
         put?: never;
@@ -1035,7 +1035,7 @@ export interface paths {
         };
         /**
          * Get Change Report
-         * @description What the node's real traffic was like in the hour before a change and in the hour after it.
+         * @description Return the report of a change: real traffic in the hour before and the hour after it.
          */
         get: operations["get_change_report"];
         put?: never;
@@ -1055,7 +1055,7 @@ export interface paths {
         };
         /**
          * Compare Experiments
-         * @description Two experiments side by side: whether they agree, and what differs between them.
+         * @description Return the comparison of two experiments: whether their results agree, and how they differ.
          */
         get: operations["compare_experiments"];
         put?: never;
@@ -1077,12 +1077,12 @@ export interface paths {
         put?: never;
         /**
          * Share Report
-         * @description A link that shows the report to whoever has it, without signing in. The token is told only now.
+         * @description Create a link to the report that works without signing in. The token is returned only now.
          */
         post: operations["share_report"];
         /**
          * Unshare Report
-         * @description End all links to the report.
+         * @description Revoke all links to the report.
          */
         delete: operations["unshare_report"];
         options?: never;
@@ -1099,7 +1099,7 @@ export interface paths {
         };
         /**
          * Get Shared Report
-         * @description The report that a link shows.
+         * @description Return the report of a link.
          */
         get: operations["get_shared_report"];
         put?: never;
@@ -4096,7 +4096,7 @@ export interface components {
         };
         /**
          * ReportFormat
-         * @description What a report can be exported as.
+         * @description File format of a report.
          * @enum {string}
          */
         ReportFormat: "html" | "pdf" | "csv" | "json";
@@ -4293,7 +4293,7 @@ export interface components {
         Share: "busy" | "user" | "system" | "irq" | "softirq" | "steal" | "iowait";
         /**
          * ShareAnswer
-         * @description A link that shows the report to whoever has it, without signing in.
+         * @description A link to the report that works without signing in.
          */
         ShareAnswer: {
             /** Url */
@@ -4308,7 +4308,7 @@ export interface components {
         };
         /**
          * ShareRequest
-         * @description How long the link works.
+         * @description Create a link to the report. days: until it expires.
          */
         ShareRequest: {
             /**
