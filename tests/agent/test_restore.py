@@ -28,8 +28,9 @@ from coresteer_core.protocol import Apply, Confirm
 
 IRQS = range(41, 45)
 RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
-BEFORE = ["0-7"] * len(IRQS) + [""]
-MOVED = ["2"] * len(IRQS) + ["2"]
+NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
+BEFORE = ["0-7"] * len(IRQS) + ["", "1"]
+MOVED = ["2"] * len(IRQS) + ["2", "0"]
 NOTHING = View(Topology([], [], []), Inventory([], []))
 
 # a process that does one thing and kills itself at its n-th system call of interest within that
@@ -69,7 +70,7 @@ def keeper():
     return NodeChanges(root, path, None, lambda: view, lambda message: None)
 
 moves = [Action(f"irq/{irq}/affinity", "0-7", "2", "drill") for irq in range(41, 45)]
-moves += [Action("netdev/eth0/rx-0/rps", "none", "2", "drill")]
+moves += [Action("netdev/eth0/rx-0/rps", "none", "2", "drill"), Action("kernel/numa_balancing", "1", "0", "drill")]
 if len(sys.argv) > 6:
     moves = [Action(f"task/{sys.argv[6]}/affinity", sys.argv[7], sys.argv[8], "drill")]
 asked = Apply("c1", Plan(moves), 120)
@@ -94,20 +95,22 @@ def root(tmp_path: Path) -> Path:
     for irq in IRQS:
         (root / f"proc/irq/{irq}").mkdir(parents=True)
     (root / RPS).parent.mkdir(parents=True)
+    (root / NUMA_BALANCING).parent.mkdir(parents=True)
     reset(root)
     return root
 
 
 def reset(root: Path) -> None:
     (root / RPS).write_text("00\n")
+    (root / NUMA_BALANCING).write_text("1\n")
     for irq in IRQS:
         (root / f"proc/irq/{irq}/smp_affinity_list").write_text("0-7\n")
 
 
 def stands(root: Path) -> list[str]:
-    """The interrupts' affinities and then, as a CPU list, the queue's RPS."""
+    """The interrupts' affinities, the queue's RPS as a CPU list, and numa_balancing."""
     rps = format_cpu_list(parse_cpu_mask((root / RPS).read_text()))
-    return [*irq_affinities(root), rps]
+    return [*irq_affinities(root), rps, (root / NUMA_BALANCING).read_text().strip()]
 
 
 def irq_affinities(root: Path) -> list[str]:
@@ -248,7 +251,11 @@ def test_the_command_prints_a_line_a_setting_and_is_idempotent(
 ) -> None:
     done = changed()
     assert (done.returncode, done.stderr) == (0, "")
-    lines = ["RPS of eth0 rx-0 is back on none.", *(f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS))]
+    lines = [
+        "kernel.numa_balancing is back on 1.",
+        "RPS of eth0 rx-0 is back on none.",
+        *(f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS)),
+    ]
     assert done.stdout.splitlines() == lines
     assert stands(root) == BEFORE
     again = changed()
@@ -262,7 +269,7 @@ def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
     done = changed("-o", "json")
     assert done.returncode == 1
     assert '"outcome":"refused"' in done.stdout
-    assert stands(root) == ["0-7", "2", "0-7", "0-7", ""]
+    assert stands(root) == ["0-7", "2", "0-7", "0-7", "", "1"]
     (root / "proc/irq/42/smp_affinity_list").chmod(0o644)
     assert changed().returncode == 0
     assert stands(root) == BEFORE
@@ -302,7 +309,8 @@ def test_a_disk_that_takes_no_writes_stops_no_restore(
     results = restore(path, root)
     assert stands(root) == BEFORE
     assert results is not None
-    assert [result.sentence.partition(".")[0] for result in results] == [
+    assert [result.sentence.partition(". ")[0] for result in results] == [
+        "kernel.numa_balancing is back on 1",
         "RPS of eth0 rx-0 is back on none",
         *(f"IRQ {irq} is back on 0-7" for irq in reversed(IRQS)),
     ]

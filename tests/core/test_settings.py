@@ -9,6 +9,7 @@ from coresteer_core.settings import (
     CgroupWeight,
     Channels,
     IrqAffinity,
+    KernelParameter,
     NetdevParam,
     QueueParam,
     Rps,
@@ -21,6 +22,7 @@ from coresteer_core.settings import (
     parse_setting,
 )
 from coresteer_core.settings.cgroup import WEIGHTS
+from coresteer_core.settings.kernel import PARAMETERS
 from coresteer_core.settings.params import PARAMS
 
 
@@ -69,6 +71,7 @@ KINDS = st.one_of(
     st.builds(RssTable, st.just("eth0")),
     st.builds(Channels, st.just("eth0")),
     st.builds(NetdevParam, st.sampled_from(["eth0", "enp3s0f1np1"]), st.sampled_from(sorted(PARAMS))),
+    st.builds(KernelParameter, st.sampled_from(sorted(PARAMETERS))),
     st.builds(
         lambda param, queue: QueueParam("eth0", param.name, f"{param.queue}-{queue}"),
         st.sampled_from([param for param in PARAMS.values() if param.queue]),

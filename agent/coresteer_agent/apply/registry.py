@@ -7,6 +7,7 @@ from coresteer_agent.apply.cgroup_weight import CgroupWeightHandler
 from coresteer_agent.apply.channels import ChannelsHandler
 from coresteer_agent.apply.handler import Error, Explanation, Handler
 from coresteer_agent.apply.irq_affinity import IrqAffinityHandler
+from coresteer_agent.apply.kernel_parameter import KernelParameterHandler
 from coresteer_agent.apply.netdev_params import NetdevParamHandler
 from coresteer_agent.apply.queue_cpus import QueueCpusHandler
 from coresteer_agent.apply.queue_params import QueueParamHandler
@@ -28,6 +29,7 @@ HANDLERS: dict[type[Setting], Handler[Any]] = {
     settings.Channels: ChannelsHandler(),
     settings.NetdevParam: NetdevParamHandler(),
     settings.QueueParam: QueueParamHandler(),
+    settings.KernelParameter: KernelParameterHandler(),
 }
 """The handler of every kind in ``coresteer_core.settings.KINDS``."""
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from coresteer_core.settings.base import Form, Setting, SettingError
 from coresteer_core.settings.cgroup import CgroupWeight
 from coresteer_core.settings.irq import IrqAffinity
+from coresteer_core.settings.kernel import KernelParameter
 from coresteer_core.settings.location import MachineLocation
 from coresteer_core.settings.netdev import Channels, RssTable
 from coresteer_core.settings.params import NetdevParam, QueueParam
@@ -21,6 +22,7 @@ __all__ = [
     "CgroupWeight",
     "Channels",
     "IrqAffinity",
+    "KernelParameter",
     "NetdevParam",
     "QueueParam",
     "Rps",
@@ -44,6 +46,7 @@ KINDS: tuple[type[Setting], ...] = (
     Channels,
     NetdevParam,
     QueueParam,
+    KernelParameter,
 )
 """Every kind of setting; a node, a preview, the user interface and the documentation of keys follow from it."""
 

@@ -1,0 +1,19 @@
+"""Parameters of the kernel as a whole: ``/proc/sys/kernel/FILE`` (kernel: kernel/sched/core.c)."""
+
+import errno
+
+from coresteer_agent.apply.handler import FileHandler, not_permitted
+from coresteer_core.protocol import Outcome
+from coresteer_core.settings import KernelParameter
+
+
+class KernelParameterHandler(FileHandler[KernelParameter]):
+    """Reads and writes a parameter's file."""
+
+    errors = not_permitted("The agent may not write it; it has to run as root with CAP_SYS_ADMIN.") | {
+        errno.EROFS: (
+            Outcome.REFUSED,
+            "/proc/sys is read-only for the agent: by a systemd unit with ProtectKernelTunables, or in a container.",
+        ),
+        errno.EINVAL: (Outcome.FAILED, "The kernel rejects this value."),
+    }
