@@ -3,7 +3,7 @@
 import errno
 
 from coresteer_agent.apply.handler import FileHandler, not_permitted
-from coresteer_core.protocol import Outcome
+from coresteer_core.changes.report import Outcome
 from coresteer_core.settings import KernelParameter
 
 

@@ -17,8 +17,9 @@ from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
+from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
-from coresteer_core.protocol import Apply, ChangeState, Outcome, Rollback
+from coresteer_core.protocol import Apply, Rollback
 from coresteer_core.settings import SettingError, parse_setting
 from coresteer_core.settings.overlay import overlay
 
