@@ -1,10 +1,14 @@
 """Count non-standard terms in what a person reads or greps: `python -m tests.terminology [FOLDER]`.
 
+`python -m tests.terminology --sample SEED` prints twenty identifiers and twenty sentences, drawn with that seed, for a
+reader without context: how many are understood on first reading?
+
 docs/GLOSSARY.md has the standard terms. Production sources, docs and the front end are counted; generated files,
 fixtures, migrations (they must name what was stored) and tests are not.
 """
 
 import ast
+import random
 import re
 import sys
 from collections import Counter
@@ -77,6 +81,32 @@ def count(root: Path) -> tuple[dict[Path, Counter[str]], int]:
     return terms, what
 
 
+def readable(root: Path) -> tuple[list[str], list[str]]:
+    """Return the public identifiers of Python sources, and sentences: docstrings' first lines and messages."""
+    identifiers, sentences = [], []
+    for file in sources(root):
+        if file.suffix != ".py":
+            continue
+        place = file.relative_to(root).with_suffix("")
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                if not node.name.startswith("_"):
+                    identifiers.append(f"{node.name}  ({place})")
+                sentences += (ast.get_docstring(node) or "").splitlines()[:1]
+            elif isinstance(node, ast.JoinedStr):
+                text = ast.unparse(node)[2:-1]
+                sentences += [text] if text.count(" ") >= 5 and text.endswith(".") else []
+    return identifiers, sentences
+
+
+def sample(seed: int, root: Path = ROOT) -> None:
+    """Print twenty identifiers and twenty sentences."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    print(f"seed {seed}")
+    for found in readable(root):
+        print(*chance.sample(found, 20), "", sep="\n")
+
+
 def main(root: Path) -> None:
     """Print the counts by term, and the files with the most."""
     terms, what = count(root)
@@ -90,4 +120,7 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--sample" in sys.argv:
+        sample(int(sys.argv[-1]))
+        sys.exit()
     main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
