@@ -281,7 +281,7 @@ def test_the_gate_is_open_while_a_policy_is_in_force_and_its_figures_come_first(
     with Gate(str(gate_path)).enter("gold"):
         node.run(1)
         gold, silver = node.figures().classes
-        assert (gold.source, gold.inside, silver.source) == ("gate", 1, None)
+        assert (gold.source, gold.active, silver.source) == ("gate", 1, None)
     node.enforce(None)
     assert not gate_path.exists()
     assert not node.classes.active
@@ -301,7 +301,7 @@ def test_a_gate_that_a_mistake_of_its_own_has_closed_is_open_again_at_the_next_s
     node.run(1)
     with Gate(str(gate_path)).enter("gold"):
         node.run(1)
-        assert node.figures().classes[0].inside == 1
+        assert node.figures().classes[0].active == 1
 
 
 def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start, gate_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start
     gate = Gate(str(gate_path))
     with gate.enter("silver"), gate.enter("gold"):
         node.run(1)
-        assert [each.inside for each in node.figures().classes] == [1, 1]
+        assert [each.active for each in node.figures().classes] == [1, 1]
         with gate.enter("gold") as entered:
             assert (entered.name, entered.priority) == ("gold", None), "the order of packets stays as it is, too"
     assert not node.classes.steers

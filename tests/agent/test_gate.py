@@ -67,7 +67,7 @@ def figures_when(server: GateServer, settled: dict[str, tuple[int, int]]) -> dic
         with connected(server.path) as after:
             assert ask(after, "enter nothing-of-the-kind").startswith("no ")
         figures = {its.name: its for its in server.figures()}
-        if all((figures[name].waiting, figures[name].inside) == counts for name, counts in settled.items()):
+        if all((figures[name].waiting, figures[name].active) == counts for name, counts in settled.items()):
             return figures
     raise AssertionError(f"It never came to {settled}: {figures}")
 

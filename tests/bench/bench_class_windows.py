@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from statistics import fmean
 
 from coresteer_agent.workloads.classes import NAMES, TARGETS_PERCENT, THREADS
-from coresteer_core.policies.service_class.attainment import Promise
+from coresteer_core.policies.service_class.attainment import Target
 from coresteer_core.policies.service_class.gate import Gate
 
 WINDOWS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -20,8 +20,8 @@ THINK_S = 0.0001
 
 def respond(window_s: float, requests: int, service_s: float) -> list[list[float]]:
     """The response times of each class in ms."""
-    promises = [Promise(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
-    gate = Gate(promises, slots=1, window_s=window_s)
+    targets = [Target(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
+    gate = Gate(targets, slots=1, window_s=window_s)
     threads = range(THREADS * len(NAMES))
     asked_s = dict.fromkeys(threads, 0.0)
     left = dict.fromkeys(threads, requests)

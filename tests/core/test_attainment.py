@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer_core.policies.service_class.attainment import BUCKETS, Attainment, Promise
+from coresteer_core.policies.service_class.attainment import BUCKETS, Attainment, Target
 
 WINDOW_S = 10.0
 
@@ -22,33 +22,33 @@ WINDOW_S = 10.0
         (0.5, 1, 0, 0, 200.0),
     ],
 )
-def test_f_is_s_over_n_times_p_and_what_is_there_counts_in_n(
+def test_f_is_s_over_n_times_p_and_pending_requests_count_in_n(
     target: float, done: int, failed: int, present: int, expected: float
 ) -> None:
-    attainment = Attainment(Promise("gold", target), WINDOW_S)
+    attainment = Attainment(Target("gold", target), WINDOW_S)
     for _ in range(done + failed + present):
         attainment.arrived()
     for number in range(done + failed):
-        attainment.ended(1.0, 5000 if number < done else None)
+        attainment.finished(1.0, 5000 if number < done else None)
     assert attainment.f(1.0) == pytest.approx(expected)
     figures = attainment.figures(1.0, "gate")
     assert (figures.requests, figures.satisfied) == (done + failed + present, done)
 
 
 @pytest.mark.parametrize(("response_us", "satisfied"), [(0, 1), (2000, 1), (2001, 0), (None, 0)])
-def test_with_a_deadline_only_what_ends_within_it_is_a_success(response_us: int | None, satisfied: int) -> None:
-    attainment = Attainment(Promise("gold", 50.0, 2000), WINDOW_S)
+def test_with_a_deadline_only_a_request_within_it_is_satisfied(response_us: int | None, satisfied: int) -> None:
+    attainment = Attainment(Target("gold", 50.0, 2000), WINDOW_S)
     attainment.arrived()
-    attainment.ended(0.0, response_us)
+    attainment.finished(0.0, response_us)
     assert attainment.figures(0.0, "gate").satisfied == satisfied
 
 
-def test_what_ended_a_window_ago_is_forgotten_and_what_waits_is_not() -> None:
-    attainment = Attainment(Promise("gold", 50.0), WINDOW_S)
+def test_requests_older_than_the_window_are_forgotten_but_not_waiting_ones() -> None:
+    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
     attainment.arrived()
     attainment.arrived()
-    attainment.waited(0.0, 700)
-    attainment.ended(0.0, 1000)
+    attainment.record_wait(0.0, 700)
+    attainment.finished(0.0, 1000)
     assert attainment.f(WINDOW_S - 0.01) == 1.0
     assert attainment.f(WINDOW_S) == 0.0
     figures = attainment.figures(WINDOW_S, "gate")
@@ -56,48 +56,48 @@ def test_what_ended_a_window_ago_is_forgotten_and_what_waits_is_not() -> None:
     assert (figures.p50_us, figures.longest_wait_us) == (None, None)
 
 
-def test_another_target_keeps_what_was_counted() -> None:
-    attainment = Attainment(Promise("gold", 50.0), WINDOW_S)
-    attainment.told(0.0, 4, 2)
-    attainment.keep(Promise("gold", 25.0))
+def test_another_target_keeps_the_history() -> None:
+    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment.record(0.0, 4, 2)
+    attainment.set_target(Target("gold", 25.0))
     assert attainment.f(0.0) == 2.0
 
 
 def test_a_time_before_the_last_one_counts_as_the_last_one() -> None:
-    attainment = Attainment(Promise("gold", 50.0), WINDOW_S)
-    attainment.told(20.0, 1, 1)
-    attainment.told(3.0, 1, 0)
+    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment.record(20.0, 1, 1)
+    attainment.record(3.0, 1, 0)
     assert attainment.f(2.0) == 1.0
     assert attainment.f(20.0 + WINDOW_S) == 0.0
 
 
-def test_the_longest_wait_is_of_those_let_in_or_of_the_one_that_waits_now() -> None:
-    attainment = Attainment(Promise("gold", 50.0), WINDOW_S)
-    attainment.waited(0.0, 700)
-    attainment.waited(1.0, 300)
+def test_the_longest_wait_is_of_admitted_and_waiting_requests() -> None:
+    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
+    attainment.record_wait(0.0, 700)
+    attainment.record_wait(1.0, 300)
     assert attainment.figures(1.0, "gate").longest_wait_us == 700
     assert attainment.figures(1.0, "gate", waits_us=900).longest_wait_us == 900
     assert attainment.figures(WINDOW_S, "gate").longest_wait_us == 300
 
 
-def test_what_others_counted_is_counted_with_its_response_time() -> None:
-    attainment = Attainment(Promise("gold", 80.0), WINDOW_S)
-    attainment.told(0.0, 99, 90, 1000)
-    attainment.told(0.0, 1, 0, 50_000)
+def test_requests_counted_elsewhere_have_their_response_time() -> None:
+    attainment = Attainment(Target("gold", 80.0), WINDOW_S)
+    attainment.record(0.0, 99, 90, 1000)
+    attainment.record(0.0, 1, 0, 50_000)
     figures = attainment.figures(0.0, "histogram")
     assert (figures.requests, figures.satisfied, figures.source) == (100, 90, "histogram")
     assert figures.p50_us == pytest.approx(1000, rel=0.032)
     assert figures.p99_us == pytest.approx(1000, rel=0.032)
-    attainment.told(0.0, 1, 0, 50_000)
+    attainment.record(0.0, 1, 0, 50_000)
     assert attainment.figures(0.0, "histogram").p99_us == pytest.approx(50_000, rel=0.032)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200))
 def test_quantiles_are_within_three_percent_of_the_nearest_rank(responses_us: list[int]) -> None:
-    attainment = Attainment(Promise("gold", 50.0), WINDOW_S)
+    attainment = Attainment(Target("gold", 50.0), WINDOW_S)
     for number, response_us in enumerate(responses_us):
-        attainment.told(WINDOW_S * number / len(responses_us) / 2, 1, 1, response_us)
+        attainment.record(WINDOW_S * number / len(responses_us) / 2, 1, 1, response_us)
     figures = attainment.figures(WINDOW_S / 2, "gate")
     ordered = sorted(responses_us)
     for told, percent in ((figures.p50_us, 50), (figures.p95_us, 95), (figures.p99_us, 99)):
@@ -112,11 +112,11 @@ _Told = st.lists(st.tuples(st.integers(0, 64), st.integers(0, 5), st.integers(0,
 @given(_Told, st.integers(0, 2 * BUCKETS))
 def test_the_window_holds_exactly_the_last_twenty_buckets(told: list[tuple[int, int, int]], later: int) -> None:
     window_s = BUCKETS / 8  # widths and times are exact in binary
-    attainment = Attainment(Promise("gold", 100.0), window_s)
+    attainment = Attainment(Target("gold", 100.0), window_s)
     now, seen = 0.0, []
     for sixteenths, failed, done in told:
         now += sixteenths / 16
-        attainment.told(now, failed + done, done)
+        attainment.record(now, failed + done, done)
         seen.append((int(now * 8), failed + done, done))
     now += later / 8
     fresh = [(requests, done) for bucket, requests, done in seen if bucket > int(now * 8) - BUCKETS]

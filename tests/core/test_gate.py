@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from coresteer_core.policies.service_class.attainment import BUCKETS, Promise
-from coresteer_core.policies.service_class.gate import PASSED_OVER, Gate
+from coresteer_core.policies.service_class.attainment import BUCKETS, Target
+from coresteer_core.policies.service_class.gate import MAX_PASSED_OVER, Gate
 
-PROMISES = [Promise("gold", 90.0), Promise("silver", 80.0), Promise("tin", 50.0)]
+TARGETS = [Target("gold", 90.0), Target("silver", 80.0), Target("tin", 50.0)]
 
 
-def gate(slots: int = 1, promises: list[Promise] = PROMISES, window_s: float = 10.0) -> Gate:
-    return Gate(promises, slots=slots, window_s=window_s)
+def gate(slots: int = 1, targets: list[Target] = TARGETS, window_s: float = 10.0) -> Gate:
+    return Gate(targets, slots=slots, window_s=window_s)
 
 
 def name_of(number: int) -> Callable[[int], str | None]:
-    return lambda _worker: PROMISES[number].name
+    return lambda _worker: TARGETS[number].name
 
 
-def test_who_comes_while_a_slot_is_free_goes_straight_in() -> None:
+def test_a_request_is_admitted_at_once_while_a_slot_is_free() -> None:
     door = gate(slots=2)
     assert door.enter(1, "tin", 0.0) == [1]
     assert door.enter(2, "gold", 0.0) == [2]
@@ -31,7 +31,7 @@ def test_who_comes_while_a_slot_is_free_goes_straight_in() -> None:
     assert (door.class_of(1), door.class_of(3)) == ("tin", None)
 
 
-def test_a_class_that_there_is_not_is_a_key_error_and_counts_nowhere() -> None:
+def test_an_unknown_class_is_a_key_error_and_is_not_counted() -> None:
     door = gate()
     with pytest.raises(KeyError):
         door.enter(1, "lead", 0.0)
@@ -39,16 +39,16 @@ def test_a_class_that_there_is_not_is_a_key_error_and_counts_nowhere() -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-def test_a_worker_that_asks_twice_is_refused_and_stays_what_it_was(slots: int) -> None:
+def test_a_worker_that_enters_twice_is_refused_and_keeps_its_state(slots: int) -> None:
     door = gate(slots=1)
     door.enter(1, "gold", 0.0)
     door.enter(2, "gold", 0.0)
-    with pytest.raises(ValueError, match=f"Worker {slots} asks again"):
+    with pytest.raises(ValueError, match=f"Worker {slots} enters again"):
         door.enter(slots, "tin", 0.0)
     assert door.leave(1, 1.0, ok=True) == [2]
 
 
-def test_the_lowest_f_goes_first() -> None:
+def test_the_lowest_f_is_served_first() -> None:
     door = gate()
     door.enter(1, "gold", 0.0)
     door.leave(1, 0.1, ok=True)  # gold: S 1, N 1
@@ -59,23 +59,23 @@ def test_the_lowest_f_goes_first() -> None:
     assert door.leave(3, 0.5, ok=True) == [2]
 
 
-def test_equal_f_lets_the_higher_target_go_first_whatever_the_order() -> None:
-    door = gate(promises=PROMISES[::-1])
+def test_for_equal_f_the_higher_target_is_served_first() -> None:
+    door = gate(targets=TARGETS[::-1])
     door.enter(9, "silver", 0.0)
     for worker, name in ((1, "tin"), (2, "silver"), (3, "gold")):
         door.enter(worker, name, 0.1)
     assert door.leave(9, 0.2, ok=False) == [3]
 
 
-def test_equal_f_and_equal_targets_are_decided_by_the_order_of_the_classes() -> None:
-    door = gate(promises=[Promise("b", 50.0), Promise("a", 50.0), Promise("c", 50.0)])
+def test_for_equal_f_and_targets_the_order_of_the_classes_decides() -> None:
+    door = gate(targets=[Target("b", 50.0), Target("a", 50.0), Target("c", 50.0)])
     door.enter(9, "c", 0.0)
     for worker, name in ((1, "a"), (2, "b")):
         door.enter(worker, name, 0.1)
     assert door.leave(9, 0.2, ok=False) == [2]
 
 
-def test_a_worker_that_is_gone_gives_its_slot_or_its_place_back_and_counts_as_failed() -> None:
+def test_a_worker_that_dies_frees_its_slot_and_counts_as_failed() -> None:
     door = gate()
     door.enter(1, "gold", 0.0)
     door.enter(2, "gold", 0.0)
@@ -84,12 +84,12 @@ def test_a_worker_that_is_gone_gives_its_slot_or_its_place_back_and_counts_as_fa
     assert door.leave(1, 0.2, ok=False) == [3]
     assert door.leave(2, 0.3, ok=False) == door.leave(77, 0.3, ok=True) == []
     gold, _, tin = door.figures(0.4)
-    assert (gold.requests, gold.satisfied, gold.p50_us, gold.waiting, gold.inside) == (2, 0, None, 0, 0)
-    assert (tin.requests, tin.inside, tin.longest_wait_us) == (1, 1, 200_000)
+    assert (gold.requests, gold.satisfied, gold.p50_us, gold.waiting, gold.active) == (2, 0, None, 0, 0)
+    assert (tin.requests, tin.active, tin.longest_wait_us) == (1, 1, 200_000)
 
 
 def test_a_response_time_counts_from_the_arrival() -> None:
-    door = gate(promises=[Promise("gold", 90.0, deadline_us=500_000)])
+    door = gate(targets=[Target("gold", 90.0, deadline_us=500_000)])
     door.enter(1, "gold", 0.0)
     door.enter(2, "gold", 0.0)
     door.leave(1, 0.5, ok=True)
@@ -99,13 +99,13 @@ def test_a_response_time_counts_from_the_arrival() -> None:
     assert gold.p99_us == pytest.approx(750_000, rel=0.032)
 
 
-def test_a_class_that_nobody_asked_for_has_no_source() -> None:
+def test_a_class_without_a_request_has_no_source() -> None:
     door = gate()
     door.enter(1, "silver", 0.0)
     assert [figures.source for figures in door.figures(0.0)] == [None, "gate", None]
 
 
-def test_more_slots_let_more_in_and_fewer_take_nobody_out() -> None:
+def test_a_lower_concurrency_limit_does_not_interrupt_active_requests() -> None:
     door = gate()
     for worker in range(5):
         door.enter(worker, "gold", 0.0)
@@ -115,15 +115,15 @@ def test_more_slots_let_more_in_and_fewer_take_nobody_out() -> None:
     assert door.leave(2, 0.4, ok=True) == [3]
 
 
-def test_other_classes_grade_those_that_wait_again_and_keep_their_arrival() -> None:
+def test_new_classes_reclassify_waiting_requests_and_keep_their_arrival() -> None:
     door = gate()
     door.enter(1, "gold", 0.0)
     door.enter(2, "tin", 1.0)
     door.enter(3, "silver", 2.0)
     door.enter(4, "tin", 3.0)
     grades = {2: "gold", 3: None, 4: "gold"}
-    promises = [Promise("gold", 60.0), Promise("iron", 50.0)]
-    let_in, gone = door.change(promises, slots=1, window_s=10.0, time_s=5.0, grade=grades.get)
+    targets = [Target("gold", 60.0), Target("iron", 50.0)]
+    let_in, gone = door.change(targets, slots=1, window_s=10.0, time_s=5.0, classify=grades.get)
     assert (let_in, gone) == ([], [3])
     assert door.leave(1, 6.0, ok=True) == [2]
     gold, iron = door.figures(6.0)
@@ -132,27 +132,27 @@ def test_other_classes_grade_those_that_wait_again_and_keep_their_arrival() -> N
     assert (iron.requests, iron.source) == (0, None)
 
 
-def test_who_is_inside_with_a_class_that_is_no_more_keeps_its_slot_until_it_leaves() -> None:
+def test_an_active_request_of_a_removed_class_keeps_its_slot() -> None:
     door = gate()
     door.enter(1, "tin", 0.0)
-    assert door.change(PROMISES[:2], slots=1, window_s=10.0, time_s=1.0, grade=name_of(0)) == ([], [])
+    assert door.change(TARGETS[:2], slots=1, window_s=10.0, time_s=1.0, classify=name_of(0)) == ([], [])
     assert door.enter(2, "gold", 2.0) == []
     assert door.leave(1, 3.0, ok=True) == [2]
 
 
 @pytest.mark.parametrize(
-    ("promise", "window_s", "requests"),
+    ("target", "window_s", "requests"),
     [
-        (Promise("gold", 10.0), 10.0, 1),
-        (Promise("gold", 90.0, 5), 10.0, 0),
-        (Promise("gold", 90.0), 9.0, 0),
+        (Target("gold", 10.0), 10.0, 1),
+        (Target("gold", 90.0, 5), 10.0, 0),
+        (Target("gold", 90.0), 9.0, 0),
     ],
 )
-def test_history_is_kept_while_deadline_and_window_stay(promise: Promise, window_s: float, requests: int) -> None:
+def test_history_is_kept_while_deadline_and_window_stay(target: Target, window_s: float, requests: int) -> None:
     door = gate()
     door.enter(1, "gold", 0.0)
     door.leave(1, 0.1, ok=True)
-    door.change([promise], slots=1, window_s=window_s, time_s=0.2, grade=name_of(0))
+    door.change([target], slots=1, window_s=window_s, time_s=0.2, classify=name_of(0))
     assert door.figures(0.2)[0].requests == requests
 
 
@@ -175,7 +175,7 @@ STEPS = st.lists(
     ),
     max_size=120,
 )
-TARGETS = st.lists(st.sampled_from([10.0, 50.0, 50.0, 75.0, 100.0]), min_size=1, max_size=5)
+PERCENTAGES = st.lists(st.sampled_from([10.0, 50.0, 50.0, 75.0, 100.0]), min_size=1, max_size=5)
 
 
 class Naive:
@@ -219,13 +219,11 @@ class Naive:
 
 
 @settings(deadline=None)
-@given(TARGETS, st.integers(1, 4), STEPS)
-def test_a_gate_does_what_the_definition_says_request_by_request(
-    targets: list[float], slots: int, steps: list[Step]
-) -> None:
+@given(PERCENTAGES, st.integers(1, 4), STEPS)
+def test_the_gate_equals_its_definition_request_by_request(targets: list[float], slots: int, steps: list[Step]) -> None:
     naive = Naive(targets, slots)
-    door = gate(slots, [Promise(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
-    again = gate(slots, [Promise(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
+    door = gate(slots, [Target(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
+    again = gate(slots, [Target(str(n), target) for n, target in enumerate(targets)], window_s=BUCKETS / 8)
     numbers, now = count(1), 0.0
     for step in steps:
         now += step.pause / 64
@@ -239,9 +237,9 @@ def test_a_gate_does_what_the_definition_says_request_by_request(
             expected = naive.leave(worker, now, step.ok)
             assert door.leave(worker, now, ok=step.ok) == expected == again.leave(worker, now, ok=step.ok)
         figures = door.figures(now)
-        assert sum(its.inside for its in figures) == len(naive.inside) <= slots
+        assert sum(its.active for its in figures) == len(naive.inside) <= slots
         assert sum(its.waiting for its in figures) == len(naive.queue)
-        assert not naive.queue or len(naive.inside) == slots, "somebody waits beside a free slot"
+        assert not naive.queue or len(naive.inside) == slots, "a request waits beside a free slot"
         assert [its.f for its in figures] == [naive.f(which, now) for which in range(len(targets))]
         assert all(its.satisfied <= its.requests for its in figures)
         assert [worker for worker, _ in door.waiting()] == [worker for worker, _ in naive.queue]
@@ -254,11 +252,11 @@ def test_a_gate_does_what_the_definition_says_request_by_request(
     st.integers(1, 3),
     st.randoms(use_true_random=False),
 )
-def test_every_request_goes_in_within_its_bound_whatever_the_targets(
+def test_every_request_is_admitted_within_its_bound(
     classes: list[tuple[float, int, bool]], slots: int, chance: Random
 ) -> None:
     """Clients that ask again at once; a class whose requests all fail, so that F = 0 keeps it first, among them."""
-    door = gate(slots, [Promise(str(n), target) for n, (target, _, _) in enumerate(classes)], window_s=0.5)
+    door = gate(slots, [Target(str(n), target) for n, (target, _, _) in enumerate(classes)], window_s=0.5)
     workers = [which for which, (_, clients, _) in enumerate(classes) for _ in range(clients)]
     bound: dict[int, int] = {}
     inside: list[int] = []
@@ -273,7 +271,7 @@ def test_every_request_goes_in_within_its_bound_whatever_the_targets(
 
     def ask(worker: int) -> None:
         ahead = sum(workers[other] == workers[worker] for other in bound)
-        bound[worker] = admissions + (ahead + 1) * (PASSED_OVER + len(classes))
+        bound[worker] = admissions + (ahead + 1) * (MAX_PASSED_OVER + len(classes))
         note(door.enter(worker, str(workers[worker]), now))
 
     for worker in range(len(workers)):
@@ -285,8 +283,8 @@ def test_every_request_goes_in_within_its_bound_whatever_the_targets(
         ask(worker)
 
 
-def test_a_class_that_never_gets_what_it_wants_does_not_starve_the_others() -> None:
-    door = gate(promises=[Promise("hopeless", 99.0, deadline_us=1), Promise("patient", 10.0)])
+def test_a_class_that_never_reaches_its_target_does_not_starve_others() -> None:
+    door = gate(targets=[Target("hopeless", 99.0, deadline_us=1), Target("patient", 10.0)])
     door.enter(0, "hopeless", 0.0)
     door.enter(1, "hopeless", 0.0)
     door.enter(2, "patient", 0.0)
@@ -296,4 +294,4 @@ def test_a_class_that_never_gets_what_it_wants_does_not_starve_the_others() -> N
         door.enter(inside, "hopeless", now)
         (inside,) = let_in
         now += 0.1
-    assert passed_over == PASSED_OVER
+    assert passed_over == MAX_PASSED_OVER

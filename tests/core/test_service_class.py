@@ -27,19 +27,19 @@ from coresteer_core.policies.network_process.policy import NetworkProcess
 from coresteer_core.policies.ownership import restorations
 from coresteer_core.policies.service_class.matching import Match
 from coresteer_core.policies.service_class.policy import (
-    LEAST_WEIGHT,
-    MOST_WEIGHT,
+    MAX_WEIGHT,
+    MIN_WEIGHT,
     ServiceClass,
     ServiceClasses,
     ServiceClassesMemory,
+    assign_classes,
     class_of_connection,
     class_of_task,
     decide,
-    enrol,
-    first_weights,
+    initial_weights,
     steer,
 )
-from coresteer_core.policies.service_class.weights import STEP, USUAL, toward, value_of, weight_of
+from coresteer_core.policies.service_class.weights import DEFAULT_WEIGHT, STEP, step_toward, value_of, weight_of
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 from coresteer_core.settings.cgroup import WEIGHTS
 
@@ -78,28 +78,28 @@ def view(*tasks: NetTask, cgroups: dict[str, dict[str, str]] | None = None, time
     ],
 )
 def test_a_process_belongs_where_each_list_has_one_that_fits(match: Match, fits: bool) -> None:
-    assert match.fits_task(task()) is fits
+    assert match.matches_task(task()) is fits
 
 
-def test_what_is_not_known_of_a_process_fits_nothing() -> None:
+def test_unknown_properties_of_a_process_match_nothing() -> None:
     unknown = task(cgroup=None, user=None, command=None, unit=None, listens=[], clients=[])
     for match in (Match(cgroups=["*"]), Match(units=["*"]), Match(users=["*"]), Match(commands=["*"]),
                   Match(listens=[80]), Match(clients=["0.0.0.0/0"])):  # fmt: skip
-        assert not match.fits_task(unknown)
+        assert not match.matches_task(unknown)
 
 
 def test_a_process_belongs_to_a_class_of_clients_only_with_all_of_them() -> None:
     match = Match(clients=["10.0.0.0/8"])
-    assert match.fits_task(task(clients=["10.1.1.1", "10.2.2.2"]))
-    assert not match.fits_task(task(clients=["10.1.1.1", "192.0.2.1"]))
+    assert match.matches_task(task(clients=["10.1.1.1", "10.2.2.2"]))
+    assert not match.matches_task(task(clients=["10.1.1.1", "192.0.2.1"]))
 
 
-def test_the_group_of_version_1_fits_too() -> None:
-    assert Match(cgroups=["docker/*"]).fits_task(task(cgroup="/", cpu_cgroup="/docker/1"))
+def test_a_cgroup_of_version_1_matches_too() -> None:
+    assert Match(cgroups=["docker/*"]).matches_task(task(cgroup="/", cpu_cgroup="/docker/1"))
 
 
 @pytest.mark.parametrize("client", ["10.0.0.0/33", "x", ""])
-def test_a_client_that_is_no_network_is_refused_with_a_sentence(client: str) -> None:
+def test_a_client_that_is_no_network_is_refused(client: str) -> None:
     with pytest.raises(msgspec.ValidationError, match="is not a network; write for example"):
         msgspec.json.decode(msgspec.json.encode({"clients": [client]}), type=Match)
 
@@ -129,7 +129,7 @@ def test_a_histogram_is_one_of_this_node(url: str, good: bool) -> None:
             msgspec.json.decode(text, type=ServiceClass)
 
 
-def test_a_histogram_needs_a_deadline_as_it_never_tells_of_requests_that_wait() -> None:
+def test_a_histogram_needs_a_deadline() -> None:
     with pytest.raises(ValueError, match="Give class a a deadline"):
         ServiceClass("a", 90, histogram="http://localhost/metrics#a")
 
@@ -145,7 +145,7 @@ SILVER = ServiceClass("silver", 50, match=Match(commands=["nginx", "redis"]))
 LOCAL = ServiceClass("local", 20, match=Match(clients=["127.0.0.0/8"]))
 
 
-def test_the_first_class_that_fits_has_a_process() -> None:
+def test_a_process_belongs_to_the_first_matching_class() -> None:
     assert class_of_task([GOLD, SILVER], task()) == GOLD
     assert class_of_task([SILVER, GOLD], task()) == SILVER
     assert class_of_task([GOLD], task(listens=[80])) is None
@@ -161,7 +161,7 @@ def test_the_first_class_that_fits_has_a_process() -> None:
         ("::1", 80, None, None),
     ],
 )
-def test_a_connection_belongs_by_its_client_its_port_and_who_serves_it(
+def test_a_connection_matches_by_client_port_and_server_process(
     client: str, port: int, served_by: NetTask | None, name: str | None
 ) -> None:
     found = class_of_connection([GOLD, SILVER, LOCAL], ip_address(client), port, served_by)
@@ -171,13 +171,11 @@ def test_a_connection_belongs_by_its_client_its_port_and_who_serves_it(
 # Weights as settings
 
 SETTINGS = st.one_of(st.just(TaskNice(812)), st.sampled_from([CgroupWeight("a", name) for name in sorted(WEIGHTS)]))
-INSIDE = st.floats(LEAST_WEIGHT, MOST_WEIGHT)
+INSIDE = st.floats(MIN_WEIGHT, MAX_WEIGHT)
 
 
 @given(SETTINGS, INSIDE)
-def test_a_value_gives_about_its_weight_and_the_kernel_takes_it(
-    setting: TaskNice | CgroupWeight, weight: float
-) -> None:
+def test_a_value_is_near_its_weight_and_accepted_by_the_kernel(setting: TaskNice | CgroupWeight, weight: float) -> None:
     value = value_of(setting, weight)
     assert setting.canonical(value) == value
     assert abs(log(weight_of(setting, value) / weight)) <= log(STEP) / 2 + 0.01
@@ -186,11 +184,9 @@ def test_a_value_gives_about_its_weight_and_the_kernel_takes_it(
 
 
 @given(SETTINGS, INSIDE, INSIDE)
-def test_each_write_is_a_bounded_step_and_there_is_an_end_of_them(
-    setting: TaskNice | CgroupWeight, first: float, weight: float
-) -> None:
+def test_steps_are_bounded_and_end(setting: TaskNice | CgroupWeight, first: float, weight: float) -> None:
     value, steps = value_of(setting, first), 0
-    while (following := toward(setting, value, weight)) is not None:
+    while (following := step_toward(setting, value, weight)) is not None:
         change = abs(log(weight_of(setting, following) / weight_of(setting, value)))
         rounding = 0.0 if isinstance(setting, TaskNice) else 0.6 / min(int(value), int(following))
         assert change <= log(STEP) + rounding + 1e-9
@@ -200,15 +196,15 @@ def test_each_write_is_a_bounded_step_and_there_is_an_end_of_them(
 
 
 @pytest.mark.parametrize("count", range(1, 17))
-def test_first_weights_go_down_with_the_target_and_none_is_what_everybody_has(count: int) -> None:
+def test_initial_weights_descend_with_the_target_and_none_is_the_default(count: int) -> None:
     classes = [ServiceClass(f"c{n}", target_percent=1 + (n * 7) % 13) for n in range(count)]
-    weights = first_weights(classes)
+    weights = initial_weights(classes)
     ordered = sorted(classes, key=lambda graded: -graded.target_percent)
     assert all(weights[a.name] > weights[b.name] for a, b in pairwise(ordered))
     nices = [value_of(TaskNice(1), weights[graded.name]) for graded in ordered]
     assert "0" not in nices
     assert len(set(nices)) == count
-    assert all(LEAST_WEIGHT <= weight <= MOST_WEIGHT for weight in weights.values())
+    assert all(MIN_WEIGHT <= weight <= MAX_WEIGHT for weight in weights.values())
 
 
 # Steering
@@ -232,14 +228,14 @@ def test_a_step_is_bounded_and_stays_within_bounds(
     after = steer(figures(fs), values, replace(SPEC, window_s=window_s), elapsed_s)
     assert after.keys() == values.keys()
     for name, value in after.items():
-        assert LEAST_WEIGHT <= value <= MOST_WEIGHT
+        assert MIN_WEIGHT <= value <= MAX_WEIGHT
         assert abs(log(value / values[name])) <= log(STEP) + 1e-9
         if fs[name] is None:
             assert value == values[name]
 
 
 @given(FS, VALUES, st.sampled_from(NAMES), st.floats(0, 1))
-def test_a_lower_f_never_gets_less(
+def test_a_lower_f_never_gets_a_lower_weight(
     fs: dict[str, float | None], values: dict[str, float], name: str, share: float
 ) -> None:
     f = fs[name]
@@ -251,7 +247,7 @@ def test_a_lower_f_never_gets_less(
     assert lower[name] >= higher[name] * (1 - 1e-9) or all(higher[n] == values[n] for n in NAMES)
 
 
-@given(FS, st.floats(LEAST_WEIGHT * 2, MOST_WEIGHT / 2))
+@given(FS, st.floats(MIN_WEIGHT * 2, MAX_WEIGHT / 2))
 def test_of_two_classes_with_the_same_weight_the_one_with_the_lower_f_gets_at_least_as_much(
     fs: dict[str, float | None], weight: float
 ) -> None:
@@ -275,24 +271,24 @@ def test_equal_f_changes_nothing(values: dict[str, float], f: float) -> None:
         [],
     ],
 )
-def test_without_two_classes_that_differ_nothing_changes(told: Sequence[ClassFigures]) -> None:
+def test_without_two_different_classes_nothing_changes(told: Sequence[ClassFigures]) -> None:
     values = {"a": 1000.0, "b": 2000.0}
     assert steer(told, values, SPEC) == values
 
 
 def test_a_class_without_a_success_gets_more_until_it_has_some() -> None:
-    values = dict.fromkeys(["a", "b"], USUAL)
+    values = dict.fromkeys(["a", "b"], DEFAULT_WEIGHT)
     for _ in range(1000):
         values = steer(figures({"a": 0.0, "b": 1.0}), values, SPEC)
-    assert values == {"a": MOST_WEIGHT, "b": LEAST_WEIGHT}
+    assert values == {"a": MAX_WEIGHT, "b": MIN_WEIGHT}
 
 
 @pytest.mark.parametrize("window_s", [1.0, 10.0, 60.0])
-def test_steering_settles_where_f_follows_the_weights_half_a_window_late(window_s: float) -> None:
+def test_steering_converges_although_f_lags_by_half_a_window(window_s: float) -> None:
     """A CPU that is divided by weight among classes that all want more of it than they get."""
     spec = replace(SPEC, window_s=window_s)
     targets = {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.3}
-    values = dict.fromkeys(NAMES, USUAL)
+    values = dict.fromkeys(NAMES, DEFAULT_WEIGHT)
     late = [dict.fromkeys(NAMES, 0.25)] * max(1, round(window_s / 2 / 0.1))
     for _ in range(round(40 * window_s / 0.1)):
         whole = sum(values.values())
@@ -303,7 +299,7 @@ def test_steering_settles_where_f_follows_the_weights_half_a_window_late(window_
     assert max(ratios) / min(ratios) < 1.1
 
 
-# What is enrolled
+# Assignment of settings to classes
 
 BOTH_CLASSES = [
     ServiceClass("gold", 90, match=Match(commands=["nginx"])),
@@ -324,55 +320,55 @@ def test_the_cgroup_of_one_class_is_weighed_in_the_place_of_its_processes() -> N
         task(1, cgroup=WEB), task(2, cgroup=WEB), task(3, cgroup=DB, command="redis"), task(4, cgroup="/"),
         cgroups=HAVE,
     )  # fmt: skip
-    assert enrol(seen, spec("cpu"), Scope()).settings == {
+    assert assign_classes(seen, spec("cpu"), Scope()).settings == {
         "cgroup/web.slice/cpu.weight": "gold",
         "cgroup/db.slice/cpu.weight": "silver",
     }
-    assert enrol(seen, spec("cpu", "nice"), Scope()).settings.keys() == {
+    assert assign_classes(seen, spec("cpu", "nice"), Scope()).settings.keys() == {
         "cgroup/web.slice/cpu.weight", "cgroup/db.slice/cpu.weight", "task/4/nice",
     }  # fmt: skip
-    assert set(enrol(seen, spec("nice"), Scope()).settings) == {f"task/{pid}/nice" for pid in (1, 2, 3, 4)}
-    assert "cgroup/web.slice/io.weight" in enrol(seen, spec("io"), Scope()).settings
-    assert enrol(seen, spec(), Scope()).settings == {}
+    assert set(assign_classes(seen, spec("nice"), Scope()).settings) == {f"task/{pid}/nice" for pid in (1, 2, 3, 4)}
+    assert "cgroup/web.slice/io.weight" in assign_classes(seen, spec("io"), Scope()).settings
+    assert assign_classes(seen, spec(), Scope()).settings == {}
 
 
-def test_a_cgroup_that_two_classes_share_is_left_alone_with_the_reason() -> None:
+def test_a_cgroup_shared_by_two_classes_is_skipped() -> None:
     seen = view(task(1, cgroup=WEB), task(2, cgroup=WEB, command="redis"), cgroups=HAVE)
-    found = enrol(seen, spec("cpu"), Scope())
+    found = assign_classes(seen, spec("cpu"), Scope())
     assert found.settings == {}
     [skipped] = found.skipped
     assert skipped.subject == "cpu.weight of web.slice"
     assert skipped.why == "Processes of the classes gold, silver share this cgroup; each class needs one of its own."
-    assert set(enrol(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice", "task/2/nice"}
+    assert set(assign_classes(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice", "task/2/nice"}
 
 
-def test_a_cgroup_that_others_share_is_left_alone_with_the_reason() -> None:
+def test_a_cgroup_shared_with_unmatched_processes_is_skipped() -> None:
     seen = view(task(1, cgroup=WEB), task(2, cgroup=WEB, command="sshd"), cgroups=HAVE)
-    found = enrol(seen, spec("cpu"), Scope())
+    found = assign_classes(seen, spec("cpu"), Scope())
     assert found.settings == {}
     assert [(one.subject, one.why) for one in found.skipped] == [
         ("cpu.weight of web.slice", "Processes of no class, or not in the policy's scope, share this cgroup."),
-        ("1 process", "Of no class, or not in the policy's scope."),
+        ("1 process", "It matches no class, or is not in the policy's scope."),
     ]
-    assert set(enrol(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice"}
+    assert set(assign_classes(seen, spec("cpu", "nice"), Scope()).settings) == {"task/1/nice"}
 
 
 def test_a_cgroup_of_version_1_is_weighed_by_its_shares() -> None:
     seen = view(task(1, cgroup="/", cpu_cgroup="/docker/1"), cgroups={"docker/1": {"cpu.shares": "1024"}})
-    assert enrol(seen, spec("cpu"), Scope()).settings == {"cgroup/docker/1/cpu.shares": "gold"}
+    assert assign_classes(seen, spec("cpu"), Scope()).settings == {"cgroup/docker/1/cpu.shares": "gold"}
 
 
-def test_a_real_time_task_and_what_is_out_of_scope_are_left_alone() -> None:
+def test_real_time_tasks_and_processes_out_of_scope_are_skipped() -> None:
     seen = view(task(1, realtime=True), task(2, name="other"), task(3))
-    found = enrol(seen, spec("nice"), Scope(tasks=["nginx"]))
+    found = assign_classes(seen, spec("nice"), Scope(tasks=["nginx"]))
     assert found.settings == {"task/3/nice": "gold"}
     assert [(one.subject, one.why) for one in found.skipped] == [
-        ("nginx (1)", "A real-time task, which runs before all classes by itself."),
-        ("1 process", "Of no class, or not in the policy's scope."),
+        ("nginx (1)", "A real-time task runs before all classes."),
+        ("1 process", "It matches no class, or is not in the policy's scope."),
     ]
 
 
-def test_a_decision_says_how_far_each_class_gets_its_target() -> None:
+def test_a_decision_has_the_attainment_of_each_class() -> None:
     told = [
         ClassFigures("gold", 90, None, "gate", 1200, 1000, 0.926),
         ClassFigures("silver", 50, None, None, 0, 0, 0.0),
@@ -382,10 +378,10 @@ def test_a_decision_says_how_far_each_class_gets_its_target() -> None:
     assert decision.sentence == "gold F 0.93 (1,000 of 1,200 in 10 s, target 90 %). 1 weight to steer."
     [proposal] = decision.proposals
     assert (proposal.key, proposal.value) == ("task/1/nice", "-1")
-    assert proposal.reason == "nginx (1) is of class gold, which has the target 90 %."
+    assert proposal.reason == "nginx (1) belongs to class gold with the target 90 %."
 
 
-def test_a_process_that_has_the_first_value_already_gets_another_so_that_it_is_the_policys() -> None:
+def test_a_setting_with_the_initial_value_gets_another_so_that_it_becomes_held() -> None:
     [proposal] = decide(view(task(1, params={"nice": "-1"})), spec("nice"), Scope(), ServiceClassesMemory()).proposals
     assert proposal.value == "-2"
 
@@ -416,7 +412,7 @@ def round_of(
     return actions, carry_out(seen, actions), memory
 
 
-def test_what_is_held_is_not_decided_again_whatever_it_was_steered_to() -> None:
+def test_a_held_setting_is_not_proposed_again() -> None:
     actions, seen, memory = round_of(view(task(1)), [CLASSES], EngineMemory())
     assert [(action.key, action.becomes) for action in actions] == [("task/1/nice", "-1")]
     for value in ("-4", "0", "3"):
@@ -428,7 +424,7 @@ def test_what_is_held_is_not_decided_again_whatever_it_was_steered_to() -> None:
         assert memory.holdings["task/1/nice"].original == "0"
 
 
-def test_a_process_that_is_of_no_class_any_more_gets_back_what_it_had() -> None:
+def test_the_weight_of_a_process_that_leaves_its_class_is_restored() -> None:
     _, seen, memory = round_of(view(task(1, params={"nice": "4"})), [CLASSES], EngineMemory())
     seen = carry_out(seen, [Action("task/1/nice", "", "-5", "")])
     memory = record_steering(memory, "task/1/nice", "-5", seen.time_s - 1)
@@ -439,13 +435,13 @@ def test_a_process_that_is_of_no_class_any_more_gets_back_what_it_had() -> None:
     assert round_of(seen, [CLASSES], memory)[0] == []
 
 
-def test_a_process_that_cannot_be_seen_any_more_stays_held() -> None:
+def test_a_process_absent_from_the_view_stays_held() -> None:
     _, seen, memory = round_of(view(task(1)), [CLASSES], EngineMemory())
     _, _, memory = round_of(replace(seen, tasks=[]), [CLASSES], memory)
     assert "task/1/nice" in memory.holdings
 
 
-def test_a_later_process_with_the_number_of_a_held_one_is_not_held() -> None:
+def test_a_reused_pid_is_not_held() -> None:
     _, seen, memory = round_of(view(task(1)), [CLASSES], EngineMemory())
     _, _, memory = round_of(seen, [CLASSES], memory)
     other = replace(seen, tasks=[task(1, started_ticks=99, params={"nice": "7"})])
@@ -458,7 +454,7 @@ def test_a_later_process_with_the_number_of_a_held_one_is_not_held() -> None:
     ("response", "rewritten", "held"),
     [(Ownership.WARN, [], "-3"), (Ownership.YIELD, [], None), (Ownership.REASSERT, ["-3"], "-3")],
 )
-def test_somebody_elses_nice_value_is_a_drift(response: Ownership, rewritten: list[str], held: str | None) -> None:
+def test_an_external_nice_value_is_drift(response: Ownership, rewritten: list[str], held: str | None) -> None:
     policy = replace(CLASSES, on_drift=response)
     _, seen, memory = round_of(view(task(1)), [policy], EngineMemory())
     memory = record_steering(memory, "task/1/nice", "-3", seen.time_s)
@@ -494,7 +490,7 @@ everywhere = st.one_of(machines(max_cpus=32), st.builds(captured, st.sampled_fro
 
 @settings(max_examples=20, deadline=None)
 @given(everywhere)
-def test_on_every_machine_it_comes_to_rest_its_plans_have_an_inverse_and_all_goes_back(machine: Machine) -> None:
+def test_every_machine_reaches_a_steady_state_and_is_restored(machine: Machine) -> None:
     policies = [ON_MACHINES, *OTHERS]
     memory, now, quiet = EngineMemory(), machine, 0
     for _ in range(80):
@@ -556,9 +552,7 @@ def test_nice_and_weights_are_previewed_with_the_command_for_it() -> None:
         (view(cgroups=HAVE), DesiredValue("cgroup/cpu.weight", "9"), "invalid", "not a setting"),
     ],
 )  # fmt: skip
-def test_what_must_not_be_set_is_refused_with_a_sentence(
-    seen: View, desired_value: DesiredValue, code: str, says: str
-) -> None:
+def test_forbidden_values_are_refused(seen: View, desired_value: DesiredValue, code: str, says: str) -> None:
     [refused] = preview(seen, [desired_value], reason="r").refused
     assert refused.code == code
     assert says in refused.sentence

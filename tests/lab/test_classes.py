@@ -79,12 +79,12 @@ def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_a
         second = small_vm.start("python", "-c", WORKER, "first", output="second")
         third = small_vm.start("python", "-c", WORKER, "last", output="third")
         told = wait_for(lambda: classes(host, node), lambda seen: [c["waiting"] for c in seen.values()] == [1, 1])
-        assert [each["inside"] for each in told.values()] == [0, 1]
+        assert [each["active"] for each in told.values()] == [0, 1]
         assert (small_vm.share / "second").read_text() + (small_vm.share / "third").read_text() == ""
 
         small_vm.run("kill", "-9", str(killed))
         await_said(small_vm, "second", "in as first, 6")
-        told = wait_for(lambda: classes(host, node), lambda seen: seen["first"]["inside"] == 1)
+        told = wait_for(lambda: classes(host, node), lambda seen: seen["first"]["active"] == 1)
         counted = {name: (each["requests"], each["satisfied"], each["source"]) for name, each in told.items()}
         assert counted == {"first": (1, 0, "gate"), "last": (2, 0, "gate")}
         assert (small_vm.share / "third").read_text() == ""

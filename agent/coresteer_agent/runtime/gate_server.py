@@ -121,21 +121,21 @@ class GateServer:
                 for worker, _ in before.waiting() if before is not None else []:
                     self._tell(worker, b"go")
                 return
-            promises = [graded.promise for graded in policy.classes]
-            by_target = sorted(promises, key=lambda promise: -promise.target_percent)
+            targets = [graded.target for graded in policy.classes]
+            by_target = sorted(targets, key=lambda target: -target.target_percent)
             self._replies = {}
-            for rank, promise in enumerate(by_target):
-                priority = f" {PRIORITIES[rank * 3 // len(promises)]}" if enforced else ""
-                self._replies[promise.name] = f"go {promise.name}{priority}".encode()
+            for rank, target in enumerate(by_target):
+                priority = f" {PRIORITIES[rank * 3 // len(targets)]}" if enforced else ""
+                self._replies[target.name] = f"go {target.name}{priority}".encode()
             self._asks = {f"enter {name}".encode(): name for name in self._replies}
             self._first = self._first_pid()
             slots = policy.slots or self._cpus() if enforced else MAX_WORKERS
             if before is None:
-                self._gate = Gate(promises, slots=slots, window_s=policy.window_s)
+                self._gate = Gate(targets, slots=slots, window_s=policy.window_s)
                 return
             self._gate = before
             let_in, gone = before.change(
-                promises, slots=slots, window_s=policy.window_s, time_s=time.monotonic(), grade=self._grade
+                targets, slots=slots, window_s=policy.window_s, time_s=time.monotonic(), classify=self._grade
             )
             for worker in gone:
                 self._tell(worker, b"no class any more")

@@ -35,12 +35,12 @@ from coresteer_core.policies.service_class.attainment import Attainment
 from coresteer_core.policies.service_class.policy import (
     ServiceClass,
     ServiceClasses,
+    assign_classes,
     class_of_connection,
-    enrol,
-    first_weights,
+    initial_weights,
     steer,
 )
-from coresteer_core.policies.service_class.weights import toward, weight_of
+from coresteer_core.policies.service_class.weights import step_toward, weight_of
 from coresteer_core.protocol import ClassesMessage
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
@@ -153,7 +153,7 @@ class ClassKeeper:
         if self._policy is None:
             return
         self._by_pid = {task.pid: task for task in view.tasks}
-        enrolled = enrol(view, self._spec, self._policy.scope)
+        enrolled = assign_classes(view, self._spec, self._policy.scope)
         self._settings = enrolled.settings
         self._tasks = {name: len(tasks) for name, tasks in enrolled.tasks.items()}
         self._count_connections(connections)
@@ -190,7 +190,7 @@ class ClassKeeper:
         """The weights that stand: of a class that has none yet what its first held setting gives, as after a start."""
         if self._weights:
             return self._weights
-        weights = first_weights(self._spec.classes)
+        weights = initial_weights(self._spec.classes)
         for key, name in reversed(self._settings.items()):
             setting = parse_setting(key)
             if key in held and isinstance(setting, TaskNice | CgroupWeight):
@@ -202,7 +202,7 @@ class ClassKeeper:
         setting = parse_setting(key)
         if key not in held or now_s < self._paused.get(key, 0.0) or not isinstance(setting, TaskNice | CgroupWeight):
             return
-        value = toward(setting, held[key], self._weights[name])
+        value = step_toward(setting, held[key], self._weights[name])
         if value is None:
             return
         result = self._write(Action(key, held[key], value, f"Steered for class {name}."))
@@ -228,9 +228,9 @@ class ClassKeeper:
 
     def _kept(self, graded: ServiceClass, window_s: float) -> _Counted:
         before = self._counted.get(graded.name)
-        if before is not None and before.attainment.promise == graded.promise and self._spec.window_s == window_s:
+        if before is not None and before.attainment.target == graded.target and self._spec.window_s == window_s:
             return before
-        return _Counted(Attainment(graded.promise, window_s))
+        return _Counted(Attainment(graded.target, window_s))
 
     def _open_gate(self) -> None:
         """Also where nobody may ask yet; one that cannot be opened is tried again each second."""
@@ -251,7 +251,7 @@ class ClassKeeper:
     def _classify(self, client: Address, port: int, pid: int) -> str | None:
         """For the gate's thread: which class a connection is of that a process serves."""
         classes = self._spec.classes
-        asks = any(graded.match.asks_process for graded in classes)
+        asks = any(graded.match.needs_process for graded in classes)
         graded = class_of_connection(classes, client, port, self._served_by(pid) if asks and pid > 0 else None)
         return None if graded is None else graded.name
 
@@ -287,8 +287,8 @@ class ClassKeeper:
             if graded_as is None or graded_as.name not in names or one.rtt_us is None:
                 continue
             attainment = self._counted[graded_as.name].attainment
-            deadline_us = attainment.promise.deadline_us or 0
-            attainment.told(now_s, 1, int(one.rtt_us <= deadline_us), one.rtt_us)
+            deadline_us = attainment.target.deadline_us or 0
+            attainment.record(now_s, 1, int(one.rtt_us <= deadline_us), one.rtt_us)
 
     def _follow_histograms(self, wanted: list[str]) -> None:
         if self._histograms is not None:
@@ -310,11 +310,11 @@ class ClassKeeper:
 
 def _count(attainment: Attainment, now_s: float, buckets: list[tuple[float, int]]) -> None:
     """Requests of a histogram took as long as their bucket's upper bound, the last one as long as the one before."""
-    deadline_us = attainment.promise.deadline_us
+    deadline_us = attainment.target.deadline_us
     longest_us = 0
     for bound_s, requests in buckets:
         if math.isfinite(bound_s):
             longest_us = max(0, math.floor(bound_s * 1e6 + 0.5))
         in_time = deadline_us is None or (math.isfinite(bound_s) and longest_us <= deadline_us)
         if requests:
-            attainment.told(now_s, requests, requests if in_time else 0, longest_us)
+            attainment.record(now_s, requests, requests if in_time else 0, longest_us)

@@ -28,7 +28,7 @@ class SimulatedClasses:
         self._random = seeded_random("classes", seed)
         self._names = [graded.name for graded in spec.classes]
         slots = min(spec.slots or cpus, _MAX_SLOTS)
-        self._gate = Gate([graded.promise for graded in spec.classes], slots=slots, window_s=spec.window_s)
+        self._gate = Gate([graded.target for graded in spec.classes], slots=slots, window_s=spec.window_s)
         self._events: list[tuple[float, int, bool]] = []
         self._now_s: float | None = None
 

@@ -35,7 +35,7 @@ from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.coalescing.effective import Attempt, Interrupts, receive_interrupts
 from coresteer_core.policies.engine_state import PolicyInForce
-from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
+from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 from coresteer_core.protocol import PROTOCOL, Hello
 from coresteer_core.settings import Setting
 from coresteer_core.settings.location import (
@@ -250,7 +250,7 @@ class SimulatedNode:
         if not isinstance(policy.spec, ServiceClasses):
             return []
         cpus = len(self.machine.topology.online())
-        tasks = enrol(self.view(now_s), policy.spec, policy.scope).tasks
+        tasks = assign_classes(self.view(now_s), policy.spec, policy.scope).tasks
         told = self._made.classes(policy.spec, self._index % _CLASSES_VARIANTS, cpus, now_s)
         return [replace(figures, tasks=len(tasks[figures.name])) for figures in told]
 

@@ -43,7 +43,7 @@ from coresteer_agent.version import VERSION
 from coresteer_agent.workloads.cgroups import NoCgroupError, WeightedCgroup, weighted_cgroups
 from coresteer_agent.workloads.echo_client import Orders, Seen
 from coresteer_core.policies.service_class.attainment import Attainment
-from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, first_weights, steer
+from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses, initial_weights, steer
 
 Method: TypeAlias = Literal["default", "nice", "cgroup", "gate", "weight"]
 Disturbance: TypeAlias = Literal["none", "worker", "gate", "silent"]
@@ -242,7 +242,7 @@ class _Bench:
         stack.callback(os.close, self._counts)
         self._cgroups: list[WeightedCgroup] = []
         if setup.method in ("cgroup", "weight"):
-            first = first_weights(classes)
+            first = initial_weights(classes)
             weights = NICE_WEIGHTS if setup.method == "cgroup" else [first[name] for name in NAMES]
             self._cgroups = stack.enter_context(weighted_cgroups(NAMES))
             for cgroup, weight in zip(self._cgroups, weights, strict=True):
@@ -337,8 +337,8 @@ class _Bench:
         """A step a tick, as the agent takes it, from what the servers tell."""
         if self._setup.method != "weight":
             return
-        attainments = [Attainment(graded.promise, self._setup.window_s) for graded in self._policy.classes]
-        weights = first_weights(self._policy.classes)
+        attainments = [Attainment(graded.target, self._setup.window_s) for graded in self._policy.classes]
+        weights = initial_weights(self._policy.classes)
         before, before_s = self._told(), time.monotonic()
         while True:
             yield
@@ -346,8 +346,8 @@ class _Bench:
             for attainment, (arrived, ended, well), (_, ended_before, well_before) in zip(
                 attainments, told, before, strict=True
             ):
-                attainment.present = arrived - ended
-                attainment.told(time_s, ended - ended_before, well - well_before)
+                attainment.pending = arrived - ended
+                attainment.record(time_s, ended - ended_before, well - well_before)
             figures = [attainment.figures(time_s, "servers") for attainment in attainments]
             weights = steer(figures, weights, self._policy, time_s - before_s)
             for name, cgroup in zip(NAMES, self._cgroups, strict=True):

@@ -41,7 +41,7 @@ def _numbers(one: ClassFigures) -> list[float | None]:
     """In the order of ClassFigure; numpy makes NaN of None."""
     told = one.source is not None
     f = one.f if told and one.requests else None
-    counts = (one.requests, one.satisfied, one.waiting, one.inside) if told else (None,) * 4
+    counts = (one.requests, one.satisfied, one.waiting, one.active) if told else (None,) * 4
     return [f, *counts, one.p50_us, one.p95_us, one.p99_us, one.longest_wait_us]
 
 

@@ -20,7 +20,7 @@ class ClassFigure(StrEnum):
     REQUESTS = "requests"
     SATISFIED = "satisfied"
     WAITING = "waiting"
-    INSIDE = "inside"
+    ACTIVE = "active"
     P50 = "p50_us"
     P95 = "p95_us"
     P99 = "p99_us"

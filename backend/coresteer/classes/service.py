@@ -28,7 +28,7 @@ from coresteer.presence.registry import Registry
 from coresteer.telemetry.history import Range
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.tasks import NetTask
-from coresteer_core.policies.service_class.policy import ServiceClasses, enrol
+from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 
 POINTS = 900
 
@@ -105,7 +105,7 @@ async def match(session: AsyncSession, registry: Registry, node_id: int, request
         return Matches(
             at=None, exact=False, classes=[_matched(name, []) for name in _names(request.spec)], unmatched=[]
         )
-    found = enrol(view, request.spec, request.scope)
+    found = assign_classes(view, request.spec, request.scope)
     return Matches(
         at=at_ms(flows.time_ms),
         exact=flows.exact,

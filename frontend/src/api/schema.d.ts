@@ -1531,7 +1531,7 @@ export interface components {
          * @description Figures of a service class over time: f as it is, requests and longest wait of the window, times in µs.
          * @enum {string}
          */
-        ClassFigure: "f" | "requests" | "satisfied" | "waiting" | "inside" | "p50_us" | "p95_us" | "p99_us" | "longest_wait_us";
+        ClassFigure: "f" | "requests" | "satisfied" | "waiting" | "active" | "p50_us" | "p95_us" | "p99_us" | "longest_wait_us";
         /**
          * ClassHistory
          * @description A class's figures, a value for each step; None is no word, and for f and response times also no request.
@@ -2902,7 +2902,7 @@ export interface components {
                 window_s: number;
                 /**
                  * Concurrency limit
-                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @description Requests active at the gate at the same time; 0 is the number of CPUs that the workers may use.
                  * @default 0
                  */
                 slots: number;
@@ -3691,7 +3691,7 @@ export interface components {
                 window_s: number;
                 /**
                  * Concurrency limit
-                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @description Requests active at the gate at the same time; 0 is the number of CPUs that the workers may use.
                  * @default 0
                  */
                 slots: number;
@@ -3940,7 +3940,7 @@ export interface components {
                 window_s: number;
                 /**
                  * Concurrency limit
-                 * @description Requests inside the gate at once; 0 is the number of CPUs that the workers may use.
+                 * @description Requests active at the gate at the same time; 0 is the number of CPUs that the workers may use.
                  * @default 0
                  */
                 slots: number;
@@ -3965,7 +3965,7 @@ export interface components {
                 /** @default 0 */
                 waiting: number;
                 /** @default 0 */
-                inside: number;
+                active: number;
                 p50_us: number | null;
                 p95_us: number | null;
                 p99_us: number | null;

@@ -20,7 +20,7 @@ def test_classes_ask_at_the_gate_and_differ_in_what_they_get() -> None:
     assert all(one.source == "gate" and one.requests > 20 for one in (*gold, *bronze))
     assert max(one.waiting for one in bronze) > 0, "at its peak they wait"
     assert sum(one.satisfied for one in gold) > 5 * sum(one.satisfied for one in bronze), "few are done in 5 ms"
-    assert all(one.inside + two.inside <= 4 for one, two in zip(gold, bronze, strict=True))
+    assert all(one.active + two.active <= 4 for one, two in zip(gold, bronze, strict=True))
 
 
 def test_a_pause_of_the_simulation_is_no_wait_of_its_clients() -> None:

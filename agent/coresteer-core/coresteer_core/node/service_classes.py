@@ -16,7 +16,7 @@ class ClassFigures(Struct, frozen=True):
 
     source: of N and S, ``gate``, ``histogram`` or ``tcp``; None where there is none. requests (N): ended within the
     window, plus those waiting or active; satisfied (S): of them. f: S / (N × P), 0.0 without a request. waiting,
-    inside: at the gate now. p50_us, p95_us, p99_us: response times within the window, ±3 %, None without a request.
+    active: at the gate now. p50_us, p95_us, p99_us: response times within the window, ±3 %, None without a request.
     longest_wait_us: at the gate, of requests that wait now or were admitted within the window. tasks: matching
     processes.
     """
@@ -29,7 +29,7 @@ class ClassFigures(Struct, frozen=True):
     satisfied: Count
     f: Quantity
     waiting: Count = 0
-    inside: Count = 0
+    active: Count = 0
     p50_us: Count | None = None
     p95_us: Count | None = None
     p99_us: Count | None = None

@@ -207,7 +207,7 @@ function Row({ name, target, deadlineMs, colour, report }: RowProps) {
       <td className="n">{report.satisfied.toLocaleString("en")}</td>
       <td title={SOURCES[report.source]?.about}>{SOURCES[report.source]?.label ?? report.source}</td>
       <td className="n">{report.waiting}</td>
-      <td className="n">{report.inside}</td>
+      <td className="n">{report.active}</td>
       <td className="n">{text(micros(report.p50_us))}</td>
       <td className="n">{text(micros(report.p95_us))}</td>
       <td className="n">{text(micros(report.p99_us))}</td>

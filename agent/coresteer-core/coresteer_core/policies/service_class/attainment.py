@@ -1,6 +1,6 @@
-"""How far each service class gets what it was promised: F(i) = S_i / (N_i × P_i) over a sliding window.
+"""Attainment of service classes: F(i) = S_i / (N_i × P_i) over a sliding window.
 
-Kim, Song and Lee, percentile scheduling for differentiated services. Pure: the time comes from the caller.
+Source: Kim, Song and Lee, percentile scheduling for differentiated services. Pure: the caller gives the time.
 """
 
 from collections import Counter, deque
@@ -11,11 +11,11 @@ from msgspec import Struct
 from coresteer_core.node.service_classes import ClassFigures
 
 BUCKETS = 20
-"""A window fades in so many steps."""
+"""Steps in which old requests leave the window."""
 
 
-class Promise(Struct, frozen=True):
-    """What one class is to get: target_percent of its requests done, within deadline_us of their arrival if given."""
+class Target(Struct, frozen=True):
+    """Target of one class: target_percent of its requests completed, within deadline_us of their arrival if given."""
 
     name: str
     target_percent: float
@@ -36,39 +36,39 @@ class _Bucket:
 class Attainment:
     """N, S and response times of one class over the last window_s seconds, in twenty buckets.
 
-    A request counts in N from its arrival for as long as it is there, and for window_s after its end; in S from its
-    end for as long. So S is never more than N, what waits is never forgotten, and a class that is passed over sinks to
-    F = 0 when its last success fades. A time before the last one given counts as the last one.
+    A request counts in N from its arrival until window_s after its end, and in S for window_s after its end. So S never
+    exceeds N, waiting requests are never forgotten, and a class that is passed over has F = 0 once its last success
+    left the window. A time before the last one given counts as the last one.
     """
 
-    def __init__(self, promise: Promise, window_s: float) -> None:
+    def __init__(self, target: Target, window_s: float) -> None:
         self._window_s = window_s
         self._buckets: deque[_Bucket] = deque()
         self._ends_s = -inf
-        """When the newest bucket ends; until then none fades."""
+        """End of the newest bucket; until then no bucket leaves the window."""
         self._requests = 0
         self._satisfied = 0
-        self.present = 0
-        """Requests that arrived and have not ended."""
-        self.keep(promise)
+        self.pending = 0
+        """Requests that have arrived and not finished."""
+        self.set_target(target)
 
-    def keep(self, promise: Promise) -> None:
-        """Measure against another target from now on."""
-        self.promise = promise
-        self._deadline_us = inf if promise.deadline_us is None else promise.deadline_us
-        self._share = promise.target_percent / 100
+    def set_target(self, target: Target) -> None:
+        """Replace the target; the history stays."""
+        self.target = target
+        self._deadline_us = inf if target.deadline_us is None else target.deadline_us
+        self._share = target.target_percent / 100
 
     def arrived(self) -> None:
-        """A request came (N)."""
-        self.present += 1
+        """Count an arrived request (N)."""
+        self.pending += 1
 
-    def ended(self, time_s: float, response_us: int | None) -> None:
-        """One that came ended: response_us after it came, None when it failed. A success (S) within the deadline."""
-        self.present -= 1
-        self.told(time_s, 1, 0 if response_us is None or response_us > self._deadline_us else 1, response_us)
+    def finished(self, time_s: float, response_us: int | None) -> None:
+        """Count the end of a request after response_us (None: it failed). Within the deadline it is satisfied (S)."""
+        self.pending -= 1
+        self.record(time_s, 1, 0 if response_us is None or response_us > self._deadline_us else 1, response_us)
 
-    def told(self, time_s: float, requests: int, satisfied: int, response_us: int | None = None) -> None:
-        """So many requests ended that somebody else counted, all of them after response_us where that is known."""
+    def record(self, time_s: float, requests: int, satisfied: int, response_us: int | None = None) -> None:
+        """Count requests that another source counted. response_us: of all of them, None where not known."""
         if time_s >= self._ends_s:
             self._turn(time_s)
         bucket = self._buckets[-1]
@@ -80,8 +80,8 @@ class Attainment:
             cell = _cell(response_us)
             bucket.responses[cell] = bucket.responses.get(cell, 0) + requests
 
-    def waited(self, time_s: float, wait_us: int) -> None:
-        """One was let in after so long."""
+    def record_wait(self, time_s: float, wait_us: int) -> None:
+        """Record how long an admitted request has waited."""
         if time_s >= self._ends_s:
             self._turn(time_s)
         bucket = self._buckets[-1]
@@ -89,10 +89,10 @@ class Attainment:
             bucket.longest_wait_us = wait_us
 
     def f(self, time_s: float) -> float:
-        """S / (N × P), 0.0 without a request."""
+        """Return S / (N × P), 0.0 without a request."""
         if time_s >= self._ends_s:
             self._turn(time_s)
-        requests = self._requests + self.present
+        requests = self._requests + self.pending
         return self._satisfied / (requests * self._share) if requests else 0.0
 
     def figures(
@@ -101,14 +101,14 @@ class Attainment:
         source: str | None,
         *,
         waiting: int = 0,
-        inside: int = 0,
+        active: int = 0,
         waits_us: int | None = None,
         tasks: int = 0,
         percentiles: bool = True,
     ) -> ClassFigures:
-        """What there is to tell. waits_us: how long the one that waits longest has waited so far.
+        """Return the attainment now. waits_us: longest wait of the requests that wait now.
 
-        percentiles: of the response times too, which is nearly all of what it costs.
+        percentiles: include those of response times, which are most of the cost.
         """
         f = self.f(time_s)
         responses: Counter[int] = Counter()
@@ -118,15 +118,15 @@ class Attainment:
         longest_us = max((bucket.longest_wait_us for bucket in self._buckets), default=-1)
         longest_us = max(longest_us, -1 if waits_us is None else waits_us)
         return ClassFigures(
-            self.promise.name,
-            self.promise.target_percent,
-            self.promise.deadline_us,
+            self.target.name,
+            self.target.target_percent,
+            self.target.deadline_us,
             source,
-            self._requests + self.present,
+            self._requests + self.pending,
             self._satisfied,
             f,
             waiting,
-            inside,
+            active,
             p50_us,
             p95_us,
             p99_us,
@@ -135,7 +135,7 @@ class Attainment:
         )
 
     def _turn(self, time_s: float) -> None:
-        """Begin a bucket, and forget those that fade."""
+        """Begin a bucket, and remove those that left the window."""
         while self._buckets and time_s >= self._buckets[0].fades_s:
             bucket = self._buckets.popleft()
             self._requests -= bucket.requests
@@ -147,7 +147,7 @@ class Attainment:
 
 
 def _cell(value: int) -> int:
-    """Sixteen cells for each doubling: the cell's middle is within 3 % of the value."""
+    """Return the histogram cell of a value: 16 per doubling, so the cell's middle is within 3 % of the value."""
     shift = value.bit_length() - 5
     return value if shift <= 0 else (shift << 4) + (value >> shift)
 
@@ -158,7 +158,7 @@ def _middle(cell: int) -> int:
 
 
 def _quantiles(cells: dict[int, int], shares: tuple[float, ...]) -> list[int | None]:
-    """Nearest rank."""
+    """Return quantiles by nearest rank."""
     if not cells:
         return [None] * len(shares)
     total = sum(cells.values())

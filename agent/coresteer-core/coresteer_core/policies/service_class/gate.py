@@ -1,6 +1,6 @@
-"""Who of those that wait goes in next: the class with the lowest F, first come first served within it.
+"""Admission of waiting requests: the class with the lowest F first, first come first served within a class.
 
-A state machine: what happened goes in, who is to be let in comes out. No I/O, no clock.
+A state machine: events go in, admitted workers come out. No I/O, no clock.
 """
 
 from collections import OrderedDict
@@ -8,191 +8,198 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from coresteer_core.node.service_classes import ClassFigures
-from coresteer_core.policies.service_class.attainment import Attainment, Promise
+from coresteer_core.policies.service_class.attainment import Attainment, Target
 
-PASSED_OVER = 64
-"""A class that waits goes next, whatever its F, when so many others went in since its own last one.
+MAX_PASSED_OVER = 64
+"""A waiting class is served next, regardless of F, after this many admissions of others since its own last one.
 
-F alone would starve: a class that never meets its deadline stays at F = 0, before all with a lower target. So a request
-with `ahead` others of its class before it goes in after at most (ahead + 1) × (PASSED_OVER + classes) admissions.
+F alone would starve classes: one that never meets its deadline stays at F = 0, before all with a lower target. So a
+request with `ahead` earlier ones of its class is admitted after at most (ahead + 1) × (MAX_PASSED_OVER + classes)
+admissions.
 """
 
 
-class _Class:
-    __slots__ = ("attainment", "inside", "queue", "since", "used")
+class _ClassState:
+    __slots__ = ("active", "attainment", "queue", "since", "used")
 
-    def __init__(self, promise: Promise, window_s: float) -> None:
-        self.attainment = Attainment(promise, window_s)
+    def __init__(self, target: Target, window_s: float) -> None:
+        self.attainment = Attainment(target, window_s)
         self.queue: OrderedDict[int, float] = OrderedDict()
-        """Workers that wait and when they came, the first come first."""
-        self.inside = 0
+        """Arrival times of waiting workers, in order of arrival."""
+        self.active = 0
         self.since = 0
-        """The gate's count of admissions when one of the class went in last, or began to wait at an empty queue."""
+        """The gate's count of admissions at the class's last one, or when its queue became non-empty."""
         self.used = False
 
 
 class Gate:
-    """slots: how many may be inside at once. Workers are numbers that the caller gives.
+    """Admission control for requests. slots: the concurrency limit. Workers are numbers that the caller gives.
 
-    promises: in order of precedence, which decides between equal F and equal targets. Nobody who is inside is taken
-    out, also when slots become fewer.
+    targets: in order of precedence, which decides between equal F and equal targets. An active request is never
+    interrupted, even if the concurrency limit is lowered.
     """
 
-    def __init__(self, promises: Sequence[Promise], *, slots: int, window_s: float) -> None:
-        self._inside: dict[int, tuple[_Class, float]] = {}
-        self._waiting: dict[int, _Class] = {}
+    def __init__(self, targets: Sequence[Target], *, slots: int, window_s: float) -> None:
+        self._active: dict[int, tuple[_ClassState, float]] = {}
+        self._waiting: dict[int, _ClassState] = {}
         self._admissions = 0
         self._slots = slots
         self._window_s = window_s
-        self._classes = {promise.name: _Class(promise, window_s) for promise in promises}
+        self._classes = {target.name: _ClassState(target, window_s) for target in targets}
         self._ordered = _by_target(self._classes)
 
     @property
     def slots(self) -> int:
-        """How many may be inside at once."""
+        """Return the concurrency limit."""
         return self._slots
 
     def enter(self, worker: int, name: str, time_s: float) -> list[int]:
-        """A worker asks. Returns who is let in now. Raises KeyError for a class that there is not."""
-        its = self._classes[name]
-        if worker in self._inside or worker in self._waiting:
-            raise ValueError(f"Worker {worker} asks again before it left.")
-        its.used = True
-        its.attainment.arrived()
-        if not self._waiting and len(self._inside) < self._slots:
-            self._let_in(its, worker, time_s, time_s)
+        """Handle a request; return the workers admitted now.
+
+        Raises KeyError for an unknown class, ValueError for a worker that waits or is active already.
+        """
+        state = self._classes[name]
+        if worker in self._active or worker in self._waiting:
+            raise ValueError(f"Worker {worker} enters again before it left.")
+        state.used = True
+        state.attainment.arrived()
+        if not self._waiting and len(self._active) < self._slots:
+            self._admit(state, worker, time_s, time_s)
             return [worker]
-        self._wait(its, worker, time_s)
+        self._enqueue(state, worker, time_s)
         return []
 
     def leave(self, worker: int, time_s: float, *, ok: bool) -> list[int]:
-        """A worker that was inside, or waited, is done. Returns who is let in now; nobody for one that was neither."""
-        if (went_in := self._inside.pop(worker, None)) is not None:
-            its, came_s = went_in
-            its.inside -= 1
-            its.attainment.ended(time_s, max(0, int((time_s - came_s) * 1e6)) if ok else None)
+        """Handle the end of an active or waiting request; return the workers admitted now (none for another worker)."""
+        if (entered := self._active.pop(worker, None)) is not None:
+            state, arrived_s = entered
+            state.active -= 1
+            state.attainment.finished(time_s, max(0, int((time_s - arrived_s) * 1e6)) if ok else None)
             return self._fill(time_s) if self._waiting else []
         if (waited := self._waiting.pop(worker, None)) is not None:
             del waited.queue[worker]
-            waited.attainment.ended(time_s, None)
+            waited.attainment.finished(time_s, None)
         return []
 
     def set_slots(self, slots: int, time_s: float) -> list[int]:
-        """So many may be inside from now on. Returns who is let in now."""
+        """Set the concurrency limit; return the workers admitted now."""
         self._slots = slots
         return self._fill(time_s)
 
     def change(
         self,
-        promises: Sequence[Promise],
+        targets: Sequence[Target],
         *,
         slots: int,
         window_s: float,
         time_s: float,
-        grade: Callable[[int], str | None],
+        classify: Callable[[int], str | None],
     ) -> tuple[list[int], list[int]]:
-        """Other classes from now on. Returns who is let in now and who waits no longer, as it has no class any more.
+        """Replace the classes; return the workers admitted now, and the waiting ones whose class no longer exists.
 
-        A class that keeps its name, deadline and the window keeps its history. grade: a waiting worker's class now.
-        Those inside keep their slots.
+        A class with the same name, deadline and window keeps its history. classify: returns a waiting worker's class.
+        Active requests keep their slots.
         """
         before = self._classes
         self._classes = {}
-        for promise in promises:
-            its = before.get(promise.name)
-            if its is None or window_s != self._window_s or its.attainment.promise.deadline_us != promise.deadline_us:
-                its = _Class(promise, window_s)
-            its.attainment.keep(promise)
-            self._classes[promise.name] = its
+        for target in targets:
+            state = before.get(target.name)
+            if state is None or window_s != self._window_s or state.attainment.target.deadline_us != target.deadline_us:
+                state = _ClassState(target, window_s)
+            state.attainment.set_target(target)
+            self._classes[target.name] = state
         self._ordered = _by_target(self._classes)
         self._slots, self._window_s = slots, window_s
         waiting = self.waiting()
         for worker, _ in waiting:
-            its = self._waiting.pop(worker)
-            del its.queue[worker]
-            its.attainment.present -= 1
+            state = self._waiting.pop(worker)
+            del state.queue[worker]
+            state.attainment.pending -= 1
         gone = []
-        for worker, came_s in waiting:
-            name = grade(worker)
+        for worker, arrived_s in waiting:
+            name = classify(worker)
             if name is None or name not in self._classes:
                 gone.append(worker)
                 continue
-            its = self._classes[name]
-            its.used = True
-            its.attainment.arrived()
-            self._wait(its, worker, came_s)
+            state = self._classes[name]
+            state.used = True
+            state.attainment.arrived()
+            self._enqueue(state, worker, arrived_s)
         return self._fill(time_s), gone
 
     def waiting(self) -> list[tuple[int, float]]:
-        """Who waits and when it came, the first come first."""
-        return [(worker, its.queue[worker]) for worker, its in self._waiting.items()]
+        """Return the waiting workers with their arrival times, in order of arrival."""
+        return [(worker, state.queue[worker]) for worker, state in self._waiting.items()]
 
     def class_of(self, worker: int) -> str | None:
-        """The class of a worker that is inside."""
-        went_in = self._inside.get(worker)
-        return None if went_in is None else went_in[0].attainment.promise.name
+        """Return the class of an active worker, None for others."""
+        entered = self._active.get(worker)
+        return None if entered is None else entered[0].attainment.target.name
 
     def figures(self, time_s: float, *, percentiles: bool = True) -> list[ClassFigures]:
-        """In order of precedence. source: ``gate`` for classes that ever asked here. percentiles: see Attainment."""
-        told = []
-        for its in self._classes.values():
-            first_s = next(iter(its.queue.values()), None)
-            told.append(
-                its.attainment.figures(
+        """Return the attainment of all classes in order of precedence. percentiles: see Attainment.figures().
+
+        source is ``gate`` for classes with a request at this gate so far, else None.
+        """
+        found = []
+        for state in self._classes.values():
+            first_s = next(iter(state.queue.values()), None)
+            found.append(
+                state.attainment.figures(
                     time_s,
-                    "gate" if its.used else None,
-                    waiting=len(its.queue),
-                    inside=its.inside,
+                    "gate" if state.used else None,
+                    waiting=len(state.queue),
+                    active=state.active,
                     waits_us=None if first_s is None else max(0, int((time_s - first_s) * 1e6)),
                     percentiles=percentiles,
                 )
             )
-        return told
+        return found
 
-    def _wait(self, its: _Class, worker: int, came_s: float) -> None:
-        if not its.queue:
-            its.since = self._admissions
-        its.queue[worker] = came_s
-        self._waiting[worker] = its
+    def _enqueue(self, state: _ClassState, worker: int, arrived_s: float) -> None:
+        if not state.queue:
+            state.since = self._admissions
+        state.queue[worker] = arrived_s
+        self._waiting[worker] = state
 
     def _fill(self, time_s: float) -> list[int]:
-        let_in = []
-        while self._waiting and len(self._inside) < self._slots:
-            its = self._next(time_s)
-            worker, came_s = its.queue.popitem(last=False)
+        admitted = []
+        while self._waiting and len(self._active) < self._slots:
+            state = self._next_class(time_s)
+            worker, arrived_s = state.queue.popitem(last=False)
             del self._waiting[worker]
-            self._let_in(its, worker, came_s, time_s)
-            let_in.append(worker)
-        return let_in
+            self._admit(state, worker, arrived_s, time_s)
+            admitted.append(worker)
+        return admitted
 
-    def _let_in(self, its: _Class, worker: int, came_s: float, time_s: float) -> None:
-        self._inside[worker] = (its, came_s)
+    def _admit(self, state: _ClassState, worker: int, arrived_s: float, time_s: float) -> None:
+        self._active[worker] = (state, arrived_s)
         self._admissions += 1
-        its.inside += 1
-        its.since = self._admissions
-        its.attainment.waited(time_s, max(0, int((time_s - came_s) * 1e6)))
+        state.active += 1
+        state.since = self._admissions
+        state.attainment.record_wait(time_s, max(0, int((time_s - arrived_s) * 1e6)))
 
-    def _next(self, time_s: float) -> _Class:
-        """The class that was passed over too often, the longest of them; else the one with the lowest F."""
-        overdue_since = self._admissions - PASSED_OVER
-        chosen: _Class | None = None
+    def _next_class(self, time_s: float) -> _ClassState:
+        """Return the class that was passed over too often, the longest of them; else the one with the lowest F."""
+        overdue_since = self._admissions - MAX_PASSED_OVER
+        chosen: _ClassState | None = None
         lowest = inf
         overdue = False
-        for its in self._ordered:
-            if not its.queue:
+        for state in self._ordered:
+            if not state.queue:
                 continue
-            if its.since <= overdue_since:
-                if not overdue or chosen is None or its.since < chosen.since:
-                    chosen, overdue = its, True
+            if state.since <= overdue_since:
+                if not overdue or chosen is None or state.since < chosen.since:
+                    chosen, overdue = state, True
             elif not overdue:
-                f = its.attainment.f(time_s)
+                f = state.attainment.f(time_s)
                 if f < lowest:
-                    chosen, lowest = its, f
+                    chosen, lowest = state, f
         if chosen is None:
-            raise AssertionError("Somebody waits, but no class has a queue.")
+            raise AssertionError("A request waits, but no class has a queue.")
         return chosen
 
 
-def _by_target(classes: dict[str, _Class]) -> list[_Class]:
-    """The higher target first, then the order given: so the first with the lowest F is the one to choose."""
-    return sorted(classes.values(), key=lambda its: -its.attainment.promise.target_percent)
+def _by_target(classes: dict[str, _ClassState]) -> list[_ClassState]:
+    """Return the classes by descending target, then in the given order: the first with the lowest F is served."""
+    return sorted(classes.values(), key=lambda state: -state.attainment.target.target_percent)

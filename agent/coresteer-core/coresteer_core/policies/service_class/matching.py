@@ -1,4 +1,4 @@
-"""Which work belongs to a service class: processes, and connections that a server accepted."""
+"""Match processes, and connections accepted by servers, to service classes."""
 
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
@@ -54,31 +54,31 @@ class Match(Struct, frozen=True):
                 raise ValueError(f"“{client[:60]}” is not a network; write for example 10.0.0.0/8.") from None
 
     @property
-    def asks_process(self) -> bool:
-        """Whether it asks for more than a connection tells."""
+    def needs_process(self) -> bool:
+        """Return whether it needs properties of the process, beyond those of a connection."""
         return bool(self.cgroups or self.units or self.users or self.commands)
 
-    def fits_task(self, task: NetTask) -> bool:
-        """Whether a process belongs."""
-        return self._fits(task, [address for text in task.clients if (address := _address(text))], task.listens)
+    def matches_task(self, task: NetTask) -> bool:
+        """Return whether a process matches."""
+        return self._matches(task, [address for text in task.clients if (address := _address(text))], task.listens)
 
-    def fits_connection(self, client: Address, port: int, task: NetTask | None) -> bool:
-        """Whether a connection from a client to a local port belongs. task: who serves it, None where not known."""
-        return self._fits(task, [client], [port])
+    def matches_connection(self, client: Address, port: int, task: NetTask | None) -> bool:
+        """Return whether a connection from a client to a local port matches. task: its server, None where not known."""
+        return self._matches(task, [client], [port])
 
-    def _fits(self, task: NetTask | None, clients: Sequence[Address], ports: Collection[int]) -> bool:
-        if not (self.asks_process or self.listens or self.clients):
+    def _matches(self, task: NetTask | None, clients: Sequence[Address], ports: Collection[int]) -> bool:
+        if not (self.needs_process or self.listens or self.clients):
             return False
         if self.listens and not any(port in ports for port in self.listens):
             return False
-        if self.clients and not (clients and all(self._serves(client) for client in clients)):
+        if self.clients and not (clients and all(self._has_client(client) for client in clients)):
             return False
-        return not self.asks_process or (task is not None and self._fits_process(task))
+        return not self.needs_process or (task is not None and self._matches_process(task))
 
-    def _serves(self, client: Address) -> bool:
+    def _has_client(self, client: Address) -> bool:
         return any(client in _network(network) for network in self.clients)
 
-    def _fits_process(self, task: NetTask) -> bool:
+    def _matches_process(self, task: NetTask) -> bool:
         groups = [path.lstrip("/") for path in (task.cgroup, task.cpu_cgroup) if path is not None]
         return (
             _any([pattern.lstrip("/") for pattern in self.cgroups], groups)

@@ -1,7 +1,7 @@
-"""Which class of work goes first: the one that has the least of what it was promised.
+"""Serve the service class furthest from its target first.
 
-Kim, Song and Lee, percentile scheduling for differentiated services, without a patched kernel: at a gate for servers
-that ask, and by the weights that the kernel has for those that do not.
+Source: Kim, Song and Lee, percentile scheduling for differentiated services; here without a patched kernel: by a gate
+for servers that use it, and by the kernel's CPU and I/O weights for all others.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -15,24 +15,24 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, PolicyKind, PolicySpec, Proposal, Scope, Skipped
-from coresteer_core.policies.service_class.attainment import Promise
+from coresteer_core.policies.service_class.attainment import Target
 from coresteer_core.policies.service_class.matching import Address, Match
-from coresteer_core.policies.service_class.weights import STEP, USUAL, value_of
+from coresteer_core.policies.service_class.weights import DEFAULT_WEIGHT, STEP, value_of
 from coresteer_core.schema import labelled
 from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 
-LEAST_WEIGHT, MOST_WEIGHT = USUAL / 16, USUAL * 16
-"""Steering stays within, so that no class is left with nothing."""
+MIN_WEIGHT, MAX_WEIGHT = DEFAULT_WEIGHT / 16, DEFAULT_WEIGHT * 16
+"""Bounds of steered weights, so that every class gets something."""
 _PACE = 2.0
-"""How fast weights follow: F answers half a window late, and a loop that is faster by half swings."""
+"""Gain of the control loop: F lags by half a window, and a loop that is 1.5 times as fast oscillates."""
 _MOST_STEP = log(STEP)
 _FAR = 3.0
-"""A class further behind counts as this far, as one without a success is: e to the power of it."""
+"""Limit of log(best F / F), also used for a class without a success."""
 _NEAR = 0.05
-"""F that differ by less are equal."""
+"""Values of F whose logs differ by less count as equal."""
 _NAMED = 8
 _OCTET = r"(\.(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9]))"
-"""What is no octet would be a name, which may lead elsewhere."""
+"""Only octets: anything else would be a host name, which may resolve to another machine."""
 _HISTOGRAM = rf"^http://(localhost|127{_OCTET}{{3}}|\[::1\])(:[0-9]{{1,5}})?/[^#\s]*#[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
@@ -73,10 +73,10 @@ class ServiceClass(Struct, frozen=True):
             raise ValueError(f"Give class {self.name} a deadline: its histogram tells of completed requests only.")
 
     @property
-    def promise(self) -> Promise:
-        """What its attainment is measured against."""
+    def target(self) -> Target:
+        """Return the target of its attainment."""
         deadline_us = None if self.deadline_ms is None else round(self.deadline_ms * 1000)
-        return Promise(self.name, self.target_percent, deadline_us)
+        return Target(self.name, self.target_percent, deadline_us)
 
 
 class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
@@ -103,7 +103,7 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         Meta(ge=0, le=4096),
         labelled(
             "Concurrency limit",
-            "Requests inside the gate at once; 0 is the number of CPUs that the workers may use.",
+            "Requests active at the gate at the same time; 0 is the number of CPUs that the workers may use.",
             unit="requests",
         ),
     ] = 0
@@ -118,19 +118,19 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
 
     def __post_init__(self) -> None:
         """Raises ValueError for two classes of one name."""
-        names = [graded.name for graded in self.classes]
+        names = [service_class.name for service_class in self.classes]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"Two classes are named {twice}; give each a name of its own.")
 
 
 class ServiceClassesMemory(Struct, frozen=True, tag="service-class"):
-    """What a round leaves for the next: nothing, the engine knows what is held."""
+    """State for the next round: none, the engine knows the holdings."""
 
 
-class Enrolment(Struct, frozen=True):
-    """What is weighed for which class. settings: by key the name of the class. tasks: that match, by class.
+class ClassAssignment(Struct, frozen=True):
+    """Settings and processes of each class. settings: name of the class by key. tasks: matching ones, by class.
 
-    unmatched: processes of no class. skipped: what is left alone, and why.
+    unmatched: processes of no class. skipped: what has no setting, and why.
     """
 
     settings: dict[str, str]
@@ -140,33 +140,37 @@ class Enrolment(Struct, frozen=True):
 
 
 def class_of_task(classes: Sequence[ServiceClass], task: NetTask) -> ServiceClass | None:
-    """The first that a process fits."""
-    return next((graded for graded in classes if graded.match.fits_task(task)), None)
+    """Return the first class that a process matches, None without one."""
+    return next((service_class for service_class in classes if service_class.match.matches_task(task)), None)
 
 
 def class_of_connection(
     classes: Sequence[ServiceClass], client: Address, port: int, task: NetTask | None
 ) -> ServiceClass | None:
-    """The first that a connection fits, from a client to a local port, served by a process (None: not known)."""
-    return next((graded for graded in classes if graded.match.fits_connection(client, port, task)), None)
+    """Return the first class that a connection from a client to a local port matches. task: its server, if known."""
+    return next(
+        (service_class for service_class in classes if service_class.match.matches_connection(client, port, task)), None
+    )
 
 
-def first_weights(classes: Sequence[ServiceClass]) -> dict[str, float]:
-    """Before anything was measured: a step for each place in the order of targets, then of the spec; none is USUAL."""
-    ordered = sorted(classes, key=lambda graded: -graded.target_percent)
+def initial_weights(classes: Sequence[ServiceClass]) -> dict[str, float]:
+    """Return the weights before any measurement: one STEP apart by target, then by order; none is DEFAULT_WEIGHT."""
+    ordered = sorted(classes, key=lambda service_class: -service_class.target_percent)
     above = (len(ordered) + 1) // 2
     places = [above - rank if rank < above else above - rank - 1 for rank in range(len(ordered))]
-    return {graded.name: USUAL * STEP**place for graded, place in zip(ordered, places, strict=True)}
+    return {
+        service_class.name: DEFAULT_WEIGHT * STEP**place for service_class, place in zip(ordered, places, strict=True)
+    }
 
 
 def steer(
     figures: Sequence[ClassFigures], values: Mapping[str, float], spec: ServiceClasses, elapsed_s: float = 0.1
 ) -> dict[str, float]:
-    """The weights of the classes after one step towards equal F; the lower a class's F, the more it gets.
+    """Return the weights after one step towards equal F; the lower a class's F, the higher its weight.
 
-    values: the weights that stand, by class (as in weights.py). elapsed_s: since the last step. A class that had no
-    request, or of which nothing is measured, keeps its weight; so do all where the others' F are equal. What one class
-    gains the others lose, as only ratios count; within a bounded step and LEAST_WEIGHT to MOST_WEIGHT.
+    values: the current weights by class (scale of weights.py). elapsed_s: since the last step. A class without requests
+    or measurements keeps its weight; all do if their F are equal. What one class gains the others lose, because only
+    ratios count. A step is bounded, and so are weights (MIN_WEIGHT to MAX_WEIGHT).
     """
     counted = [each for each in figures if each.source is not None and each.requests and each.name in values]
     best = max((each.f for each in counted), default=0.0)
@@ -180,66 +184,71 @@ def steer(
     steered = dict(values)
     for name, far in behind.items():
         step = min(_MOST_STEP, max(-_MOST_STEP, pace * (far - middle)))
-        steered[name] = min(MOST_WEIGHT, max(LEAST_WEIGHT, values[name] * exp(step)))
+        steered[name] = min(MAX_WEIGHT, max(MIN_WEIGHT, values[name] * exp(step)))
     return steered
 
 
-def enrol(view: View, spec: ServiceClasses, scope: Scope) -> Enrolment:
-    """Which settings weigh which class: a cgroup's where all of its processes are of one class, else nice values."""
-    return _Enrolling(view, spec, scope).enrol()
+def assign_classes(view: View, spec: ServiceClasses, scope: Scope) -> ClassAssignment:
+    """Return the settings that weigh each class: of a cgroup with processes of one class only, else nice values."""
+    return _Assignment(view, spec, scope).assign()
 
 
 def decide(view: View, spec: ServiceClasses, scope: Scope, memory: ServiceClassesMemory) -> Decision:
-    """First weights for work that has none yet, and how far each class gets what it was promised.
+    """Return initial weights for settings that the policy does not hold yet, and the attainment of each class.
 
-    From then on the agent frozenset=steered=frozenset what the policy holds; see steer().
+    The agent then steers the settings that the policy holds; see steer().
     """
-    enrolled = enrol(view, spec, scope)
-    weights = first_weights(spec.classes)
-    targets = {graded.name: graded.target_percent for graded in spec.classes}
+    assigned = assign_classes(view, spec, scope)
+    weights = initial_weights(spec.classes)
+    targets = {service_class.name: service_class.target_percent for service_class in spec.classes}
     proposals = []
-    for key, name in enrolled.settings.items():
+    for key, name in assigned.settings.items():
         setting = parse_setting(key)
         if not isinstance(setting, TaskNice | CgroupWeight):
             raise AssertionError(f"{key} is no weight.")
         value = value_of(setting, weights[name])
-        stands = setting.current(view)
-        if stands is not None and setting.equal(setting.shown(stands), value):
-            value = value_of(setting, weights[name] * STEP)  # another one than now, so that it is ours to steer
-        reason = f"{setting.describe(view)} is of class {name}, which has the target {targets[name]:g} %."
+        current = setting.current(view)
+        if current is not None and setting.equal(setting.shown(current), value):
+            value = value_of(setting, weights[name] * STEP)  # differs from the current one, so that it becomes held
+        reason = f"{setting.describe(view)} belongs to class {name} with the target {targets[name]:g} %."
         proposals.append(Proposal(key, value, setting.describe(view), reason))
-    proposals.sort(key=lambda proposal: -targets[enrolled.settings[proposal.key]])
+    proposals.sort(key=lambda proposal: -targets[assigned.settings[proposal.key]])
     sentence = f"{_attainment(view, spec)} {len(proposals)} weight{'' if len(proposals) == 1 else 's'} to steer."
-    return Decision(sentence, memory, proposals, enrolled.skipped, steered=frozenset(enrolled.settings))
+    return Decision(sentence, memory, proposals, assigned.skipped, steered=frozenset(assigned.settings))
 
 
 def _attainment(view: View, spec: ServiceClasses) -> str:
-    names = [graded.name for graded in spec.classes]
-    figures = next((told for told in view.classes.values() if [each.name for each in told] == names), [])
+    names = [service_class.name for service_class in spec.classes]
+    figures = next((found for found in view.classes.values() if [each.name for each in found] == names), [])
     parts = [
         f"{each.name} F {each.f:.2f} ({each.satisfied:,} of {each.requests:,} in {spec.window_s:g} s, "
         f"target {each.target_percent:g} %)"
         for each in figures
         if each.requests
     ]
-    return f"{', '.join(parts)}." if parts else "No requests of its classes are known."
+    return f"{', '.join(parts)}." if parts else "No requests of these classes are known."
 
 
-class _Enrolling:
+class _Assignment:
+    """Assigns the settings and processes of one view to classes."""
+
     def __init__(self, view: View, spec: ServiceClasses, scope: Scope) -> None:
         self.view, self.spec, self.scope = view, spec, scope
         self.settings: dict[str, str] = {}
-        self.left: dict[str, list[str]] = {}
+        self._skipped: dict[str, list[str]] = {}
 
-    def enrol(self) -> Enrolment:
-        """The whole."""
-        tasks: dict[str, list[NetTask]] = {graded.name: [] for graded in self.spec.classes}
+    def assign(self) -> ClassAssignment:
+        """Return the assignment."""
+        tasks: dict[str, list[NetTask]] = {service_class.name: [] for service_class in self.spec.classes}
         unmatched: list[NetTask] = []
         for task in self.view.tasks:
-            graded = class_of_task(self.spec.classes, task) if self._in_scope(task) else None
-            (unmatched if graded is None else tasks[graded.name]).append(task)
+            service_class = class_of_task(self.spec.classes, task) if self._in_scope(task) else None
+            (unmatched if service_class is None else tasks[service_class.name]).append(task)
         weighed = [
-            (task, name) for name, its in tasks.items() for task in its if self.spec.weights and self._weighable(task)
+            (task, name)
+            for name, members in tasks.items()
+            for task in members
+            if self.spec.weights and self._weighable(task)
         ]
         for which in ("cpu", "io"):
             if which in self.spec.weights:
@@ -247,15 +256,17 @@ class _Enrolling:
         for task, name in weighed if "nice" in self.spec.weights else []:
             if _group(self.view, task, "cpu") not in self.settings and "nice" in task.params:
                 self.settings[TaskNice(task.pid).key] = name
-        skipped = [Skipped(_list(subjects), why) for why, subjects in self.left.items()]
-        if unmatched:
-            many = f"{len(unmatched)} process{'' if len(unmatched) == 1 else 'es'}"
-            skipped.append(Skipped(many, "Of no class, or not in the policy's scope."))
-        return Enrolment(self.settings, tasks, unmatched, skipped)
+        skipped = [Skipped(_list(subjects), why) for why, subjects in self._skipped.items()]
+        if len(unmatched) == 1:
+            skipped.append(Skipped("1 process", "It matches no class, or is not in the policy's scope."))
+        elif unmatched:
+            why = "They match no class, or are not in the policy's scope."
+            skipped.append(Skipped(f"{len(unmatched)} processes", why))
+        return ClassAssignment(self.settings, tasks, unmatched, skipped)
 
     def _weighable(self, task: NetTask) -> bool:
         if task.realtime:
-            self._leave(f"{task.name} ({task.pid})", "A real-time task, which runs before all classes by itself.")
+            self._skip(f"{task.name} ({task.pid})", "A real-time task runs before all classes.")
         return not (task.realtime or task.kernel)
 
     def _weigh_groups(
@@ -269,16 +280,16 @@ class _Enrolling:
                     names.append(name)
             elif which == "io" or "nice" not in self.spec.weights:
                 why = f"Its cgroup has no {which} weight of its own."
-                self._leave(f"{task.name} ({task.pid})", why)
+                self._skip(f"{task.name} ({task.pid})", why)
         for key, names in shared.items():
             if key in others:
                 why = "Processes of no class, or not in the policy's scope, share this cgroup."
-                self._leave(parse_setting(key).describe(), why)
+                self._skip(parse_setting(key).describe(), why)
             elif len(names) == 1:
                 self.settings[key] = names[0]
             else:
                 why = f"Processes of the classes {_list(names)} share this cgroup; each class needs one of its own."
-                self._leave(parse_setting(key).describe(), why)
+                self._skip(parse_setting(key).describe(), why)
 
     def _in_scope(self, task: NetTask) -> bool:
         tasks, cgroups = self.scope.tasks, self.scope.cgroups
@@ -286,12 +297,12 @@ class _Enrolling:
             not cgroups or any(fnmatchcase(task.cgroup or "", pattern) for pattern in cgroups)
         )
 
-    def _leave(self, subject: str, why: str) -> None:
-        self.left.setdefault(why, []).append(subject)
+    def _skip(self, subject: str, why: str) -> None:
+        self._skipped.setdefault(why, []).append(subject)
 
 
 def _group(view: View, task: NetTask, which: Literal["cpu", "io"]) -> str | None:
-    """The key of the weight of the cgroup that a process is in; None where it has none."""
+    """Return the key of the weight of a process's cgroup; None where it has none."""
     of_version_1 = (task.cpu_cgroup, "cpu.shares") if which == "cpu" else (None, "")
     for path, name in (of_version_1, (task.cgroup, f"{which}.weight")):
         if path is not None and name in view.cgroups.get(path.lstrip("/"), {}):
