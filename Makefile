@@ -24,7 +24,7 @@ check: .venv/.installed $(NODE_MODULES)  ## formatting, lint and types, Python a
 	$(BIN)/lint-imports --no-cache --no-logo
 	cd frontend && npm run --silent check
 	@$(MAKE) --silent types && git diff --exit-code --stat -- frontend/src/api || \
-	  { echo "frontend/src/api is not what the backend's API and the settings say: run 'make types' and commit it."; exit 1; }
+	  { echo "frontend/src/api is not what the backend's API, the settings and the metrics say: run 'make types' and commit it."; exit 1; }
 
 test-python: .venv/.installed  ## in two halves at once: the backend's wait for a database, the others compute
 	@$(MAKE) --silent --jobs 2 --output-sync=target test-backend test-agent
@@ -59,7 +59,8 @@ bench-policies: .venv/.installed  ## how near the best network-process places, a
 bench-experiments: .venv/.installed  ## how often experiments find a difference where none is, and one of 10 %
 	$(BIN)/python -m tests.bench.bench_false_alarms
 
-types: .venv/.installed $(NODE_MODULES)  ## the front end's API types and kinds of settings, from the backend's OpenAPI and the core
+types: .venv/.installed $(NODE_MODULES)  ## the front end's API types, kinds of settings and metrics, from the backend's OpenAPI and the core
+	@$(BIN)/python -m coresteer.telemetry.metrics_ts > frontend/src/api/metrics.ts
 	@mkdir -p build && $(BIN)/coresteer openapi > build/openapi.json && cd frontend && npm run --silent types > /dev/null
 	@$(BIN)/python -c 'from coresteer_core.settings import schema; print(schema.kinds_as_json())' \
 	  > frontend/src/api/settings.json

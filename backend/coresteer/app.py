@@ -41,7 +41,7 @@ from coresteer.gateway.batched import Batched
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.recorder import Recorder
 from coresteer.http_guards import Guards
-from coresteer.live.socket import Live
+from coresteer.live.hub import LiveHub
 from coresteer.live.socket import router as live_router
 from coresteer.nodes import service as nodes
 from coresteer.policies import evaluations
@@ -106,7 +106,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.policies = PolicyContext(database, bus, registry, ingest)
     app.state.rollout_monitor = RolloutMonitor(app.state.policies)
     app.state.database, app.state.bus, app.state.connections, app.state.registry = database, bus, connections, registry
-    app.state.ingest, app.state.live = ingest, Live(database, bus, registry)
+    app.state.ingest, app.state.live = ingest, LiveHub(database, bus, registry)
     publisher = PolicyPublisher(database, bus, connections, registry, experiments.nodes_in_use)
     app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
     app.state.runner = Runner(app.state.experiments)

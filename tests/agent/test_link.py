@@ -78,7 +78,7 @@ def node(backend: Backend) -> Iterator[Node]:
 
 
 def rates(seq: int) -> Rates:
-    return Rates(seq, 0, 1.0, 2, {}, {}, None, None, None, None, None, None, None, None, None)
+    return Rates(seq, 0, 1.0, 2, {}, {}, None, None, None, None, None, None, None)
 
 
 def test_the_agent_speaks_first_and_shows_its_key(backend: Backend, node: Node) -> None:

@@ -68,9 +68,7 @@ class World:
         columns = (little_endian("I", [40]), little_endian("H", [0]), little_endian("I", [interrupts]))
         counts = [NetdevCounts(name, 100 * packets, packets, packets, packets // 2, 2, 0, 0, 0)] if netdevs else None
         tcp = TcpLatency(4, 200, 300, 400)
-        return Rates(
-            self.seq, BEGIN_MS + 1000 * self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None, None, None
-        )
+        return Rates(self.seq, BEGIN_MS + 1000 * self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None)
 
     def tried(self) -> list[tuple[str, str, Verdict]]:
         return [(t.name, t.asked, t.verdict) for record in self.book.learned.drivers for t in record.tried]

@@ -11,7 +11,8 @@ from coresteer.experiments.schemas import Experiment, ExperimentState, SettingsB
 from coresteer.experiments.spec import Factor, Level, RecordedRun, Spec
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import METRICS, TcpStream
+from coresteer_core.experiments.model import TcpStream
+from coresteer_core.metrics import EXPERIMENT, MetricLabel
 
 START = datetime(2026, 3, 1, 9, 0, 0, tzinfo=UTC)
 _AMOUNTS = {
@@ -145,7 +146,7 @@ def made_up(
         "arms": [schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
         "runs": runs,
         "analysis": analyse(spec, seed, runs),
-        "metrics": dict(METRICS),
+        "metrics": {name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},
     }
     return Experiment(**given | changes)
 

@@ -65,10 +65,9 @@ def machine(
                 irq_counts=values[moved].astype("<u4").tobytes(),
                 netdevs=[NetdevCounts("eth0", rx * 900, rx * 400, rx, rx // 2, 0, 0, 0, 0)],
                 tcp=TcpLatency(40 + second % 3, 200 + second % 7, 900, 2000 + second % 90),
-                tcp_out_segments=int(rng.poisson(9000)),
-                tcp_retransmits=int(rng.poisson(2)),
                 agent_cpu_s=float(rng.integers(4000, 6000)) * 1e-6,
                 agent_rss_bytes=28_000_000,
+                counters={"tcp_out_segments": int(rng.poisson(9000)), "tcp_retransmits": int(rng.poisson(2))},
             )
         )
     return made

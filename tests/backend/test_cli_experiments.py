@@ -13,7 +13,7 @@ import pytest
 
 from coresteer.cli import experiment as experiments
 from coresteer.cli import main
-from coresteer_core.experiments.model import METRICS
+from coresteer_core.metrics import EXPERIMENT
 
 Json = dict[str, Any]  # Any: as the API answers
 TOKEN = "cst_right"
@@ -318,4 +318,4 @@ def test_reports_become_files(api: Api, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_figures_that_a_template_decides_by_can_get_worse() -> None:
     for primary in ("cpu_s_per_gbit", "interrupts_per_s", "c5_by_c1"):
-        assert METRICS[primary].better
+        assert EXPERIMENT[primary].better

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from coresteer.experiments.analysis import analyse
 from coresteer.experiments.schedule import plan_runs
 from coresteer.experiments.spec import Analysis, Comparison, Factor, Kind, Level, PlannedRun, RecordedRun, Spec
-from coresteer_core.experiments.model import METRICS, Observe
+from coresteer_core.experiments.model import Observe
+from coresteer_core.metrics import EXPERIMENT
 
 FIGURE = "throughput_bit_per_s"
 Figure = Callable[[PlannedRun, Random], float]
@@ -248,5 +249,5 @@ def test_figures_are_listed_in_the_products_order_with_a_commands_own_at_the_end
 
 def test_an_analysis_can_be_kept_as_json() -> None:
     spec = spec_of("sweep", 3, 3)
-    analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(METRICS)))
+    analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(EXPERIMENT)))
     assert msgspec.json.decode(msgspec.json.encode(analysis), type=Analysis) == analysis

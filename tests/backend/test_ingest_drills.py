@@ -20,7 +20,7 @@ from tests.backend.fake_agent import FakeAgent, enrolled, rates, stored_seqs
 from websockets.exceptions import WebSocketException
 
 from coresteer.db import Database
-from coresteer.live.socket import Browser, Live, Wanted
+from coresteer.live.hub import Browser, LiveHub, Subscription
 from coresteer.postgres import EmbeddedPostgres
 from coresteer_core.protocol import Ack, RatesMessage, decode_to_agent
 
@@ -174,10 +174,10 @@ async def test_killing_postgresql_loses_and_doubles_nothing_and_the_backend_reco
 async def test_what_is_live_goes_on_without_a_database_and_is_stored_when_it_is_back(world: World) -> None:
     async with running_backend(world.postgres.url, chunk_seconds=1) as backend:
         agent = await enrolled(backend.database, backend.url, "live-without-database")
-        live: Live = backend.app.state.live
+        live: LiveHub = backend.app.state.live
         shown: asyncio.Queue[int] = asyncio.Queue()
         page = Page(shown)
-        page.wanted = Wanted(node=agent.node_id)
+        page.subscription = Subscription(node=agent.node_id)
         live.join(page)
         async with asyncio.timeout(60), agent:
             world.postgres.process.send_signal(signal.SIGKILL)

@@ -18,9 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from coresteer.auth.secrets import SESSION_COOKIE
-from coresteer.live.socket import Live, columnar_frame
+from coresteer.live.frames import columnar_frame
+from coresteer.live.hub import LiveHub
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import InventoryMessage
 
 DTYPE = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
@@ -83,7 +83,7 @@ async def test_a_page_that_looks_at_a_node_gets_its_intervals(quick: Backend) ->
         header, columns = await until(page, lambda frame: frame[0]["type"] == "rates")
         sending.cancel()
     assert (header["node_id"], header["cpus"]) == (agent.node_id, sample.cpus)
-    assert TcpLatency(*header["tcp"]) == sample.tcp
+    assert sample.tcp is not None and header["metrics"]["rtt_p95_us"] == sample.tcp.rtt_p95_us
     assert columns["busy"].tobytes() == sample.shares["busy"]
     assert columns["irq_cpus"].tobytes() == sample.irq_cpus
     assert header["netdevs"][0][0] == "eth0"
@@ -114,10 +114,10 @@ async def test_the_fleet_is_told_once_a_second_with_figures_and_health(quick: Ba
     at = columns["node_id"].tolist().index(live.node_id)
     assert header["type"] == "fleet" and columns["health"][at] == 0
     busy = np.frombuffer(rates(1).shares["busy"] or b"", np.uint8)
-    assert columns["busiest_percent"][at] == busy.max() / 2 and columns["busiest_cpu"][at] == busy.argmax()
+    assert columns["busiest_cpu_percent"][at] == busy.max() / 2 and columns["busiest_cpu"][at] == busy.argmax()
     away = columns["node_id"].tolist().index(never.node_id)
     assert columns["health"][away] == 3
-    assert np.isnan(columns["busiest_percent"][away]) and columns["busiest_cpu"][away] == 0xFFFFFFFF
+    assert np.isnan(columns["busiest_cpu_percent"][away]) and columns["busiest_cpu"][away] == 0xFFFFFFFF
 
 
 async def test_a_node_that_comes_and_goes_is_told_to_every_page(quick: Backend) -> None:
@@ -169,14 +169,14 @@ async def test_a_page_that_says_nonsense_is_told_so(quick: Backend) -> None:
 
 async def test_a_page_that_does_not_read_loses_its_oldest_frames_only(quick: Backend) -> None:
     agent = await enrolled(quick.database, quick.url, "unread")
-    live: Live = quick.app.state.live
+    live: LiveHub = quick.app.state.live
     async with asyncio.timeout(40), agent, browser(quick) as page:
         await page.send(json.dumps({"node": agent.node_id}))
         await agent.send_rates([rates(1)])
         await until(page, lambda frame: frame[0]["type"] == "rates" and frame[0]["seq"] == 1)
         page.transport.pause_reading()
         for seq in range(2, 5000):  # far more than sockets and the page's queue hold
-            live.show(agent.node_id, rates(seq))
+            live.publish_rates(agent.node_id, rates(seq))
             if seq % 100 == 0:
                 await asyncio.sleep(0)
         page.transport.resume_reading()

@@ -65,7 +65,7 @@ async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
     }  # fmt: skip
     assert node["inventory"]["irqs"][0]["requested"] == "0-1"
     assert node["tasks"] == [{"pid": 7, "name": "x", "cpu": 0, "cpu_share": 0.5}]
-    assert node["figures"]["rx_bytes_per_s"] > 0 and node["figures"]["interrupts_per_s"] > 0
+    assert node["figures"]["metrics"]["rx_bytes_per_s"] > 0 and node["figures"]["metrics"]["interrupts_per_s"] > 0
 
 
 async def test_what_an_agent_learned_of_its_nics_is_kept_and_is_part_of_the_view(backend: Backend) -> None:

@@ -36,7 +36,8 @@ from coresteer.reports.to_csv import to_csv
 from coresteer.reports.to_html import to_html
 from coresteer.reports.to_json import to_json
 from coresteer.reports.to_pdf import to_pdf
-from coresteer_core.experiments.model import METRICS, Classes, Measured
+from coresteer_core.experiments.model import Classes, Measured
+from coresteer_core.metrics import EXPERIMENT
 
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 MEASURED = Measured(started_ms=0, duration_s=ab_spec().measure_s, figures={}, cpus={}, load_before=0.0)
@@ -72,7 +73,7 @@ def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> No
 
 
 def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_own() -> None:
-    assert {name: SENTENCES[f"metric.{name}"].en for name in METRICS} == {n: m.label for n, m in METRICS.items()}
+    assert {name: SENTENCES[f"metric.{name}"].en for name in EXPERIMENT} == {n: m.label for n, m in EXPERIMENT.items()}
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,9 +6,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.backend.telemetry_data import machine
 
-from coresteer.telemetry import chunks
-from coresteer.telemetry.history import max_pool
+from coresteer.telemetry import chunks, rollup
+from coresteer.telemetry.byte_columns import compress
+from coresteer.telemetry.chunk_decoding import decode
+from coresteer.telemetry.chunks import Scalars
+from coresteer.telemetry.heatmap import max_pool
 from coresteer.telemetry.rollup import merge, minutes, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
+from coresteer_core.metrics import COUNTERS, SCALARS, Source
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
 
 _U64 = st.integers(0, 2**53 - 1)
@@ -55,10 +60,9 @@ def _streams(draw: st.DrawFn) -> list[Rates]:
                 if names is None
                 else [NetdevCounts(name, *(draw(_U64) for _ in range(8))) for name in sorted(names)],
                 tcp=draw(st.none() | st.builds(TcpLatency, _U64, _U64, _U64, _U64)),
-                tcp_out_segments=draw(_OPTIONAL),
-                tcp_retransmits=draw(_OPTIONAL),
                 agent_cpu_s=draw(st.none() | st.floats(0, 1e6)),
                 agent_rss_bytes=draw(_OPTIONAL),
+                counters=draw(st.dictionaries(st.sampled_from([*COUNTERS]), _U64)),
             )
         )
         seq += draw(st.integers(1, 3))
@@ -68,7 +72,28 @@ def _streams(draw: st.DrawFn) -> list[Rates]:
 @given(_streams())
 @settings(max_examples=150, deadline=None)
 def test_a_chunk_gives_back_exactly_what_it_was_made_of(stream: list[Rates]) -> None:
-    assert chunks.decode(chunks.encode(stream)) == stream
+    assert decode(chunks.encode(stream)) == stream
+
+
+def test_scalars_that_an_older_version_stored_can_be_read() -> None:
+    stream = machine(3, cpus=2, irqs=1)
+    whole = chunks.read_scalars(chunks.encode(stream).scalars)
+    older = msgspec.msgpack.encode([getattr(whole, field) for field in Scalars.__struct_fields__[:12]])
+    found = chunks.read_scalars(compress(older))
+    assert chunks.amounts(found, "tcp_retransmits").tolist() == [r.counters["tcp_retransmits"] for r in stream]
+    assert found.more == {}
+
+
+def test_a_counter_without_a_position_of_its_own_is_stored_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = Source("counter", "made_up", column="MadeUp", table="Tcp", path="proc/net/snmp")
+    for module in (chunks, rollup):
+        monkeypatch.setattr(module, "SCALARS", {**SCALARS, "made_up": counter})
+    stream = [replace(r, counters=r.counters | ({} if r.seq % 2 else {"made_up": r.seq})) for r in machine(4, cpus=2)]
+    scalars = chunks.read_scalars(chunks.encode(stream).scalars)
+    expected = [float(r.counters.get("made_up", np.nan)) for r in stream]
+    np.testing.assert_array_equal(chunks.amounts(scalars, "made_up"), expected)
+    assert sum(part.amounts.get("made_up", 0) for part in minutes(stream)) == np.nansum(expected)
+    assert np.isnan(chunks.amounts(scalars, "not_stored_yet")).all()
 
 
 def test_cells_come_back_in_order_without_zeros() -> None:
@@ -78,7 +103,7 @@ def test_cells_come_back_in_order_without_zeros() -> None:
         irq_cpus=np.array([0, 3, 1], "<u2").tobytes(),
         irq_counts=np.array([5, 6, 0], "<u4").tobytes(),
     )
-    (decoded,) = chunks.decode(chunks.encode([rates]))
+    (decoded,) = decode(chunks.encode([rates]))
     assert np.frombuffer(decoded.irq_ids or b"", "<u4").tolist() == [7, 9]
     assert np.frombuffer(decoded.irq_counts or b"", "<u4").tolist() == [6, 5]
 
@@ -105,7 +130,8 @@ def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
     whole, merged = merge(minutes(stream)), merge(halves)
     assert (merged.peaks == whole.peaks).all()
     assert np.abs(merged.means.astype(int) - whole.means).max() <= 1
-    assert (merged.netdevs, merged.interrupts, merged.samples) == (whole.netdevs, whole.interrupts, whole.samples)
+    assert (merged.netdevs, merged.samples) == (whole.netdevs, whole.samples)
+    assert merged.amounts == pytest.approx(whole.amounts)
     assert (unpack_shares(pack_shares(whole), whole.cpus)[0] == whole.peaks).all()
     assert unpack_netdevs(pack_netdevs(whole)) == whole.netdevs
 
@@ -113,12 +139,11 @@ def test_merged_minutes_are_the_minute_of_all_but_for_rounded_means() -> None:
 def test_what_no_sample_knows_stays_unknown_in_a_minute() -> None:
     nothing = replace(
         machine(1, cpus=2, irqs=1)[0], shares={}, counts={}, irq_ids=None, irq_cpus=None, irq_counts=None, tcp=None,
-        netdevs=None, tcp_retransmits=None, agent_cpu_s=None, agent_rss_bytes=None,
+        netdevs=None, counters={}, agent_cpu_s=None, agent_rss_bytes=None,
     )  # fmt: skip
     (minute,) = minutes([nothing])
     assert (minute.peaks == ABSENT_SHARE).all() and (minute.means == ABSENT_SHARE).all()
-    unknown = (minute.interrupts, minute.dropped, minute.squeezed, minute.rtt_p99_us, minute.agent_cpu_s)
-    assert unknown == (None,) * 5 and minute.netdevs == {}
+    assert minute.amounts == {} and minute.netdevs == {}
 
 
 @pytest.mark.parametrize(

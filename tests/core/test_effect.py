@@ -41,8 +41,6 @@ def rates(
         irq_counts=struct.pack(f"<{len(cells)}I", *(cell[2] for cell in cells)),
         netdevs=netdevs,
         tcp=None,
-        tcp_out_segments=None,
-        tcp_retransmits=None,
         agent_cpu_s=None,
         agent_rss_bytes=None,
     )

@@ -137,7 +137,7 @@ def column(kind: str, numbers: list[int]) -> bytes:
 def interval(cells: list[tuple[int, int, int]] | None) -> Rates:
     columns = [None] * 3 if cells is None else [column(kind, [c[i] for c in cells]) for i, kind in enumerate("IHI")]
     tcp = TcpLatency(3, 150, 200, 300)
-    return Rates(1, 0, 2.0, 4, {}, {}, columns[0], columns[1], columns[2], None, tcp, None, None, None, None)
+    return Rates(1, 0, 2.0, 4, {}, {}, columns[0], columns[1], columns[2], None, tcp, None, None)
 
 
 def test_interrupts_of_receiving_queues_are_counted_over_all_cpus() -> None:

@@ -7,7 +7,7 @@ from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
 
 
 def interval(netdevs: list[NetdevCounts] | None, *, seconds: float = 1.0, tcp: TcpLatency | None = None) -> Rates:
-    return Rates(1, 0, seconds, 0, {}, {}, None, None, None, netdevs, tcp, None, None, None, None)
+    return Rates(1, 0, seconds, 0, {}, {}, None, None, None, netdevs, tcp, None, None)
 
 
 def eth0(packets: int, name: str = "eth0") -> NetdevCounts:

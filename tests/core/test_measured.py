@@ -6,12 +6,12 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from coresteer_core.experiments.model import METRICS
 from coresteer_core.experiments.run_metrics import Reading, measured
+from coresteer_core.metrics import EXPERIMENT
 from coresteer_core.node.derive import CounterTable, Sample
 from coresteer_core.node.rates import TcpLatency
 
-NOTHING = Sample(1000, 1.0, 2, None, None, None, None, None, None, None, None)
+NOTHING = Sample(1000, 1.0, 2, None, None, None, None, None, None, None)
 
 BEFORE = Reading(
     replace(
@@ -70,7 +70,7 @@ def test_every_figure_of_a_run_is_what_was_counted_between_its_readings() -> Non
     )
     assert run.steal_percent == pytest.approx(2.5)
     assert run.cpus["busy"] == pytest.approx([55.0, 10.0])
-    assert run.figures.keys() <= METRICS.keys()
+    assert run.figures.keys() <= EXPERIMENT.keys()
 
 
 def test_only_the_netdevs_of_the_run_count() -> None:

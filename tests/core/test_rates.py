@@ -12,7 +12,6 @@ from coresteer_core.node.derive import (
     Sample,
     SelfUsage,
     SoftnetCounts,
-    TcpCounts,
     derive,
 )
 from coresteer_core.node.rates import (
@@ -45,11 +44,11 @@ def sample(
     softnet: dict[int, SoftnetCounts] | None = None,
     netdevs: dict[str, NetdevTotals] | None = None,
     tcp: TcpLatency | None = None,
-    tcp_counts: TcpCounts | None = None,
     self_usage: SelfUsage | None = None,
+    counters: dict[str, int] | None = None,
 ) -> Sample:
     return Sample(
-        int(at_s * 1000), at_s, cpus, times, interrupts, softirqs, softnet, netdevs, tcp, tcp_counts, self_usage
+        int(at_s * 1000), at_s, cpus, times, interrupts, softirqs, softnet, netdevs, tcp, self_usage, counters or {}
     )
 
 
@@ -180,10 +179,10 @@ def test_another_device_under_the_same_name_is_no_burst() -> None:
 
 def test_tcp_and_the_agent_itself_are_told() -> None:
     latency = TcpLatency(3, 100, 200, 300)
-    before = sample(1, tcp_counts=TcpCounts(100, 5), self_usage=SelfUsage(1.0, 10))
-    after = sample(2, tcp=latency, tcp_counts=TcpCounts(150, 6), self_usage=SelfUsage(1.25, 20))
+    before = sample(1, counters={"segments": 100, "resent": 5, "gone": 1}, self_usage=SelfUsage(1.0, 10))
+    after = sample(2, tcp=latency, counters={"segments": 150, "resent": 4, "new": 6}, self_usage=SelfUsage(1.25, 20))
     rates = derive(before, after, 1)
-    assert (rates.tcp, rates.tcp_out_segments, rates.tcp_retransmits) == (latency, 50, 1)
+    assert (rates.tcp, rates.counters) == (latency, {"segments": 50})
     assert (rates.agent_cpu_s, rates.agent_rss_bytes) == (0.25, 20)
 
 
@@ -201,8 +200,6 @@ def test_a_source_that_was_not_read_is_none() -> None:
         irq_counts=None,
         netdevs=None,
         tcp=None,
-        tcp_out_segments=None,
-        tcp_retransmits=None,
         agent_cpu_s=None,
         agent_rss_bytes=None,
     )
@@ -210,10 +207,10 @@ def test_a_source_that_was_not_read_is_none() -> None:
 
 @pytest.mark.parametrize("at_s", [5.0, 4.0])
 def test_when_no_time_passed_nothing_is_known(at_s: float) -> None:
-    full = {"interrupts": table((0,), {"24": [1]}), "tcp_counts": TcpCounts(1, 1)}
+    full = {"interrupts": table((0,), {"24": [1]}), "counters": {"segments": 1}}
     rates = derive(sample(5, **full), sample(at_s, **full), 1)  # type: ignore[arg-type]  # two of many fields
     assert rates.duration_s == 0.0
-    assert rates.irq_counts is None and rates.tcp_out_segments is None
+    assert rates.irq_counts is None and rates.counters == {}
     assert set(rates.shares.values()) == {None}
 
 
@@ -261,7 +258,7 @@ def samples(draw: st.DrawFn) -> Sample:
         softirqs=draw(st.none() | tables(("NET_RX", "NET_TX", "TIMER", "RCU"))),
         softnet=draw(st.none() | st.dictionaries(st.integers(0, 5), st.tuples(u32s, u32s, u32s))),
         netdevs=draw(st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.tuples(*[totals] * 8))),
-        tcp_counts=draw(st.none() | st.builds(TcpCounts, totals, totals)),
+        counters=draw(st.dictionaries(st.sampled_from(["a", "b"]), totals)),
         self_usage=draw(st.none() | st.builds(SelfUsage, st.floats(0, 1e6), st.integers(0, 2**40))),
     )
 

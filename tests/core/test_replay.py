@@ -193,8 +193,6 @@ def rates(
         irq_ids=None if cells is None else struct.pack(f"<{len(cells)}I", *(c[0] for c in cells)),
         irq_cpus=None if cells is None else struct.pack(f"<{len(cells)}H", *(c[1] for c in cells)),
         irq_counts=None if cells is None else struct.pack(f"<{len(cells)}I", *(c[2] for c in cells)),
-        tcp_out_segments=None,
-        tcp_retransmits=None,
         agent_cpu_s=None,
         agent_rss_bytes=None,
         **fields,  # type: ignore[arg-type]  # the tests' own shorthand

@@ -51,8 +51,7 @@ def _sample(n: int) -> Rates:
         irq_counts=None if n == 5 else np.array([c[2] for c in cells], "<u4").tobytes(),
         netdevs=None if n == 6 else netdevs,
         tcp=None if n == 3 else TcpLatency(5 + n, 200 + n, 900 - n, 2_000 + 10 * n),
-        tcp_out_segments=9_000 + n,
-        tcp_retransmits=None if n == 2 else n,
         agent_cpu_s=None if n == 8 else 0.025 + n / 1000,
         agent_rss_bytes=28_000_000 + n * 4096,
+        counters={"tcp_out_segments": 9_000 + n} | ({} if n == 2 else {"tcp_retransmits": n}),
     )

@@ -12,11 +12,16 @@ from tests.golden import samples
 from tests.golden.store import check, row
 
 from coresteer.db import Database
-from coresteer.live import socket
+from coresteer.live.frames import rates_frame
 from coresteer.telemetry import chunks, history, partitions, repository, rollup
+from coresteer.telemetry.byte_columns import decompress
+from coresteer.telemetry.heatmap import read_heatmap
 from coresteer.telemetry.history import Range, Source
+from coresteer.telemetry.irq_matrix import read_irq_matrix
 from coresteer.telemetry.repository import Encoded
-from coresteer.telemetry.schemas import Metric, Series
+from coresteer.telemetry.schemas import Series
+from coresteer.telemetry.series import read_series
+from coresteer_core.metrics import HISTORY
 from coresteer_core.node.rates import CPU_SHARES
 
 NODE = 3
@@ -49,16 +54,14 @@ def _rollup(made: rollup.Rollup) -> dict[str, object]:
 def test_a_chunk_has_the_same_columns_as_before() -> None:
     made = samples.made()
     chunk = chunks.encode(made)
-    unpacked = {
-        name: None if column is None else chunks.decompress(column).hex() for name, column in chunk.columns.items()
-    }
+    unpacked = {name: None if column is None else decompress(column).hex() for name, column in chunk.columns.items()}
     scalars = chunks.read_scalars(chunk.scalars)
     named = {
         field: value.hex() if isinstance(value, bytes) else {name: row(where) for name, where in value.items()}
         for field, value in msgspec.structs.asdict(scalars).items()
     }
     head = {name: value for name, value in asdict(chunk).items() if name not in ("columns", "scalars")}
-    packed = chunks.decompress(chunk.scalars).hex()
+    packed = decompress(chunk.scalars).hex()
     check("telemetry/chunk", {**head, "columns": unpacked, "scalars": named, "scalars packed": packed})
 
 
@@ -66,8 +69,8 @@ def test_minutes_and_hours_come_to_the_same_as_before() -> None:
     minutes = rollup.minutes(samples.made())
     packed = [
         {
-            "shares": chunks.decompress(rollup.pack_shares(each)).hex(),
-            "netdevs": chunks.decompress(rollup.pack_netdevs(each)).hex(),
+            "shares": decompress(rollup.pack_shares(each)).hex(),
+            "netdevs": decompress(rollup.pack_netdevs(each)).hex(),
         }
         for each in minutes
     ]
@@ -91,13 +94,13 @@ async def test_history_answers_the_same_as_before(database: Database) -> None:
     physical = frozenset({"eth0", "eth1"})
     async with asyncio.timeout(20):
         answers = {
-            "heatmap": _heatmap(await history.heatmap(source, "busy", near, 5)),
-            "heatmap of minutes": _heatmap(await history.heatmap(source, "softirq", long, 3)),
-            "series": _series(await history.series(source, list(Metric), near, 5, physical=physical, netdev=None)),
+            "heatmap": _heatmap(await read_heatmap(source, "busy", near, 5)),
+            "heatmap of minutes": _heatmap(await read_heatmap(source, "softirq", long, 3)),
+            "series": _series(await read_series(source, list(HISTORY), near, 5, physical=physical, netdev=None)),
             "series of minutes": _series(
-                await history.series(source, list(Metric), long, 2, physical=None, netdev="eth1")
+                await read_series(source, list(HISTORY), long, 2, physical=None, netdev="eth1")
             ),
-            "cells": asdict(await history.cells(source, near)),
+            "cells": asdict(await read_irq_matrix(source, near)),
             "minutes": [_rollup(each) for each in await history.minutes(source, near)],
             "samples": len(await history.samples(source, near)),
         }
@@ -122,7 +125,7 @@ def _series(answer: Series) -> dict[str, object]:
 def test_a_frame_for_browsers_has_the_same_header_and_columns_as_before() -> None:
     frames = []
     for rates in samples.made()[4:7]:
-        frame = socket.rates_frame(NODE, rates)
+        frame = rates_frame(NODE, rates, frozenset({"eth0", "eth1"}))
         (length,) = struct.unpack_from("<I", frame)
         header = json.loads(frame[4 : 4 + length])
         columns = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from coresteer_agent.collect import interrupts, netdev, snmp, softirqs, softnet, stat
+from coresteer_agent.collect import interrupts, net_counters, netdev, softirqs, softnet, stat
 from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import HotFile, read_cpus
@@ -30,7 +30,9 @@ class Sampler:
         self._softirqs = HotFile(root, softirqs.PATH)
         self._softnet = HotFile(root, softnet.PATH)
         self._netdev = HotFile(root, netdev.PATH)
-        self._snmp = HotFile(root, snmp.PATH)
+        self._net_counters = [
+            (HotFile(root, path), net_counters.NetCountersParser(path)) for path in net_counters.PATHS
+        ]
         self._interrupts_table = CounterTableReader(interrupts.PATH)
         self._softirqs_table = CounterTableReader(softirqs.PATH)
         self._tcp = TcpLatencyReader() if root == Path("/") else None
@@ -55,9 +57,16 @@ class Sampler:
             softnet=self._read(self._softnet, lambda text: softnet.parse_softnet(bytes(text), online)),
             netdevs=self._read(self._netdev, lambda text: netdev.parse_netdev(bytes(text))),
             tcp=None if self._tcp is None else self._tcp.read(),
-            tcp_counts=self._read(self._snmp, lambda text: snmp.parse_snmp(bytes(text))),
             self_usage=read_self_usage(),
+            counters=self._read_counters(),
         )
+
+    def _read_counters(self) -> dict[str, int]:
+        """Return the node's counters by name, without those of a file that could not be read."""
+        counters: dict[str, int] = {}
+        for file, parser in self._net_counters:
+            counters |= self._read(file, parser.parse) or {}
+        return counters
 
     def _present(self, root: Path) -> frozenset[int]:
         try:
@@ -86,7 +95,8 @@ class Sampler:
 
     def close(self) -> None:
         """Let all descriptors go."""
-        for file in (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev, self._snmp):
+        files = (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev)
+        for file in (*files, *(file for file, _ in self._net_counters)):
             file.close()
         if self._tcp is not None:
             self._tcp.close()

@@ -28,6 +28,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.metrics import cpu_s_per_gbit
 from coresteer_core.node.nic_model import Arrivals, Host, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
@@ -239,7 +240,7 @@ def _share(
 
 
 def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, float]:
-    """By the names of METRICS, and a command's one. drawn: from 0 to 1."""
+    """Return figures by the names of metrics.EXPERIMENT, and a command's one. drawn: from 0 to 1."""
     percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
     figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
     figures["cpu_busy_percent"] = sum(percent.values())
@@ -264,6 +265,5 @@ def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, flo
     if found.rtt_us is not None:
         figures["requests_per_s"] = found.works
         figures |= zip(("rtt_p50_us", "rtt_p95_us", "rtt_p99_us"), found.rtt_us, strict=True)
-    if gbit_per_s := figures.get("throughput_bit_per_s", 0) / 1e9:
-        figures["cpu_s_per_gbit"] = figures["cpu_busy_percent"] / 100 / gbit_per_s
-    return figures
+    effort = cpu_s_per_gbit(figures["cpu_busy_percent"], figures.get("throughput_bit_per_s"))
+    return figures if effort is None else figures | {"cpu_s_per_gbit": effort}

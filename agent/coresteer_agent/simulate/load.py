@@ -37,8 +37,7 @@ class Interval(Struct, frozen=True):
     irq_counts: bytes
     netdevs: list[NetdevCounts]
     tcp: TcpLatency
-    tcp_out_segments: int
-    tcp_retransmits: int
+    counters: dict[str, int]
 
 
 class Temper(Struct, frozen=True):
@@ -165,8 +164,10 @@ def make_interval(
         irq_counts=counted,
         netdevs=netdevs,
         tcp=_latency(load, worst, noise.uniform(0.9, 1.1), 0 if wait is None else wait.rx_usecs / 2),
-        tcp_out_segments=int(received * ANSWERS_PER_PACKET),
-        tcp_retransmits=int(lost * duration_s * 0.05 + received * 1e-6),
+        counters={
+            "tcp_out_segments": int(received * ANSWERS_PER_PACKET),
+            "tcp_retransmits": int(lost * duration_s * 0.05 + received * 1e-6),
+        },
     )
 
 

@@ -205,10 +205,9 @@ class SimulatedNode:
             irq_counts=interval.irq_counts,
             netdevs=netdevs,
             tcp=interval.tcp,
-            tcp_out_segments=interval.tcp_out_segments,
-            tcp_retransmits=interval.tcp_retransmits,
             agent_cpu_s=_AGENT_CPU_S,
             agent_rss_bytes=_AGENT_RSS_BYTES,
+            counters=interval.counters,
         )
         if len(self.unacked) == self._max_unacked:
             self.unacked.popleft()

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from coresteer.db import Database
 from coresteer.telemetry import repository
-from coresteer.telemetry.chunks import COLUMNS, Chunk, decode
+from coresteer.telemetry.chunk_decoding import decode
+from coresteer.telemetry.chunks import COLUMNS, Chunk
 from coresteer.telemetry.service import Ingest
 from coresteer_core.node.rates import Rates
 

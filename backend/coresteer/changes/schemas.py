@@ -1,21 +1,25 @@
 """Request and response bodies of previews and changes."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
 from coresteer.inputs import KEPT, Body
 from coresteer.structs import AsStruct, Shown
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
-from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, EndedBy, Result
+from coresteer_core.metrics import GUARDRAIL
 from coresteer_core.schema import labelled
 
 Key = Annotated[str, Field(min_length=1, max_length=200), KEPT]
 Value = Annotated[str, Field(max_length=4096), KEPT]
 Reason = Annotated[str, Field(max_length=500), KEPT]
+if TYPE_CHECKING:
+    GuardrailMetric: TypeAlias = str
+else:
+    GuardrailMetric = Literal[tuple(GUARDRAIL)]  # which a type checker cannot follow
 Seconds = Annotated[float, Field(ge=30, le=600)]
 
 
@@ -53,8 +57,8 @@ class GuardrailIn(Body):
     """Roll back at once when the metric exceeds max."""
 
     metric: Annotated[
-        Literal["rtt_p99_us", "dropped_per_s", "busiest_cpu_percent"],
-        Shown(labelled("Metric", options=METRICS)),
+        GuardrailMetric,
+        Shown(labelled("Metric", options=GUARDRAIL)),
     ]
     max: Annotated[float, Field(ge=0, le=1e9)]
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from coresteer.classes.schemas import ClassFigure
-from coresteer.telemetry.chunks import F64, I64, compress, decompress
+from coresteer.telemetry.byte_columns import F64, I64, compress, decompress
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.protocol import ClassesMessage
 

@@ -261,9 +261,9 @@ def is_worse(experiment: Json) -> bool:
 
 
 def _better(primary: str) -> str:
-    from coresteer_core.experiments.model import METRICS
+    from coresteer_core.metrics import EXPERIMENT
 
-    better = METRICS[primary].better if primary in METRICS else ""
+    better = EXPERIMENT[primary].better if primary in EXPERIMENT else ""
     if not better:
         raise UsageError(f"--fail-if-worse: neither more nor less of {primary} is worse by itself.")
     return better

@@ -26,7 +26,7 @@ from coresteer.experiments.spec import (
     Verdict,
 )
 from coresteer.experiments.statistics import Estimates, Numbers, many_arms, mean_interval, trend, two_arms
-from coresteer_core.experiments.model import METRICS
+from coresteer_core.metrics import EXPERIMENT
 
 _NOTHING = 1e-12
 _IMPLAUSIBLE = 1e30
@@ -41,7 +41,7 @@ def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
     by_number = {run.planned.number: run for run in runs if run.discarded is None}
     counted = [run for _, run in sorted(by_number.items())]
     found = {metric for run in counted for metric in run.figures}
-    metrics = [metric for metric in METRICS if metric in found] + sorted(found - set(METRICS))
+    metrics = [metric for metric in EXPERIMENT if metric in found] + sorted(found - set(EXPERIMENT))
     arms = arms_of(spec)
     noise_runs = _cube(counted, "aa", 2, 2, metrics)
     if spec.kind == "aa":

@@ -8,7 +8,7 @@ from coresteer.experiments.spec import Arm, Comparison, Interval, Trend, Verdict
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import amount, correlation, p_value, percent
 from coresteer.localization.text import label, text, translated
-from coresteer_core.experiments.model import Metric
+from coresteer_core.metrics import MetricLabel
 
 Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
 """How an estimate is colored; unsure: its interval includes no difference, or nothing can be said."""
@@ -75,7 +75,7 @@ class Phrases:
         return ends(self.language, interval)
 
 
-def tone(metric: Metric | None, found: Verdict) -> Tone:
+def tone(metric: MetricLabel | None, found: Verdict) -> Tone:
     """Return whether a verdict about a metric is better or worse."""
     if found not in ("higher", "lower"):
         return "unsure"

@@ -10,7 +10,8 @@ from itertools import product
 from random import Random
 
 from coresteer.experiments.spec import Arm, PlannedRun, Spec
-from coresteer_core.experiments.model import METRICS, Classes, Command, Measured
+from coresteer_core.experiments.model import Classes, Command, Measured
+from coresteer_core.metrics import EXPERIMENT
 
 MAX_RUNS = 2_000
 RUN_OVERHEAD_S = 3.0
@@ -97,8 +98,8 @@ def _primary_problem(spec: Spec) -> str | None:
     if spec.primary.startswith("command."):
         if not isinstance(spec.workload, Command):
             return f"The primary metric {spec.primary} is measured by a command, but the workload is not a command."
-    elif spec.primary not in METRICS:
-        return f"There is no metric {spec.primary}; choose one of {', '.join(METRICS)}."
+    elif spec.primary not in EXPERIMENT:
+        return f"There is no metric {spec.primary}; choose one of {', '.join(EXPERIMENT)}."
     return None
 
 

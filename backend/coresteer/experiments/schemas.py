@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.inputs import Body
 from coresteer.structs import AsStruct, FromStruct
-from coresteer_core.experiments.model import Metric
+from coresteer_core.metrics import MetricLabel
 
 
 class ExperimentState(StrEnum):
@@ -104,7 +104,7 @@ class Experiment(ExperimentSummary):
     runs: list[Annotated[RecordedRun, AsStruct()]]
     analysis: Annotated[Analysis, AsStruct()]
     findings: list[str] = []
-    metrics: dict[str, Annotated[Metric, AsStruct()]]
+    metrics: dict[str, Annotated[MetricLabel, AsStruct()]]
 
 
 class AuthorsRow(BaseModel):

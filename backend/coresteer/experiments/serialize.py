@@ -11,7 +11,7 @@ from coresteer.experiments.repository import RunCounts
 from coresteer.experiments.schemas import Experiment, ExperimentState, ExperimentSummary, SettingsBeforeAfter
 from coresteer.experiments.spec import Analysis, RecordedRun, Spec
 from coresteer.experiments.tables import ExperimentRow
-from coresteer_core.experiments.model import METRICS
+from coresteer_core.metrics import EXPERIMENT, MetricLabel
 
 _CACHED = 32
 _analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
@@ -55,7 +55,7 @@ def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_pos
         arms=[schedule.arm_name(spec, arm) for arm in schedule.arms(spec)],
         runs=list(runs),
         analysis=_analysed(row, spec, runs),
-        metrics=dict(METRICS),
+        metrics={name: MetricLabel(one.label, one.unit, one.better) for name, one in EXPERIMENT.items()},
     )
     experiment.findings = findings(experiment, "en")
     return experiment

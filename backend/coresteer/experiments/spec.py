@@ -6,7 +6,8 @@ from msgspec import Meta, Struct
 
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.plan import DesiredValue
-from coresteer_core.experiments.model import METRICS, Workload
+from coresteer_core.experiments.model import Workload
+from coresteer_core.metrics import EXPERIMENT
 from coresteer_core.policies.base import MODE, Mode
 from coresteer_core.schema import labelled
 
@@ -20,7 +21,7 @@ _KIND_HELP = {
     "ab": "Two levels against each other, in blocks of ABBA or BAAB.",
     "sweep": "One or two factors with several levels each, every level against the first.",
 }
-_METRIC_LABELS = {name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in METRICS.items()}
+_METRIC_LABELS = {name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in EXPERIMENT.items()}
 
 
 class PolicyLevel(Struct, frozen=True):

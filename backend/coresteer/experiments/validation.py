@@ -25,8 +25,8 @@ from coresteer.structs import reason_and_path
 from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
-from coresteer_core.experiments.model import METRICS as FIGURES
 from coresteer_core.experiments.model import Workload
+from coresteer_core.metrics import EXPERIMENT
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
@@ -169,7 +169,7 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
 
 def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
     """Return a summary of the experiment in one sentence."""
-    metric = FIGURES[spec.primary].label if spec.primary in FIGURES else spec.primary
+    metric = EXPERIMENT[spec.primary].label if spec.primary in EXPERIMENT else spec.primary
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
     where = node_name if peer_name is None else f"{node_name}, with load from {peer_name}"

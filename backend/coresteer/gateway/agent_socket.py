@@ -18,7 +18,7 @@ from coresteer.experiments.runner import Runner
 from coresteer.gateway.batched import Batched
 from coresteer.gateway.recorder import Recorder
 from coresteer.gateway.validation import Arrival, validate
-from coresteer.live.socket import Live
+from coresteer.live.hub import LiveHub
 from coresteer.nodes import repository
 from coresteer.nodes.service import hash_key
 from coresteer.policies.publisher import PolicyPublisher
@@ -87,7 +87,7 @@ class Services:
     registry: Registry
     recorder: Recorder
     ingest: Ingest
-    live: Live
+    live: LiveHub
     snapshots: SnapshotStore
     class_reports: ClassReportStore
     publisher: PolicyPublisher
@@ -289,7 +289,7 @@ class _AgentConnection:
             case ClassesMessage():
                 state.take_classes(message)
                 self._services.class_reports.add(node_id, message)
-                self._services.live.show_classes(node_id, message)
+                self._services.live.publish_classes(node_id, message)
             case ChangeMessage():
                 await self._services.on_change(node_id, message)
             case DecisionMessage():
@@ -306,7 +306,7 @@ class _AgentConnection:
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only
             state.take(rates)
-            self._services.live.show(node_id, rates)
+            self._services.live.publish_rates(node_id, rates)
             self._services.runner.handle_rates(node_id, rates)
 
     async def _write(self) -> None:

@@ -6,7 +6,8 @@ Each function returns a sentence that says what is wrong, or None.
 import re
 from ipaddress import ip_address
 
-from coresteer_core.experiments.model import METRICS, RunState
+from coresteer_core.experiments.model import RunState
+from coresteer_core.metrics import EXPERIMENT
 from coresteer_core.protocol import ExperimentMessage
 
 MAX_COMMAND_FIGURES = 256
@@ -37,7 +38,7 @@ def invalid_figures(message: ExperimentMessage) -> str | None:
     """Figures are Coresteer's metrics and a bounded number of a command's own."""
     if message.measured is None:
         return None
-    names = sorted(message.measured.figures.keys() - METRICS.keys())
+    names = sorted(message.measured.figures.keys() - EXPERIMENT.keys())
     if len(names) > MAX_COMMAND_FIGURES:
         return f"{len(names)} figures of a command exceed the limit of {MAX_COMMAND_FIGURES}."
     invalid = next((name for name in names if _COMMAND_FIGURE.match(name) is None), None)

@@ -1,38 +1,8 @@
 """Labels of metrics, machine facts, charts and tables, in English and Korean."""
 
-METRIC_LABELS = {
-    "metric.throughput_bit_per_s": ("Throughput", "처리량"),
-    "metric.requests_per_s": ("Requests", "초당 요청 수"),
-    "metric.packets_per_s": ("Packets received", "초당 수신 패킷 수"),
-    "metric.interrupts_per_s": ("Device interrupts", "초당 장치 인터럽트 수"),
-    "metric.packets_per_interrupt": ("Packets per interrupt", "인터럽트당 패킷 수"),
-    "metric.cpu_busy_percent": ("CPU, all CPUs together", "전체 CPU 사용률 합계"),
-    "metric.cpu_softirq_percent": ("CPU in softirq", "softirq CPU 사용률"),
-    "metric.cpu_irq_percent": ("CPU in interrupts", "하드웨어 인터럽트 CPU 사용률"),
-    "metric.cpu_user_percent": ("CPU in user space", "사용자 영역 CPU 사용률"),
-    "metric.cpu_system_percent": ("CPU in the kernel", "커널 영역 CPU 사용률"),
-    "metric.cpu_s_per_gbit": ("CPU per gigabit", "기가비트당 CPU 시간"),
-    "metric.rtt_p50_us": ("Response time, median", "응답 시간 중앙값"),
-    "metric.rtt_p95_us": ("Response time, 95th percentile", "응답 시간 95백분위수"),
-    "metric.rtt_p99_us": ("Response time, 99th percentile", "응답 시간 99백분위수"),
-    "metric.dropped_per_s": ("Packets dropped", "초당 손실 패킷 수"),
-    "metric.squeezed_per_s": ("Softirq budget used up", "초당 softirq 예산 소진 횟수"),
-    "metric.context_switches_per_s": ("Context switches", "초당 문맥 교환 횟수"),
-    "metric.migrations_per_s": ("Tasks moved between CPUs", "초당 태스크의 CPU 간 이동 횟수"),
-    "metric.remote_numa_share": ("Memory from another NUMA node", "원격 NUMA 노드 메모리 비율"),
-    "metric.c1_mean_us": ("Response time, class 1", "클래스 1 응답 시간"),
-    "metric.c2_mean_us": ("Response time, class 2", "클래스 2 응답 시간"),
-    "metric.c3_mean_us": ("Response time, class 3", "클래스 3 응답 시간"),
-    "metric.c4_mean_us": ("Response time, class 4", "클래스 4 응답 시간"),
-    "metric.c5_mean_us": ("Response time, class 5", "클래스 5 응답 시간"),
-    "metric.all_mean_us": ("Response time, all classes", "전체 클래스 응답 시간"),
-    "metric.c5_by_c1": ("Class 5 / class 1", "클래스 5 / 클래스 1 비율"),
-    "metric.longest_wait_us": ("Longest wait for a CPU", "CPU 최장 대기 시간"),
-    "metric.rx_bit_per_s": ("Received", "수신 속도"),
-    "metric.tx_bit_per_s": ("Sent", "송신 속도"),
-    "metric.tx_packets_per_s": ("Packets sent", "초당 송신 패킷 수"),
-    "metric.retransmits_per_s": ("TCP retransmissions", "초당 TCP 재전송 횟수"),
-}
+from coresteer_core.metrics import METRICS
+
+METRIC_LABELS = {f"metric.{name}": (metric.label, metric.label_ko) for name, metric in METRICS.items()}
 
 FIGURES = {
     "between": ("{low} to {high}", "{low} ~ {high}"),

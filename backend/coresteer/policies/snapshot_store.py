@@ -15,7 +15,7 @@ from coresteer.config import Config
 from coresteer.db import Database
 from coresteer.errors import is_database_away
 from coresteer.telemetry import partitions
-from coresteer.telemetry.chunks import compress, decompress
+from coresteer.telemetry.byte_columns import compress, decompress
 from coresteer.telemetry.repository import Connection, at_ms, to_ms
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.topology import Topology

@@ -5,18 +5,16 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from coresteer.presence.schemas import Figures, Health
 from coresteer.telemetry.repository import at_ms
-from coresteer.telemetry.rollup import rates_interrupts, sum_u32
+from coresteer_core.metrics import FLEET
 from coresteer_core.node.inventory import Inventory
-from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates
+from coresteer_core.node.metric_values import largest_share, metric_values
+from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
-_PERCENT = 100 / SHARES_PER_UNIT
 _SHORTEST_PATIENCE_S = 3.0
 _MOST_RECENT = 100
 _MOST_POLICIES = 16
@@ -116,40 +114,12 @@ class Registry:
 
 
 def figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
-    """An interval in a few numbers. Traffic is that of the physical netdevs, of all but lo where those are unknown.
+    """Return an interval in a few numbers.
 
-    interrupts_per_s counts numbered device interrupts only, not architecture rows such as the timer's.
+    physical: the netdevs whose traffic counts; all but loopback where they are not known.
     """
-    seconds = rates.duration_s
-    busiest_cpu, busiest = _largest(rates.shares.get("busy"))
-    softirq_cpu, softirq = _largest(rates.shares.get("softirq"))
-    netdevs = None
-    if rates.netdevs is not None:
-        netdevs = [n for n in rates.netdevs if (n.name != "lo" if physical is None else n.name in physical)]
-
-    def per_s(value: int | None) -> float | None:
-        return None if value is None else value / seconds
-
-    return Figures(
-        time=at_ms(rates.time_ms),
-        busiest_cpu=busiest_cpu,
-        busiest_percent=busiest,
-        softirq_cpu=softirq_cpu,
-        softirq_percent=softirq,
-        rx_bytes_per_s=per_s(None if netdevs is None else sum(n.rx_bytes for n in netdevs)),
-        tx_bytes_per_s=per_s(None if netdevs is None else sum(n.tx_bytes for n in netdevs)),
-        rx_packets_per_s=per_s(None if netdevs is None else sum(n.rx_packets for n in netdevs)),
-        interrupts_per_s=per_s(rates_interrupts(rates)),
-        dropped_per_s=per_s(sum_u32(rates.counts.get("dropped"))),
-        squeezed_per_s=per_s(sum_u32(rates.counts.get("time_squeeze"))),
-        rtt_p99_us=rates.tcp.rtt_p99_us if rates.tcp else None,
-    )
-
-
-def _largest(share: bytes | None) -> tuple[int | None, float | None]:
-    """The CPU with the largest share, and that in percent."""
-    if share is None:
-        return None, None
-    values = np.frombuffer(share, np.uint8) + np.uint8(1)  # ABSENT_SHARE becomes 0
-    cpu = int(values.argmax())
-    return (None, None) if share[cpu] == ABSENT_SHARE else (cpu, share[cpu] * _PERCENT)
+    busiest_cpu, busiest = largest_share(rates.shares.get("busy")) or (None, None)
+    softirq_cpu, softirq = largest_share(rates.shares.get("softirq")) or (None, None)
+    values = metric_values(rates, FLEET, physical)
+    values |= {"busiest_cpu_percent": busiest, "softirq_cpu_percent": softirq}
+    return Figures(time=at_ms(rates.time_ms), busiest_cpu=busiest_cpu, softirq_cpu=softirq_cpu, metrics=values)

@@ -2,8 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import BaseModel
+
+from coresteer_core.metrics import FLEET
 
 
 class Health(StrEnum):
@@ -15,18 +18,20 @@ class Health(StrEnum):
     NEW = "new"
 
 
+if TYPE_CHECKING:
+    FleetMetricName: TypeAlias = str
+else:
+    FleetMetricName = Literal[tuple(FLEET)]  # which a type checker cannot follow
+
+
 class Figures(BaseModel):
-    """A node's last interval in a few numbers; None where unknown."""
+    """A node's last interval in a few numbers; None where unknown.
+
+    metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
+    softirq_cpu_percent.
+    """
 
     time: datetime
     busiest_cpu: int | None
-    busiest_percent: float | None
     softirq_cpu: int | None
-    softirq_percent: float | None
-    rx_bytes_per_s: float | None
-    tx_bytes_per_s: float | None
-    rx_packets_per_s: float | None
-    interrupts_per_s: float | None
-    dropped_per_s: float | None
-    squeezed_per_s: float | None
-    rtt_p99_us: int | None
+    metrics: dict[FleetMetricName, float | None]

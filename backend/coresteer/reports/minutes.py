@@ -5,12 +5,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from scipy import stats
 
 from coresteer.experiments.spec import Comparison, Interval, Verdict
-from coresteer.telemetry.chunks import F64
+from coresteer.telemetry.byte_columns import F64
 from coresteer.telemetry.rollup import Rollup
-from coresteer_core.experiments.model import METRICS, Metric
+from coresteer_core.metrics import REPORT, Metric, cpu_s_per_gbit
 from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES, SHARES_PER_UNIT
 
 MIN_MINUTES = 10
@@ -18,23 +19,13 @@ MIN_MINUTES = 10
 _MIN_DURATION_S = 20.0
 _MAX_CORRELATION = 0.95
 
-OBSERVED: Mapping[str, Metric] = MappingProxyType(
-    {
-        "rx_bit_per_s": Metric("Received", "bit/s"),
-        "tx_bit_per_s": Metric("Sent", "bit/s"),
-        "packets_per_s": Metric("Packets received", "1/s"),
-        "tx_packets_per_s": Metric("Packets sent", "1/s"),
-        "retransmits_per_s": Metric("TCP retransmissions", "1/s", "less"),
-        **{
-            name: METRICS[name]
-            for name in (
-                *("interrupts_per_s", "packets_per_interrupt", "cpu_s_per_gbit", "cpu_busy_percent"),
-                *("cpu_softirq_percent", "cpu_irq_percent", "cpu_user_percent", "cpu_system_percent"),
-                *("rtt_p50_us", "rtt_p95_us", "rtt_p99_us", "dropped_per_s", "squeezed_per_s"),
-            )
-        },
-    }
-)
+
+def _observed(metric: Metric) -> Metric:
+    is_traffic = metric.source is not None and metric.source.kind == "netdev"
+    return replace(metric, better="") if is_traffic else metric
+
+
+OBSERVED: Mapping[str, Metric] = MappingProxyType({name: _observed(metric) for name, metric in REPORT.items()})
 """Metrics of stored minutes. On real traffic more or fewer packets are neither better nor worse."""
 
 
@@ -55,16 +46,9 @@ def observed(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list
 
 def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
     figures: dict[str, float] = {}
-    traffic = [sums for name, sums in rollup.netdevs.items() if counted(name)]
-    if traffic:
-        sums = [sum(column) / rollup.duration_s for column in zip(*traffic, strict=True)]
-        figures |= {"rx_bit_per_s": 8 * sums[0], "tx_bit_per_s": 8 * sums[1]}
-        figures |= {"packets_per_s": sums[2], "tx_packets_per_s": sums[3]}
-    rates = {"interrupts_per_s": rollup.interrupts, "dropped_per_s": rollup.dropped}
-    rates |= {"squeezed_per_s": rollup.squeezed, "retransmits_per_s": rollup.retransmits}
-    figures |= {name: count / rollup.duration_s for name, count in rates.items() if count is not None}
-    times = {"rtt_p50_us": rollup.rtt_p50_us, "rtt_p95_us": rollup.rtt_p95_us, "rtt_p99_us": rollup.rtt_p99_us}
-    figures |= {name: float(time) for name, time in times.items() if time is not None}
+    for name, metric in OBSERVED.items():
+        if metric.source is not None and (amount := rollup.amount(metric.source, counted)) is not None:
+            figures[name] = amount * metric.factor / (1.0 if metric.source.level else rollup.duration_s)
     cpus = {kind: _percents(rollup, kind) for kind in ("busy", "softirq", "irq", "user", "system")}
     for kind, percents in cpus.items():
         known = [percent for percent in percents if percent is not None]
@@ -73,8 +57,8 @@ def _minute(rollup: Rollup, counted: Callable[[str], bool]) -> Minute:
     if figures.get("interrupts_per_s") and "packets_per_s" in figures:
         figures["packets_per_interrupt"] = figures["packets_per_s"] / figures["interrupts_per_s"]
     bits = figures.get("rx_bit_per_s", 0) + figures.get("tx_bit_per_s", 0)
-    if bits > 0 and "cpu_busy_percent" in figures:
-        figures["cpu_s_per_gbit"] = figures["cpu_busy_percent"] / 100 / (bits / 1e9)
+    effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), bits)
+    figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
     return Minute(rollup.start_ms, figures, cpus)
 
 

@@ -4,41 +4,50 @@ Arrays are transposed so that a CPU's or a cell's values follow each other, numb
 into byte planes (most high bytes are zero), and zstd at level 1 does the rest. Pure: no I/O, no clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
-from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_COUNTS, CPU_SHARES, NetdevCounts, Rates, TcpLatency
+from coresteer.telemetry.byte_columns import (
+    F64,
+    I64,
+    U8,
+    U32,
+    U64,
+    compress,
+    decompress,
+    planes,
+    u32_from_planes,
+    u64_from_planes,
+)
+from coresteer_core.metrics import SCALARS
+from coresteer_core.node.rates import (
+    ABSENT_SHARE,
+    ABSENT_U32,
+    CPU_COUNTS,
+    CPU_SHARES,
+    FIRST_LABEL_ID,
+    NetdevCounts,
+    Rates,
+)
 
-U8: TypeAlias = npt.NDArray[np.uint8]
-U32: TypeAlias = npt.NDArray[np.uint32]
-I64: TypeAlias = npt.NDArray[np.int64]
-U64: TypeAlias = npt.NDArray[np.uint64]
-F64: TypeAlias = npt.NDArray[np.float64]
-
-FIRST_LABEL_ID = 0x2100_0000
-"""From here on an irq_id is an architecture row such as LOC, not a device's interrupt (coresteer_core.node.rates)."""
 MAX_CELLS = 1 << 24
 """Bound of cells × samples in one chunk, which the ingest keeps; reading one back takes four bytes for each."""
 LONGEST_REACH_S = 60.0
 """A sample that lasted longer (the machine slept) counts as the last minute of its interval."""
-_MAX_COLUMN_BYTES = 1 << 30
-
-_compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
-_decompressor = zstandard.ZstdDecompressor()
 
 
 class Scalars(msgspec.Struct, frozen=True, array_like=True):
-    """One value a sample: raw little-endian arrays, seqs and times as first differences.
+    """One value a sample: raw little-endian arrays, seqs and times as first differences. Read them with amounts().
 
-    Optional integers are i64 with −1 for absent, optional floats f64 with NaN. interrupts (numbered device interrupts
-    only), dropped and squeezed are sums over the CPUs, kept so that a line over time needs no wider column.
-    absent: column name → positions of the samples that lack it, where only some do. cells, netdevs: likewise.
+    Integers are i64 with −1 for absent, agent_cpu_s is f64 with NaN; tcp holds the four fields of TcpLatency, one after
+    the other. interrupts (numbered device interrupts only), dropped and squeezed are sums over the CPUs, stored so that
+    a line over time needs no wider column. absent: column name → positions of the samples that lack it, where only
+    some do; also of irqs and netdevs. more: by field, i64, the scalars (coresteer_core.metrics.SCALARS) that have no
+    position of their own, without those that no sample has.
     """
 
     seqs: bytes
@@ -53,6 +62,13 @@ class Scalars(msgspec.Struct, frozen=True, array_like=True):
     dropped: bytes
     squeezed: bytes
     absent: dict[str, list[int]]
+    more: dict[str, bytes] = {}
+
+
+_POSITIONED = frozenset(Scalars.__struct_fields__)
+_TCP_FIELDS = ("sockets", "rtt_p50_us", "rtt_p95_us", "rtt_p99_us")
+_SUMMED = {source.column: field for field, source in SCALARS.items() if source.kind == "cpu"}
+"""Columns of Rates.counts whose sum over the CPUs is a scalar, with its field."""
 
 
 class _Cells(msgspec.Struct, frozen=True, array_like=True):
@@ -90,44 +106,7 @@ def start_ms(rates: Rates) -> int:
     return rates.time_ms - round(min(rates.duration_s, LONGEST_REACH_S) * 1000)
 
 
-def compress(data: bytes) -> bytes:
-    """zstd, level 1."""
-    return _compressor.compress(data)
-
-
-def decompress(data: bytes) -> bytes:
-    """What compress took."""
-    return _decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
-
-
-def _planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
-    """All lowest bytes, then all second ones and so on; planes that are wholly zero at the high end are left out."""
-    flat = np.ascontiguousarray(values).reshape(-1)
-    if not flat.size:
-        return b""
-    used = (int(flat.max()).bit_length() + 7) // 8
-    return flat.view(np.uint8).reshape(-1, flat.itemsize)[:, :used].T.tobytes()
-
-
-def _u32_from_planes(planes: bytes, size: int) -> U32:
-    wide = np.zeros((size, 4), np.uint8)
-    if planes:
-        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
-    return wide.view("<u4").reshape(-1)
-
-
-def _u64_from_planes(planes: bytes, size: int) -> U64:
-    wide = np.zeros((size, 8), np.uint8)
-    if planes:
-        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
-    return wide.view("<u8").reshape(-1)
-
-
-def _joined(parts: Sequence[bytes | None], blank: bytes) -> bytes:
-    return b"".join([blank if part is None else part for part in parts])
-
-
-def _i64(values: list[int | None]) -> bytes:
+def _i64(values: Sequence[float | None]) -> bytes:
     return np.array([-1 if value is None else value for value in values], "<i8").tobytes()
 
 
@@ -136,69 +115,85 @@ def _steps(values: list[int]) -> bytes:
 
 
 def encode(samples: Sequence[Rates]) -> Chunk:
-    """Checked Rates of one stream and one number of CPUs as a chunk; at least one.
+    """Return checked Rates of one stream and one number of CPUs as a chunk; at least one.
 
-    What comes back is the same but for the order inside a sample: cells by (irq_id, CPU) with zeros left out, netdevs
-    by name; and for columns that this version does not know, which are left out.
+    Decoding gives the same but for the order inside a sample: cells by (irq_id, CPU) without zeros, netdevs by name;
+    and for columns and counters that this version does not know, which are left out.
     """
     cpus = samples[0].cpus
-    count = len(samples)
     absent: dict[str, list[int]] = {}
     columns: dict[str, bytes | None] = {}
-
-    def column(name: str, parts: list[bytes | None], blank: bytes) -> bytes | None:
-        missing = [position for position, part in enumerate(parts) if part is None]
-        if len(missing) == count:
-            return None
-        if missing:
-            absent[name] = missing
-        return _joined(parts, blank)
-
-    sums: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in ("dropped", "time_squeeze")}
+    sums: dict[str, I64] = {}
+    blank = bytes([ABSENT_SHARE]) * cpus
     for name in CPU_SHARES:
-        raw = column(name, [rates.shares.get(name) for rates in samples], bytes([ABSENT_SHARE]) * cpus)
+        raw = _joined(name, [rates.shares.get(name) for rates in samples], blank, absent)
         columns[name] = None
         if raw is not None:
-            columns[name] = compress(np.frombuffer(raw, np.uint8).reshape(count, cpus).T.tobytes())
+            columns[name] = compress(np.frombuffer(raw, np.uint8).reshape(-1, cpus).T.tobytes())
+    blank = ABSENT_U32.to_bytes(4, "little") * cpus
     for name in CPU_COUNTS:
-        raw = column(name, [rates.counts.get(name) for rates in samples], ABSENT_U32.to_bytes(4, "little") * cpus)
+        raw = _joined(name, [rates.counts.get(name) for rates in samples], blank, absent)
         columns[name] = None
         if raw is not None:
-            values = np.frombuffer(raw, "<u4").reshape(count, cpus)
-            columns[name] = compress(_planes((values + np.uint32(1)).T))  # absent becomes 0, which costs no plane
-            if name in sums:
-                sums[name] = sum_over_cpus(values)
-    columns["irqs"], interrupts = _encode_cells(samples, absent)
+            values = np.frombuffer(raw, "<u4").reshape(-1, cpus)
+            columns[name] = compress(planes((values + np.uint32(1)).T))  # absent becomes 0, which costs no plane
+            if name in _SUMMED:
+                sums[_SUMMED[name]] = sum_over_cpus(values)
+    columns["irqs"], sums["interrupts"] = _encode_cells(samples, absent)
     columns["netdevs"] = _encode_netdevs(samples, absent)
-    tcp = np.full((4, count), -1, np.int64)
-    for position, rates in enumerate(samples):
-        if (latency := rates.tcp) is not None:
-            tcp[:, position] = (latency.sockets, latency.rtt_p50_us, latency.rtt_p95_us, latency.rtt_p99_us)
-    scalars = Scalars(
-        seqs=_steps([rates.seq for rates in samples]),
-        times_ms=_steps([rates.time_ms for rates in samples]),
-        durations_s=np.array([rates.duration_s for rates in samples], "<f8").tobytes(),
-        tcp=tcp.tobytes(),
-        tcp_out_segments=_i64([rates.tcp_out_segments for rates in samples]),
-        tcp_retransmits=_i64([rates.tcp_retransmits for rates in samples]),
-        agent_cpu_s=np.array(
-            [np.nan if rates.agent_cpu_s is None else rates.agent_cpu_s for rates in samples], "<f8"
-        ).tobytes(),
-        agent_rss_bytes=_i64([rates.agent_rss_bytes for rates in samples]),
-        interrupts=interrupts.astype("<i8").tobytes(),
-        dropped=sums["dropped"].astype("<i8").tobytes(),
-        squeezed=sums["time_squeeze"].astype("<i8").tobytes(),
-        absent=absent,
-    )
     return Chunk(
         first_seq=samples[0].seq,
         last_seq=samples[-1].seq,
         start_ms=min(start_ms(rates) for rates in samples),
         end_ms=max(rates.time_ms for rates in samples),
-        samples=count,
+        samples=len(samples),
         cpus=cpus,
-        scalars=compress(msgspec.msgpack.encode(scalars)),
+        scalars=compress(msgspec.msgpack.encode(_scalars(samples, sums, absent))),
         columns=columns,
+    )
+
+
+def _joined(name: str, parts: list[bytes | None], blank: bytes, absent: dict[str, list[int]]) -> bytes | None:
+    """Return a column of all samples, with blank where one lacks it, which absent notes; None where all lack it."""
+    missing = [position for position, part in enumerate(parts) if part is None]
+    if len(missing) == len(parts):
+        return None
+    if missing:
+        absent[name] = missing
+    return b"".join([blank if part is None else part for part in parts])
+
+
+def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, list[int]]) -> Scalars:
+    """Return the scalars of the samples. sums: by field, those that were made from the columns of CPUs and cells."""
+    count = len(samples)
+    tcp = np.full((len(_TCP_FIELDS), count), -1, np.int64)
+    for position, rates in enumerate(samples):
+        if (latency := rates.tcp) is not None:
+            tcp[:, position] = (latency.sockets, latency.rtt_p50_us, latency.rtt_p95_us, latency.rtt_p99_us)
+    unknown = np.full(count, -1, np.int64)
+    packed = {}
+    for field, source in SCALARS.items():
+        if source.kind in ("cpu", "irq"):
+            packed[field] = sums.get(field, unknown).astype("<i8").tobytes()
+        elif source.kind == "counter":
+            packed[field] = _i64([rates.counters.get(field) for rates in samples])
+    seconds = [np.nan if rates.agent_cpu_s is None else rates.agent_cpu_s for rates in samples]
+    blank = unknown.astype("<i8").tobytes()
+    more = {field: column for field, column in packed.items() if field not in _POSITIONED and column != blank}
+    return Scalars(
+        seqs=_steps([rates.seq for rates in samples]),
+        times_ms=_steps([rates.time_ms for rates in samples]),
+        durations_s=np.array([rates.duration_s for rates in samples], "<f8").tobytes(),
+        tcp=tcp.tobytes(),
+        tcp_out_segments=packed["tcp_out_segments"],
+        tcp_retransmits=packed["tcp_retransmits"],
+        agent_cpu_s=np.array(seconds, "<f8").tobytes(),
+        agent_rss_bytes=_i64([rates.agent_rss_bytes for rates in samples]),
+        interrupts=packed["interrupts"],
+        dropped=packed["dropped"],
+        squeezed=packed["squeezed"],
+        absent=absent,
+        more=more,
     )
 
 
@@ -219,9 +214,9 @@ def _encode_cells(samples: Sequence[Rates], absent: dict[str, list[int]]) -> tup
     if missing:
         absent["irqs"] = missing
     lengths = np.array([len(rates.irq_ids or b"") // 4 for rates in samples])
-    ids = np.frombuffer(_joined([rates.irq_ids for rates in samples], b""), "<u4")
-    cpus = np.frombuffer(_joined([rates.irq_cpus for rates in samples], b""), "<u2")
-    counts = np.frombuffer(_joined([rates.irq_counts for rates in samples], b""), "<u4")
+    ids = np.frombuffer(_concatenated([rates.irq_ids for rates in samples]), "<u4")
+    cpus = np.frombuffer(_concatenated([rates.irq_cpus for rates in samples]), "<u2")
+    counts = np.frombuffer(_concatenated([rates.irq_counts for rates in samples]), "<u4")
     of_sample = np.repeat(np.arange(count), lengths)
     cells, position = _unique_cells(ids, cpus)
     matrix = np.zeros((len(cells), count), "<u4")
@@ -229,8 +224,12 @@ def _encode_cells(samples: Sequence[Rates], absent: dict[str, list[int]]) -> tup
     cell_ids = (cells >> np.uint64(16)).astype("<u4")
     interrupts = matrix[cell_ids < FIRST_LABEL_ID].sum(axis=0, dtype=np.int64)
     interrupts[missing] = -1
-    packed = _Cells(cell_ids.tobytes(), (cells & np.uint64(0xFFFF)).astype("<u2").tobytes(), _planes(matrix))
+    packed = _Cells(cell_ids.tobytes(), (cells & np.uint64(0xFFFF)).astype("<u2").tobytes(), planes(matrix))
     return compress(msgspec.msgpack.encode(packed)), interrupts
+
+
+def _concatenated(parts: list[bytes | None]) -> bytes:
+    return b"".join([part for part in parts if part is not None])
 
 
 def _unique_cells(ids: U32, cpus: npt.NDArray[np.uint16]) -> tuple[U64, npt.NDArray[np.intp]]:
@@ -257,7 +256,7 @@ def _encode_netdevs(samples: Sequence[Rates], absent: dict[str, list[int]]) -> b
         for netdev in rates.netdevs or ():
             present[row[netdev.name], position] = 1
             values[row[netdev.name], :, position] = netdev_values(netdev)
-    return compress(msgspec.msgpack.encode(_Netdevs(names, present.tobytes(), _planes(values))))
+    return compress(msgspec.msgpack.encode(_Netdevs(names, present.tobytes(), planes(values))))
 
 
 def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, int, int]:
@@ -275,13 +274,25 @@ def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, i
 
 
 def read_scalars(chunk_scalars: bytes) -> Scalars:
-    """The scalars column; use the functions below for its arrays."""
+    """Return the scalars of a chunk; see amounts() and cumulative() for its arrays."""
     return msgspec.msgpack.decode(decompress(chunk_scalars), type=Scalars)
 
 
 def cumulative(steps: bytes) -> I64:
-    """seqs or times_ms of Scalars, undone from first differences."""
+    """Return the numbers of seqs or times_ms, undone from first differences."""
     return np.cumsum(np.frombuffer(steps, "<i8"))
+
+
+def amounts(scalars: Scalars, field: str) -> F64:
+    """Return each sample's amount of a scalar, a field of coresteer_core.metrics.SCALARS; NaN where unknown."""
+    if field == "agent_cpu_s":
+        return np.frombuffer(scalars.agent_cpu_s, "<f8")
+    if field in _TCP_FIELDS:
+        raw = np.frombuffer(scalars.tcp, "<i8").reshape(len(_TCP_FIELDS), -1)[_TCP_FIELDS.index(field)]
+    else:
+        column = getattr(scalars, field) if field in _POSITIONED else scalars.more.get(field)
+        raw = np.full(len(scalars.durations_s) // 8, -1) if column is None else np.frombuffer(column, "<i8")
+    return np.where(raw < 0, np.nan, raw.astype(np.float64))
 
 
 def read_share(column: bytes, cpus: int) -> U8:
@@ -291,7 +302,7 @@ def read_share(column: bytes, cpus: int) -> U8:
 
 def read_count(column: bytes, cpus: int, samples: int) -> U32:
     """CPUs × samples, ABSENT_U32 where unknown."""
-    values: U32 = _u32_from_planes(decompress(column), cpus * samples).reshape(cpus, samples) - np.uint32(1)
+    values: U32 = u32_from_planes(decompress(column), cpus * samples).reshape(cpus, samples) - np.uint32(1)
     return values
 
 
@@ -299,7 +310,7 @@ def read_cells(column: bytes, samples: int) -> tuple[U32, npt.NDArray[np.uint16]
     """irq_ids, CPUs and counts (cells × samples)."""
     packed = msgspec.msgpack.decode(decompress(column), type=_Cells)
     ids = np.frombuffer(packed.ids, "<u4")
-    counts = _u32_from_planes(packed.counts, len(ids) * samples).reshape(len(ids), samples)
+    counts = u32_from_planes(packed.counts, len(ids) * samples).reshape(len(ids), samples)
     return ids, np.frombuffer(packed.cpus, "<u2"), counts
 
 
@@ -307,89 +318,5 @@ def read_netdevs(column: bytes, samples: int) -> tuple[list[str], U8, U64]:
     """Names, present (names × samples) and counts (names × 8 × samples, in the order of NetdevCounts)."""
     packed = msgspec.msgpack.decode(decompress(column), type=_Netdevs)
     present = np.frombuffer(packed.present, np.uint8).reshape(len(packed.names), samples)
-    counts = _u64_from_planes(packed.counts, len(packed.names) * 8 * samples)
+    counts = u64_from_planes(packed.counts, len(packed.names) * 8 * samples)
     return packed.names, present, counts.reshape(len(packed.names), 8, samples)
-
-
-def decode(chunk: Chunk) -> list[Rates]:
-    """The Rates of a chunk."""
-    scalars = read_scalars(chunk.scalars)
-    count = chunk.samples
-    optional: dict[str, list[int | None]] = {
-        name: [None if v < 0 else v for v in np.frombuffer(raw, "<i8").tolist()]
-        for name, raw in (
-            ("tcp_out_segments", scalars.tcp_out_segments),
-            ("tcp_retransmits", scalars.tcp_retransmits),
-            ("agent_rss_bytes", scalars.agent_rss_bytes),
-        )
-    }
-    tcp = np.frombuffer(scalars.tcp, "<i8").reshape(4, count).T.tolist()
-    agent_cpu_s = [None if v != v else v for v in np.frombuffer(scalars.agent_cpu_s, "<f8").tolist()]  # noqa: PLR0124 - NaN
-
-    def per_sample(name: str, read: Callable[[bytes], npt.NDArray[np.uint8] | U32]) -> list[bytes | None]:
-        column = chunk.columns[name]
-        if column is None:
-            return [None] * count
-        missing = set(scalars.absent.get(name, ()))
-        values = read(column)
-        return [None if p in missing else values[:, p].tobytes() for p in range(count)]
-
-    shares = {n: per_sample(n, lambda raw: read_share(raw, chunk.cpus)) for n in CPU_SHARES}
-    counts = {n: per_sample(n, lambda raw: read_count(raw, chunk.cpus, count)) for n in CPU_COUNTS}
-    cells = _decode_cells(chunk, set(scalars.absent.get("irqs", ())))
-    netdevs = _decode_netdevs(chunk, set(scalars.absent.get("netdevs", ())))
-    seqs, times = cumulative(scalars.seqs).tolist(), cumulative(scalars.times_ms).tolist()
-    durations = np.frombuffer(scalars.durations_s, "<f8").tolist()
-    return [
-        Rates(
-            seq=seqs[p],
-            time_ms=times[p],
-            duration_s=durations[p],
-            cpus=chunk.cpus,
-            shares={name: values[p] for name, values in shares.items()},
-            counts={name: values[p] for name, values in counts.items()},
-            irq_ids=cells[p][0],
-            irq_cpus=cells[p][1],
-            irq_counts=cells[p][2],
-            netdevs=netdevs[p],
-            tcp=None if tcp[p][0] < 0 else TcpLatency(*tcp[p]),
-            tcp_out_segments=optional["tcp_out_segments"][p],
-            tcp_retransmits=optional["tcp_retransmits"][p],
-            agent_cpu_s=agent_cpu_s[p],
-            agent_rss_bytes=optional["agent_rss_bytes"][p],
-        )
-        for p in range(count)
-    ]
-
-
-def _decode_cells(chunk: Chunk, missing: set[int]) -> list[tuple[bytes | None, bytes | None, bytes | None]]:
-    column = chunk.columns["irqs"]
-    if column is None:
-        return [(None, None, None)] * chunk.samples
-    ids, cpus, counts = read_cells(column, chunk.samples)
-    decoded: list[tuple[bytes | None, bytes | None, bytes | None]] = []
-    for position in range(chunk.samples):
-        moved = counts[:, position] > 0
-        decoded.append(
-            (None, None, None)
-            if position in missing
-            else (ids[moved].tobytes(), cpus[moved].tobytes(), counts[moved, position].tobytes())
-        )
-    return decoded
-
-
-def _decode_netdevs(chunk: Chunk, missing: set[int]) -> list[list[NetdevCounts] | None]:
-    column = chunk.columns["netdevs"]
-    if column is None:
-        return [None] * chunk.samples
-    names, present, counts = read_netdevs(column, chunk.samples)
-    return [
-        None
-        if position in missing
-        else [
-            NetdevCounts(name, *counts[row, :, position].tolist())
-            for row, name in enumerate(names)
-            if present[row, position]
-        ]
-        for position in range(chunk.samples)
-    ]

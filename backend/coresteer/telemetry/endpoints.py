@@ -11,9 +11,12 @@ from coresteer.db import Session
 from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.nodes.tables import NodeRow
-from coresteer.telemetry import history
+from coresteer.telemetry.heatmap import read_heatmap
 from coresteer.telemetry.history import Range, Source
-from coresteer.telemetry.schemas import Matrix, MatrixRow, Metric, Series, Share
+from coresteer.telemetry.irq_matrix import read_irq_matrix
+from coresteer.telemetry.schemas import Matrix, MatrixRow, MetricName, Series, Share
+from coresteer.telemetry.series import read_series
+from coresteer_core.metrics import HISTORY
 
 router = APIRouter(prefix="/api/nodes/{node_id}", tags=["telemetry"])
 
@@ -27,7 +30,7 @@ def _unrepeated(value: object) -> object:
 
 Columns = Annotated[int, Query(ge=1, le=2000)]
 Points = Annotated[int, Query(ge=2, le=1000)]
-Metrics = Annotated[list[Metric], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(Metric))]
+Metrics = Annotated[list[MetricName], BeforeValidator(_unrepeated), Query(min_length=1, max_length=len(HISTORY))]
 NetdevName = Annotated[str | None, Query(min_length=1, max_length=256)]
 
 
@@ -60,7 +63,7 @@ async def heatmap(
     """
     span = Range.asked(from_time, to_time, _LONGEST)
     source = _source(request, await nodes.find(session, node_id))
-    block = await history.heatmap(source, share.value, span, columns)
+    block = await read_heatmap(source, share.value, span, columns)
     return Response(block, media_type="application/octet-stream")
 
 
@@ -82,7 +85,7 @@ async def series(
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory
     physical = inventory.physical_netdevs() if inventory else None
-    return await history.series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
+    return await read_series(_source(request, row), metric, span, points, physical=physical, netdev=netdev)
 
 
 @router.get("/matrix")
@@ -100,7 +103,7 @@ async def matrix(
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory
     known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}
-    found = await history.cells(_source(request, row), span)
+    found = await read_irq_matrix(_source(request, row), span)
     rows = sorted(found.counts.items(), key=lambda item: -sum(item[1].values()))
     return Matrix(
         from_time=from_time,

@@ -7,6 +7,7 @@ from typing import LiteralString
 
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
 
 from coresteer.telemetry.chunks import COLUMNS, Chunk
 from coresteer.telemetry.rollup import Rollup, pack_netdevs, pack_shares, unpack_netdevs, unpack_shares
@@ -28,13 +29,25 @@ _CHUNK_TYPES = [
     "bytea",
     *["bytea"] * len(COLUMNS),
 ]
-_ROLLUP_NAMES = (
-    *("node_id", "t0", "t1", "samples", "cpus", "duration_s", "shares", "netdevs", "interrupts", "dropped", "squeezed"),
-    *("rtt_p50_us", "rtt_p95_us", "rtt_p99_us", "retransmits", "agent_cpu_s", "agent_rss_bytes"),
-)
+_ROLLUP_HEAD = ("node_id", "t0", "t1", "samples", "cpus", "duration_s", "shares", "netdevs")
+_ROLLUP_COLUMNS = {
+    "interrupts": "interrupts",
+    "dropped": "dropped",
+    "squeezed": "squeezed",
+    "rtt_p50_us": "rtt_p50_us",
+    "rtt_p95_us": "rtt_p95_us",
+    "rtt_p99_us": "rtt_p99_us",
+    "retransmits": "tcp_retransmits",
+    "agent_cpu_s": "agent_cpu_s",
+    "agent_rss_bytes": "agent_rss_bytes",
+}
+"""Columns of scalars, with their fields in Rollup.amounts; scalars without one are in the column ``amounts``."""
+_ROLLUP_NAMES = (*_ROLLUP_HEAD, *_ROLLUP_COLUMNS, "amounts")
 _ROLLUP_TYPES = ["int4", "timestamptz", "timestamptz", "int4", "int4", "float8", "bytea", "bytea"]
-_ROLLUP_TYPES += [*["int8"] * 7, "float8", "int8"]
-_ROLLUP_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
+_ROLLUP_TYPES += ["float8" if column == "agent_cpu_s" else "int8" for column in _ROLLUP_COLUMNS]
+_ROLLUP_TYPES += ["jsonb"]
+_OWN_FIELDS = frozenset(_ROLLUP_COLUMNS.values())
+_ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
 
 
 def at_ms(milliseconds: float, microseconds: int = 0) -> datetime:
@@ -102,13 +115,18 @@ async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> Non
 
 def _rollup_row(node_id: int, r: Rollup) -> tuple[object, ...]:
     head = (node_id, at_ms(r.start_ms, r.first_seq % 1000), at_ms(r.end_ms), r.samples, r.cpus, r.duration_s)
-    sums = (r.interrupts, r.dropped, r.squeezed, r.rtt_p50_us, r.rtt_p95_us, r.rtt_p99_us, r.retransmits)
-    return (*head, pack_shares(r), pack_netdevs(r), *sums, r.agent_cpu_s, r.agent_rss_bytes)
+    own = [r.amounts.get(field) for field in _ROLLUP_COLUMNS.values()]
+    more = {field: amount for field, amount in r.amounts.items() if field not in _OWN_FIELDS}
+    return (*head, pack_shares(r), pack_netdevs(r), *own, Jsonb(more) if more else None)
+
+
+def _copy_rollups(table: LiteralString) -> sql.Composed:
+    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(table), _ROLLUP_LIST)
 
 
 async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Rollup]]) -> None:
     """Append (node id, roll-up) pairs to the minutes."""
-    async with connection.cursor() as cursor, cursor.copy("COPY telemetry_minute FROM STDIN (FORMAT BINARY)") as copy:
+    async with connection.cursor() as cursor, cursor.copy(_copy_rollups("telemetry_minute")) as copy:
         copy.set_types(_ROLLUP_TYPES)
         for node_id, rollup in rollups:
             await copy.write_row(_rollup_row(node_id, rollup))
@@ -120,17 +138,18 @@ async def put_hours(connection: Connection, start: datetime, rollups: Sequence[t
         "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
         (start, start + timedelta(hours=1), [node_id for node_id, _ in rollups]),
     )
-    async with connection.cursor() as cursor, cursor.copy("COPY telemetry_hour FROM STDIN (FORMAT BINARY)") as copy:
+    async with connection.cursor() as cursor, cursor.copy(_copy_rollups("telemetry_hour")) as copy:
         copy.set_types(_ROLLUP_TYPES)
         for node_id, rollup in rollups:
             await copy.write_row(_rollup_row(node_id, rollup))
 
 
 def _to_rollup(row: TupleRow) -> Rollup:
-    _, t0, t1, samples, cpus, duration_s, shares, netdevs, *sums = row
+    _, t0, t1, samples, cpus, duration_s, shares, netdevs, *own, more = row
     peaks, means = unpack_shares(shares, cpus)
     head = (int(to_ms(t0)), int(to_ms(t1)), t0.microsecond % 1000, samples, duration_s, cpus)
-    return Rollup(*head, peaks, means, unpack_netdevs(netdevs), *sums)
+    amounts = {field: amount for field, amount in zip(_ROLLUP_COLUMNS.values(), own, strict=True) if amount is not None}
+    return Rollup(*head, peaks, means, unpack_netdevs(netdevs), amounts | (more or {}))
 
 
 async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
@@ -147,7 +166,7 @@ async def read_rollups(
 ) -> list[Rollup]:
     """Roll-ups of telemetry_minute or telemetry_hour that begin in the range, in order."""
     statement = sql.SQL("SELECT {} FROM {} WHERE node_id = %s AND t0 >= %s AND t0 < %s ORDER BY t0").format(
-        _ROLLUP_COLUMNS, sql.Identifier(table)
+        _ROLLUP_LIST, sql.Identifier(table)
     )
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement, (node_id, start, end))

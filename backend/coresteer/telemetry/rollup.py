@@ -1,24 +1,29 @@
 """Roll-ups: what a span of samples came to, small enough to keep for more than a year. Pure."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from coresteer.telemetry.chunks import FIRST_LABEL_ID, U8, compress, decompress, netdev_values, start_ms
-from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, Rates
+from coresteer.telemetry.byte_columns import U8, compress, decompress
+from coresteer.telemetry.chunks import netdev_values, start_ms
+from coresteer_core.metrics import SCALARS, Source
+from coresteer_core.node.rates import ABSENT_SHARE, ABSENT_U32, CPU_SHARES, FIRST_LABEL_ID, NetdevCounts, Rates
 
 MINUTE_MS = 60_000
+NETDEV_FIELDS = NetdevCounts.__struct_fields__[1:]
+"""The counters of a netdev, in the order of Rollup.netdevs and of chunks."""
 
 
 @dataclass(frozen=True)
 class Rollup:
-    """One span, at most a minute or an hour long. Sums are None where no sample told; the rtt and rss are maxima.
+    """One span, at most a minute or an hour long.
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
-    NetdevCounts. interrupts: of numbered device interrupts only.
+    NetdevCounts. amounts: by field of coresteer_core.metrics.SCALARS, the sum of increments and the maximum of levels,
+    without those that no sample has.
     """
 
     start_ms: int
@@ -30,15 +35,15 @@ class Rollup:
     peaks: U8
     means: U8
     netdevs: dict[str, list[int]]
-    interrupts: int | None
-    dropped: int | None
-    squeezed: int | None
-    rtt_p50_us: int | None
-    rtt_p95_us: int | None
-    rtt_p99_us: int | None
-    retransmits: int | None
-    agent_cpu_s: float | None
-    agent_rss_bytes: int | None
+    amounts: dict[str, float]
+
+    def amount(self, source: Source, counted: Callable[[str], bool]) -> float | None:
+        """Return the amount of a metric's source, None where unknown. counted: whether a netdev's traffic counts."""
+        if source.kind != "netdev":
+            return self.amounts.get(source.field)
+        row = NETDEV_FIELDS.index(source.field)
+        chosen = [sums[row] for name, sums in self.netdevs.items() if counted(name)]
+        return sum(chosen) if chosen else None
 
 
 def minutes(samples: Sequence[Rates]) -> list[Rollup]:
@@ -73,16 +78,35 @@ def _minute(samples: list[Rates]) -> Rollup:
         peaks=_peaks(shares),
         means=_means(shares),
         netdevs=netdevs,
-        interrupts=_interrupts([rates for rates in samples if rates.irq_ids is not None]),
-        dropped=sum_u32(_joined([rates.counts.get("dropped") for rates in samples])),
-        squeezed=sum_u32(_joined([rates.counts.get("time_squeeze") for rates in samples])),
-        rtt_p50_us=_max([rates.tcp.rtt_p50_us for rates in samples if rates.tcp]),
-        rtt_p95_us=_max([rates.tcp.rtt_p95_us for rates in samples if rates.tcp]),
-        rtt_p99_us=_max([rates.tcp.rtt_p99_us for rates in samples if rates.tcp]),
-        retransmits=_sum([rates.tcp_retransmits for rates in samples]),
-        agent_cpu_s=_sum_float([rates.agent_cpu_s for rates in samples]),
-        agent_rss_bytes=_max([rates.agent_rss_bytes for rates in samples]),
+        amounts=_amounts(samples),
     )
+
+
+def _amounts(samples: Sequence[Rates]) -> dict[str, float]:
+    return {field: amount for field, source in SCALARS.items() if (amount := _amount(source, samples)) is not None}
+
+
+def _amount(source: Source, samples: Sequence[Rates]) -> float | None:
+    """Return the sum of a scalar's increments, or the maximum of its levels; None where no sample has it."""
+    known: list[float]
+    match source.kind:
+        case "cpu":
+            return sum_u32(_joined([rates.counts.get(source.column) for rates in samples]))
+        case "irq":
+            return _interrupts([rates for rates in samples if rates.irq_ids is not None])
+        case "tcp":
+            known = [getattr(rates.tcp, source.field) for rates in samples if rates.tcp is not None]
+        case "counter":
+            known = [count for rates in samples if (count := rates.counters.get(source.field)) is not None]
+        case _:
+            known = [value for rates in samples if (value := getattr(rates, source.field)) is not None]
+    return _rolled_up(source, known)
+
+
+def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
+    if not known:
+        return None
+    return max(known) if source.level else sum(known)
 
 
 def merge(parts: Sequence[Rollup]) -> Rollup:
@@ -110,15 +134,12 @@ def merge(parts: Sequence[Rollup]) -> Rollup:
         peaks=_peaks(stacked([part.peaks for part in parts])),
         means=_means(stacked([part.means for part in parts]), np.array([part.duration_s for part in parts])),
         netdevs=netdevs,
-        interrupts=_sum([part.interrupts for part in parts]),
-        dropped=_sum([part.dropped for part in parts]),
-        squeezed=_sum([part.squeezed for part in parts]),
-        rtt_p50_us=_max([part.rtt_p50_us for part in parts]),
-        rtt_p95_us=_max([part.rtt_p95_us for part in parts]),
-        rtt_p99_us=_max([part.rtt_p99_us for part in parts]),
-        retransmits=_sum([part.retransmits for part in parts]),
-        agent_cpu_s=_sum_float([part.agent_cpu_s for part in parts]),
-        agent_rss_bytes=_max([part.agent_rss_bytes for part in parts]),
+        amounts={
+            field: amount
+            for field, source in SCALARS.items()
+            if (amount := _rolled_up(source, [part.amounts[field] for part in parts if field in part.amounts]))
+            is not None
+        },
     )
 
 
@@ -153,31 +174,12 @@ def sum_u32(column: bytes | None) -> int | None:
     return int(known.sum(dtype=np.int64)) if known.size else None
 
 
-def rates_interrupts(rates: Rates) -> int | None:
-    """Numbered device interrupts of a sample, without architecture rows such as the timer's LOC."""
-    return _interrupts([] if rates.irq_ids is None else [rates])
-
-
 def _interrupts(samples: Sequence[Rates]) -> int | None:
-    """The same of samples that have cells; None for no samples."""
+    """Return the numbered device interrupts of samples that have cells; None for no samples."""
     if not samples:
         return None
     numbered = np.frombuffer(_joined([rates.irq_ids for rates in samples]), "<u4") < FIRST_LABEL_ID
     return int(np.frombuffer(_joined([rates.irq_counts for rates in samples]), "<u4")[numbered].sum(dtype=np.int64))
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _sum_float(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _max(values: Sequence[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def pack_shares(rollup: Rollup) -> bytes:

@@ -2,8 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import BaseModel
+
+from coresteer_core.metrics import HISTORY
 
 
 class Share(StrEnum):
@@ -26,22 +29,11 @@ class Resolution(StrEnum):
     HOUR = "hour"
 
 
-class Metric(StrEnum):
-    """Figures of a node over time, in base units a second."""
-
-    RX_BYTES = "rx_bytes_per_s"
-    TX_BYTES = "tx_bytes_per_s"
-    RX_PACKETS = "rx_packets_per_s"
-    TX_PACKETS = "tx_packets_per_s"
-    INTERRUPTS = "interrupts_per_s"
-    DROPPED = "dropped_per_s"
-    SQUEEZED = "squeezed_per_s"
-    RTT_P50 = "rtt_p50_us"
-    RTT_P95 = "rtt_p95_us"
-    RTT_P99 = "rtt_p99_us"
-    RETRANSMITS = "retransmits_per_s"
-    AGENT_CPU = "agent_cpu_percent"
-    AGENT_RSS = "agent_rss_bytes"
+if TYPE_CHECKING:
+    MetricName: TypeAlias = str
+else:
+    MetricName = Literal[tuple(HISTORY)]  # which a type checker cannot follow
+"""The name of a metric of the history API."""
 
 
 class Series(BaseModel):

@@ -2704,6 +2704,9 @@ export interface components {
         /**
          * Figures
          * @description A node's last interval in a few numbers; None where unknown.
+         *
+         *     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
+         *     softirq_cpu_percent.
          */
         Figures: {
             /**
@@ -2713,26 +2716,12 @@ export interface components {
             time: string;
             /** Busiest Cpu */
             busiest_cpu: number | null;
-            /** Busiest Percent */
-            busiest_percent: number | null;
             /** Softirq Cpu */
             softirq_cpu: number | null;
-            /** Softirq Percent */
-            softirq_percent: number | null;
-            /** Rx Bytes Per S */
-            rx_bytes_per_s: number | null;
-            /** Tx Bytes Per S */
-            tx_bytes_per_s: number | null;
-            /** Rx Packets Per S */
-            rx_packets_per_s: number | null;
-            /** Interrupts Per S */
-            interrupts_per_s: number | null;
-            /** Dropped Per S */
-            dropped_per_s: number | null;
-            /** Squeezed Per S */
-            squeezed_per_s: number | null;
-            /** Rtt P99 Us */
-            rtt_p99_us: number | null;
+            /** Metrics */
+            metrics: {
+                [key: string]: number | null;
+            };
         };
         /**
          * FormSchemas
@@ -2761,7 +2750,7 @@ export interface components {
              * Metric
              * @enum {string}
              */
-            metric: "rtt_p99_us" | "dropped_per_s" | "busiest_cpu_percent";
+            metric: "busiest_cpu_percent" | "rtt_p99_us" | "dropped_per_s";
             /** Max */
             max: number;
         };
@@ -3073,12 +3062,6 @@ export interface components {
             /** Predicted Interrupts Per S */
             predicted_interrupts_per_s: number | null;
         };
-        /**
-         * Metric
-         * @description Figures of a node over time, in base units a second.
-         * @enum {string}
-         */
-        Metric: "rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "dropped_per_s" | "squeezed_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "retransmits_per_s" | "agent_cpu_percent" | "agent_rss_bytes";
         /**
          * Mode
          * @description How far a policy goes: show its decisions, propose plans, or write them.
@@ -5444,7 +5427,7 @@ export interface operations {
     series: {
         parameters: {
             query: {
-                metric: components["schemas"]["Metric"][];
+                metric: ("rx_bytes_per_s" | "tx_bytes_per_s" | "rx_packets_per_s" | "tx_packets_per_s" | "interrupts_per_s" | "rtt_p50_us" | "rtt_p95_us" | "rtt_p99_us" | "dropped_per_s" | "squeezed_per_s" | "retransmits_per_s" | "tcp_segments_sent_per_s" | "agent_cpu_percent" | "agent_rss_bytes")[];
                 from_time: string;
                 to_time: string;
                 points?: number;

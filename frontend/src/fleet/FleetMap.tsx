@@ -3,8 +3,10 @@ import { useElementSize } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, type MouseEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../api/client";
+import { METRICS } from "../api/metrics";
 import { CIVIDIS_GRADIENT } from "../lib/cividis";
 import { bitRate, perSecond, text } from "../lib/format";
+import { formatOf } from "../lib/metrics";
 import type { Colouring } from "./colourings";
 import styles from "./fleet.module.css";
 import { paintMap, readMapColours } from "./fleetPainter";
@@ -27,7 +29,7 @@ export function figureOf(node: NodeSummary, figures: FleetFigures, colouring: Co
   const value = figures.get(node.id, colouring.column);
   if (Number.isNaN(value)) return "no data";
   const cpu = colouring.cpu === undefined ? Number.NaN : figures.get(node.id, colouring.cpu);
-  return text(colouring.format(value)) + (Number.isNaN(cpu) ? "" : ` on CPU ${cpu}`);
+  return text(formatOf(colouring.column)(value)) + (Number.isNaN(cpu) ? "" : ` on CPU ${cpu}`);
 }
 
 function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring }) {
@@ -40,7 +42,7 @@ function Hover({ node, colouring }: { node: NodeSummary; colouring: Colouring })
         <span className="muted">{figures.health(node.id)}</span>
       </div>
       <div>
-        {colouring.label} <b>{figureOf(node, figures, colouring)}</b>
+        {METRICS[colouring.column].short} <b>{figureOf(node, figures, colouring)}</b>
       </div>
       <div className="muted">
         receive {text(bitRate(figures.get(node.id, "rx_bytes_per_s")))} · interrupts{" "}
@@ -109,7 +111,7 @@ export function FleetMap({ nodes, group, colouring }: { nodes: NodeSummary[]; gr
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a grid drawn on a canvas needs the keyboard
         tabIndex={0}
-        aria-label={`Map of ${ordered.length} nodes by ${colouring.label}. Arrow keys move, Enter opens; the table view has the same figures.`}
+        aria-label={`Map of ${ordered.length} nodes by ${METRICS[colouring.column].short}. Arrow keys move, Enter opens; the table view has the same figures.`}
         onKeyDown={onKey}
         onFocus={() => setSelected(selected ?? 0)}
         onBlur={() => setSelected(null)}

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { type Schemas, sentenceOf } from "../api/client";
+import { METRICS } from "../api/metrics";
 import { nodesQuery, openChangesQuery } from "../api/queries";
 import { PageTop } from "../components/PageTop";
 import { Segments } from "../components/Segments";
@@ -20,7 +21,7 @@ import { groupings } from "./groups";
 import { HotSpots } from "./HotSpots";
 import { COLORS, type ColorBy, type FleetSearch } from "./search";
 
-const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: COLOURINGS[color].label }));
+const COLOR_CHOICES = COLORS.map((color) => ({ value: color, label: METRICS[COLOURINGS[color].column].short }));
 const VIEWS = [
   { value: "map", label: "map" },
   { value: "table", label: "table" },

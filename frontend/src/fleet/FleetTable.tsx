@@ -2,9 +2,11 @@ import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Schemas } from "../api/client";
+import { METRICS } from "../api/metrics";
 import { HealthDot, SimulatedTag } from "../components/NodeTags";
 import { Scroll } from "../components/Scroll";
-import { bitRate, type Figure, micros, percent, perSecond, text } from "../lib/format";
+import { text } from "../lib/format";
+import { type FleetMetric, formatOf } from "../lib/metrics";
 import styles from "./fleet.module.css";
 import { type FleetFigures, useFigures, useStableFigures } from "./fleetStore";
 import type { FigureColumn, SortBy } from "./search";
@@ -13,21 +15,15 @@ type NodeSummary = Schemas["NodeSummary"];
 
 const PAGE = 50;
 
-const FIGURES: {
-  sort: SortBy;
-  label: string;
-  column: FigureColumn;
-  cpu?: FigureColumn;
-  format: (v: number) => Figure;
-}[] = [
-  { sort: "busiest", label: "busiest CPU", column: "busiest_percent", cpu: "busiest_cpu", format: percent },
-  { sort: "softirq", label: "softirq, hottest", column: "softirq_percent", cpu: "softirq_cpu", format: percent },
-  { sort: "rx", label: "receive", column: "rx_bytes_per_s", format: bitRate },
-  { sort: "tx", label: "transmit", column: "tx_bytes_per_s", format: bitRate },
-  { sort: "interrupts", label: "interrupts", column: "interrupts_per_s", format: perSecond },
-  { sort: "dropped", label: "dropped", column: "dropped_per_s", format: perSecond },
-  { sort: "squeezed", label: "squeezed", column: "squeezed_per_s", format: perSecond },
-  { sort: "rtt", label: "RTT p99", column: "rtt_p99_us", format: micros },
+const FIGURES: { sort: SortBy; column: FleetMetric; cpu?: FigureColumn }[] = [
+  { sort: "busiest", column: "busiest_cpu_percent", cpu: "busiest_cpu" },
+  { sort: "softirq", column: "softirq_cpu_percent", cpu: "softirq_cpu" },
+  { sort: "rx", column: "rx_bytes_per_s" },
+  { sort: "tx", column: "tx_bytes_per_s" },
+  { sort: "interrupts", column: "interrupts_per_s" },
+  { sort: "dropped", column: "dropped_per_s" },
+  { sort: "squeezed", column: "squeezed_per_s" },
+  { sort: "rtt", column: "rtt_p99_us" },
 ];
 
 const HEALTH_ORDER = ["live", "new", "stale", "away"];
@@ -64,7 +60,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
       </td>
       <td>{figures.health(node.id)}</td>
       <td className="n">{node.cpus ?? "–"}</td>
-      {FIGURES.map(({ column, cpu, format }) => {
+      {FIGURES.map(({ column, cpu }) => {
         const value = figures.get(node.id, column);
         if (Number.isNaN(value)) {
           return (
@@ -77,7 +73,7 @@ function Row({ node, figures }: { node: NodeSummary; figures: FleetFigures }) {
         return (
           <td key={column} className={`n ${styles.figure}`}>
             {!Number.isNaN(on) && <span className="muted">CPU {on} · </span>}
-            {text(format(value))}
+            {text(formatOf(column)(value))}
           </td>
         );
       })}
@@ -136,7 +132,7 @@ export function FleetTable({
               {heading("name", "node")}
               {heading("health", "health")}
               <th className="n">CPUs</th>
-              {FIGURES.map((figure) => heading(figure.sort, figure.label, "n"))}
+              {FIGURES.map((figure) => heading(figure.sort, METRICS[figure.column].short, "n"))}
               <th>kernel</th>
               <th>drivers</th>
               <th>labels</th>

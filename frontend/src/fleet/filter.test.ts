@@ -8,16 +8,18 @@ type Node = Schemas["NodeSummary"];
 const FIGURES: NonNullable<Node["figures"]> = {
   time: "2026-11-21T08:00:00Z",
   busiest_cpu: 2,
-  busiest_percent: 95,
   softirq_cpu: 2,
-  softirq_percent: 94,
-  rx_bytes_per_s: 2.5e8,
-  tx_bytes_per_s: 0,
-  rx_packets_per_s: 0,
-  interrupts_per_s: 18_200,
-  dropped_per_s: 0,
-  squeezed_per_s: 3,
-  rtt_p99_us: null,
+  metrics: {
+    busiest_cpu_percent: 95,
+    softirq_cpu_percent: 94,
+    rx_bytes_per_s: 2.5e8,
+    tx_bytes_per_s: 0,
+    rx_packets_per_s: 0,
+    interrupts_per_s: 18_200,
+    dropped_per_s: 0,
+    squeezed_per_s: 3,
+    rtt_p99_us: null,
+  },
 };
 
 const node = (id: number, name: string, more: Partial<Node> = {}): Node => ({
@@ -43,7 +45,10 @@ const node = (id: number, name: string, more: Partial<Node> = {}): Node => ({
 
 const NODES = [
   node(1, "db-1", { labels: { role: "db", rack: "a" } }),
-  node(2, "db-2", { labels: { role: "db" }, figures: { ...FIGURES, softirq_percent: 12, dropped_per_s: 40 } }),
+  node(2, "db-2", {
+    labels: { role: "db" },
+    figures: { ...FIGURES, metrics: { ...FIGURES.metrics, softirq_cpu_percent: 12, dropped_per_s: 40 } },
+  }),
   node(3, "web-1", { labels: { role: "web" }, simulated: true, drivers: ["virtio_net"], mode: "observe" }),
   node(4, "web-2", { health: "away", figures: null, cpus: 64, kernel: "5.15.0", open_changes: 1 }),
 ];

@@ -17,8 +17,8 @@ const column =
 
 /** Figures for comparisons, in display units. */
 const FIGURES: Record<string, Figure> = {
-  softirq: column("softirq_percent"),
-  busiest: column("busiest_percent"),
+  softirq: column("softirq_cpu_percent"),
+  busiest: column("busiest_cpu_percent"),
   rx: column("rx_bytes_per_s", 8),
   tx: column("tx_bytes_per_s", 8),
   interrupts: column("interrupts_per_s"),

@@ -11,10 +11,10 @@ const COLOURS = new Proxy({} as MapColours, { get: (_, name) => String(name) });
 const node = (id: number, figures: object, health = "live") =>
   ({ id, name: `db-${id}`, health, figures }) as Schemas["NodeSummary"];
 const NODES = [
-  node(1, { softirq_percent: 94, softirq_cpu: 7 }),
-  node(2, {}),
-  node(3, {}, "away"),
-  node(4, { softirq_percent: 0, softirq_cpu: 0 }),
+  node(1, { softirq_cpu: 7, metrics: { softirq_cpu_percent: 94 } }),
+  node(2, { metrics: {} }),
+  node(3, { metrics: {} }, "away"),
+  node(4, { softirq_cpu: 0, metrics: { softirq_cpu_percent: 0 } }),
 ];
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 

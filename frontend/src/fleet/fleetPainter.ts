@@ -1,5 +1,6 @@
 import { cividis } from "../lib/cividis";
 import { count, text } from "../lib/format";
+import { formatOf } from "../lib/metrics";
 import type { Colouring } from "./colourings";
 import type { FleetFigures } from "./fleetStore";
 import type { Layout } from "./layout";
@@ -105,7 +106,7 @@ export function paintMap(
         context.font = `11px ${colours.font}`;
         const on = colouring.cpu === undefined ? Number.NaN : figures.get(cell.id, colouring.cpu);
         const health = figures.health(cell.id);
-        const figure = known ? text(colouring.format(value)) : health === "live" ? "no data" : health;
+        const figure = known ? text(formatOf(colouring.column)(value)) : health === "live" ? "no data" : health;
         const parts = [figure, !known || Number.isNaN(on) ? "" : `CPU ${on}`, cell.simulated ? "simulated" : ""];
         context.fillText(truncated(context, parts.filter(Boolean).join(" · "), w - 14), x + 7, y + 30);
       }

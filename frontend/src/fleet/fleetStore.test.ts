@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client";
+import type { FleetMetric } from "../lib/metrics";
 import { COLOURINGS } from "./colourings";
 import { figureOf } from "./FleetMap";
 import { sortNodes } from "./FleetTable";
@@ -8,27 +9,31 @@ import { groupings, groupNodes } from "./groups";
 import { hotSpots, hottest, reasons } from "./hotspots";
 
 type Node = Schemas["NodeSummary"];
-type Figures = Partial<NonNullable<Node["figures"]>>;
+type Cpus = { busiest_cpu?: number; softirq_cpu?: number };
+type Metrics = Partial<Record<FleetMetric, number>>;
 
-const node = (id: number, name: string, figures: Figures = {}, over: Partial<Node> = {}): Node =>
-  ({ id, name, health: "live", labels: {}, drivers: [], kernel: "6.12", figures, ...over }) as Node;
+const node = (id: number, name: string, figures: Cpus & Metrics = {}, over: Partial<Node> = {}): Node => {
+  const { busiest_cpu = null, softirq_cpu = null, ...metrics } = figures;
+  const about = { time: "", busiest_cpu, softirq_cpu, metrics };
+  return { id, name, health: "live", labels: {}, drivers: [], kernel: "6.12", figures: about, ...over } as Node;
+};
 
 const NODES = [
-  node(3, "db-10", { softirq_percent: 20, softirq_cpu: 2, busiest_percent: 97, busiest_cpu: 5 }),
-  node(9, "db-2", { softirq_percent: 94, softirq_cpu: 7, dropped_per_s: 0 }, { health: "stale" }),
+  node(3, "db-10", { softirq_cpu_percent: 20, softirq_cpu: 2, busiest_cpu_percent: 97, busiest_cpu: 5 }),
+  node(9, "db-2", { softirq_cpu_percent: 94, softirq_cpu: 7, dropped_per_s: 0 }, { health: "stale" }),
   node(4, "web-1", {}, { labels: { rack: "r1" }, drivers: ["igb"] }),
-  node(5, "web-2", { dropped_per_s: 3, softirq_percent: 1 }),
+  node(5, "web-2", { dropped_per_s: 3, softirq_cpu_percent: 1 }),
 ];
 const FIGURES = new FleetFigures(frameOfNodes(NODES));
 const names = (nodes: Node[]) => nodes.map(({ name }) => name);
 
 test("figures are looked up by node; unknown ones are NaN, not zero", () => {
-  expect(FIGURES.get(9, "softirq_percent")).toBe(94);
+  expect(FIGURES.get(9, "softirq_cpu_percent")).toBe(94);
   expect(FIGURES.get(9, "softirq_cpu")).toBe(7);
   expect(FIGURES.get(9, "dropped_per_s")).toBe(0);
-  expect(FIGURES.get(4, "softirq_percent")).toBeNaN();
+  expect(FIGURES.get(4, "softirq_cpu_percent")).toBeNaN();
   expect(FIGURES.get(4, "softirq_cpu")).toBeNaN();
-  expect(FIGURES.get(77, "softirq_percent")).toBeNaN();
+  expect(FIGURES.get(77, "softirq_cpu_percent")).toBeNaN();
 });
 
 test("a node missing in the frame is new", () => {

@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
 import { nodesQuery, queryClient } from "../api/queries";
+import { FLEET_METRICS, type FleetMetric } from "../lib/metrics";
 import { type FleetFrame, HEALTHS, UNKNOWN_U32 } from "../live/frames";
 import { live } from "../live/socket";
 import type { FigureColumn } from "./search";
@@ -33,10 +34,12 @@ export class FleetFigures {
 
 /** A fleet frame built from a list of nodes, used until the first frame arrives; time_ms is 0. */
 export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
-  const figure = (name: Exclude<keyof Schemas["Figures"], "time">) =>
-    Float32Array.from(nodes, (node) => node.figures?.[name] ?? Number.NaN);
   const cpu = (name: "busiest_cpu" | "softirq_cpu") =>
     Uint32Array.from(nodes, (node) => node.figures?.[name] ?? UNKNOWN_U32);
+  const metrics = FLEET_METRICS.map((name) => [
+    name,
+    Float32Array.from(nodes, (node) => node.figures?.metrics[name] ?? Number.NaN),
+  ]);
   return {
     type: "fleet",
     time_ms: 0,
@@ -44,14 +47,7 @@ export function frameOfNodes(nodes: Schemas["NodeSummary"][]): FleetFrame {
     health: Uint8Array.from(nodes, (node) => HEALTHS.indexOf(node.health)),
     busiest_cpu: cpu("busiest_cpu"),
     softirq_cpu: cpu("softirq_cpu"),
-    busiest_percent: figure("busiest_percent"),
-    softirq_percent: figure("softirq_percent"),
-    rx_bytes_per_s: figure("rx_bytes_per_s"),
-    tx_bytes_per_s: figure("tx_bytes_per_s"),
-    interrupts_per_s: figure("interrupts_per_s"),
-    dropped_per_s: figure("dropped_per_s"),
-    squeezed_per_s: figure("squeezed_per_s"),
-    rtt_p99_us: figure("rtt_p99_us"),
+    ...(Object.fromEntries(metrics) as Record<FleetMetric, Float32Array>),
   };
 }
 

@@ -15,25 +15,26 @@ export function reasons(nodeId: number, figures: FleetFigures): string[] {
   const found: string[] = [];
   if (get("dropped_per_s") > 0) found.push(`dropped ${unbroken(perSecond(get("dropped_per_s")))}`);
   if (get("squeezed_per_s") >= SQUEEZED_PER_S) found.push(`time squeeze ${unbroken(perSecond(get("squeezed_per_s")))}`);
-  if (get("softirq_percent") >= SOFTIRQ_PERCENT) found.push(`softirq ${unbroken(percent(get("softirq_percent")))}`);
-  else if (get("busiest_percent") >= BUSY_PERCENT)
-    found.push(`busy, softirq ${unbroken(percent(get("softirq_percent")))}`);
+  if (get("softirq_cpu_percent") >= SOFTIRQ_PERCENT)
+    found.push(`softirq ${unbroken(percent(get("softirq_cpu_percent")))}`);
+  else if (get("busiest_cpu_percent") >= BUSY_PERCENT)
+    found.push(`busy, softirq ${unbroken(percent(get("softirq_cpu_percent")))}`);
   return found;
 }
 
 /** The hottest CPU: the one with most softirq where that is high, else the busiest. */
 export function hottest(nodeId: number, figures: FleetFigures): { cpu: number; percent: number } {
-  const softirq = figures.get(nodeId, "softirq_percent");
+  const softirq = figures.get(nodeId, "softirq_cpu_percent");
   return softirq >= SOFTIRQ_PERCENT
     ? { cpu: figures.get(nodeId, "softirq_cpu"), percent: softirq }
-    : { cpu: figures.get(nodeId, "busiest_cpu"), percent: figures.get(nodeId, "busiest_percent") };
+    : { cpu: figures.get(nodeId, "busiest_cpu"), percent: figures.get(nodeId, "busiest_cpu_percent") };
 }
 
 /** The hot spots: nodes with drops first, then by softirq of the hottest CPU; at most 15. */
 export function hotSpots(nodes: Schemas["NodeSummary"][], figures: FleetFigures): Schemas["NodeSummary"][] {
   const known = (value: number) => (Number.isNaN(value) ? 0 : value);
   const rank = (node: Schemas["NodeSummary"]) =>
-    known(figures.get(node.id, "softirq_percent")) + (figures.get(node.id, "dropped_per_s") > 0 ? 1000 : 0);
+    known(figures.get(node.id, "softirq_cpu_percent")) + (figures.get(node.id, "dropped_per_s") > 0 ? 1000 : 0);
   return nodes
     .filter((node) => reasons(node.id, figures).length > 0)
     .toSorted((a, b) => rank(b) - rank(a))

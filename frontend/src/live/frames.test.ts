@@ -55,12 +55,12 @@ test("a fleet frame has NaN for unknown figures", () => {
   const decoded = decodeFrame(
     frame({ type: "fleet", time_ms: 5 }, [
       column("node_id", "u32", Uint32Array.of(3, 9)),
-      column("softirq_percent", "f32", Float32Array.of(94, Number.NaN)),
+      column("softirq_cpu_percent", "f32", Float32Array.of(94, Number.NaN)),
     ]),
   );
   if (decoded.type !== "fleet") throw new Error("not a fleet frame");
   expect([...decoded.node_id]).toEqual([3, 9]);
-  expect([...decoded.softirq_percent]).toEqual([94, Number.NaN]);
+  expect([...decoded.softirq_cpu_percent]).toEqual([94, Number.NaN]);
 });
 
 const whole = frame(RATES, [column("busy", "u8", new Uint8Array(64))]);

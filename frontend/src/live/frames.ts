@@ -1,5 +1,7 @@
 /** The binary frames of /api/live: a JSON header, then little-endian columns, read without copying. */
 
+import type { FleetMetric, HistoryMetric } from "../lib/metrics";
+
 type ColumnType = "u8" | "u16" | "u32" | "f32";
 type Column = Uint8Array | Uint16Array | Uint32Array | Float32Array;
 /** A column's header. offset: from the frame's start; length: in bytes. */
@@ -21,11 +23,9 @@ export type RatesFrame = {
   time_ms: number;
   duration_s: number;
   cpus: number;
-  tcp: [sockets: number, p50_us: number | null, p95_us: number | null, p99_us: number | null] | null;
-  tcp_retransmits: number | null;
   netdevs: NetdevCounts[] | null;
-  agent_cpu_s: number | null;
-  agent_rss_bytes: number | null;
+  /** The node's values, null where unknown. */
+  metrics: Record<HistoryMetric, number | null>;
   /** A share in units of 0.5 %, 255 where unknown. */
   share(name: string): Uint8Array | null;
   /** A count of the interval (not a rate), UNKNOWN_U32 where unknown. */
@@ -42,15 +42,7 @@ export type FleetFrame = {
   health: Uint8Array;
   busiest_cpu: Uint32Array;
   softirq_cpu: Uint32Array;
-  busiest_percent: Float32Array;
-  softirq_percent: Float32Array;
-  rx_bytes_per_s: Float32Array;
-  tx_bytes_per_s: Float32Array;
-  interrupts_per_s: Float32Array;
-  dropped_per_s: Float32Array;
-  squeezed_per_s: Float32Array;
-  rtt_p99_us: Float32Array;
-};
+} & Record<FleetMetric, Float32Array>;
 
 export class FrameError extends Error {}
 

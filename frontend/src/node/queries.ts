@@ -2,9 +2,9 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api, binary } from "../api/client";
 import { HeatBlock } from "../charts/heatBlock";
 import type { Range } from "../charts/TimeOverlay";
+import { HISTORY_METRICS } from "../lib/metrics";
 import type { HeatShare } from "./cpuShares";
 import { CHART_POINTS, HEAT_COLUMNS, type LiveWindow } from "./time/liveWindow";
-import { METRICS } from "./timeseries/metricValues";
 
 const iso = (ms: number) => new Date(ms).toISOString();
 const times = ({ from, to }: Range) => ({ from_time: iso(from), to_time: iso(to) });
@@ -21,7 +21,7 @@ function fetchSeries(nodeId: number, range: Range, signal?: AbortSignal) {
     api.GET("/api/nodes/{node_id}/series", {
       params: {
         path: { node_id: nodeId },
-        query: { metric: [...METRICS], ...times(range), points: CHART_POINTS },
+        query: { metric: HISTORY_METRICS, ...times(range), points: CHART_POINTS },
       },
       signal: signal ?? null,
     }),

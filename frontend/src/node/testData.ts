@@ -1,6 +1,7 @@
 /** Synthetic topologies, interrupts, changes and frames for tests. */
 
 import { formatCpuList } from "../lib/cpulist";
+import { HISTORY_METRICS } from "../lib/metrics";
 import type { RatesFrame } from "../live/frames";
 import type { Change, Inventory, Irq, Topology } from "./types";
 
@@ -107,6 +108,8 @@ export function change(over: Partial<Change> & { becomes?: string; key?: string 
   };
 }
 
+export const NO_METRICS = Object.fromEntries(HISTORY_METRICS.map((name) => [name, null])) as RatesFrame["metrics"];
+
 type Cells = [id: number, cpu: number, count: number][];
 
 export function frame(
@@ -120,11 +123,8 @@ export function frame(
     time_ms: 10_000,
     duration_s: 1,
     cpus: 4,
-    tcp: null,
-    tcp_retransmits: null,
     netdevs: null,
-    agent_cpu_s: null,
-    agent_rss_bytes: null,
+    metrics: NO_METRICS,
     share: (name) => (shares[name] ? Uint8Array.from(shares[name]) : null),
     count: () => null,
     irqs: {

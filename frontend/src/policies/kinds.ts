@@ -1,3 +1,4 @@
+import { GUARDRAIL_LABELS, GUARDRAIL_METRICS } from "../lib/metrics";
 import type { Kind, Metric, Mode, PolicyBody, Spec } from "./types";
 
 /**
@@ -237,12 +238,8 @@ export const OWNERSHIPS = {
   reassert: "put its own back",
 } as const satisfies Record<PolicyBody["on_drift"], string>;
 
-export const METRICS: Record<Metric, { label: string; unit: string }> = {
-  rtt_p99_us: { label: "RTT p99", unit: "µs" },
-  dropped_per_s: { label: "Dropped packets", unit: "/s" },
-  busiest_cpu_percent: { label: "Busiest CPU", unit: "%" },
-};
-export const METRIC_NAMES = Object.keys(METRICS) as Metric[];
+export const METRICS: Record<Metric, { label: string; unit: string }> = GUARDRAIL_LABELS;
+export const METRIC_NAMES: Metric[] = GUARDRAIL_METRICS;
 
 /** A list's patterns and what they are compared with, in the order of the form. */
 export const SELECTORS = {

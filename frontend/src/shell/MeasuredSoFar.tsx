@@ -1,16 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { answer, api, type Schemas } from "../api/client";
-import { type Figure, micros, perSecond, text } from "../lib/format";
+import { METRICS } from "../api/metrics";
+import { text } from "../lib/format";
+import { formatOf } from "../lib/metrics";
 
 const BEFORE_MS = 60_000;
 const REFRESH_MS = 5_000;
 const MIN_VALUES = 3;
 
-const METRICS: { metric: Schemas["Metric"]; label: string; format: (value: number) => Figure }[] = [
-  { metric: "rtt_p99_us", label: "RTT p99", format: micros },
-  { metric: "dropped_per_s", label: "dropped", format: perSecond },
-  { metric: "interrupts_per_s", label: "interrupts", format: perSecond },
-];
+const COMPARED = ["rtt_p99_us", "dropped_per_s", "interrupts_per_s"] as const;
 
 function median(values: number[]): number | null {
   if (values.length < MIN_VALUES) return null;
@@ -50,7 +48,7 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
           params: {
             path: { node_id: change.node_id },
             query: {
-              metric: METRICS.map(({ metric }) => metric),
+              metric: [...COMPARED],
               from_time: new Date((appliedMs as number) - BEFORE_MS).toISOString(),
               to_time: new Date().toISOString(),
             },
@@ -61,11 +59,11 @@ export function MeasuredSoFar({ change }: { change: Schemas["Change"] }) {
   });
   if (appliedMs === null || series.data === undefined) return null;
   const { data } = series;
-  const parts = METRICS.flatMap(({ metric, label, format }) => {
+  const parts = COMPARED.flatMap((metric) => {
     const pair = beforeAndSince(data, metric, appliedMs);
     if (pair === null) return [];
-    const [before, since] = [text(format(pair[0])), text(format(pair[1]))];
-    return before === since ? [] : [`${label} ${before} → ${since}`];
+    const [before, since] = [text(formatOf(metric)(pair[0])), text(formatOf(metric)(pair[1]))];
+    return before === since ? [] : [`${METRICS[metric].short} ${before} → ${since}`];
   });
   if (parts.length === 0) return null;
   return (

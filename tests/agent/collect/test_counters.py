@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from coresteer_agent.collect.counter_table import CounterTableReader
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.interrupts import Description, parse_description, parse_descriptions
+from coresteer_agent.collect.net_counters import NetCountersParser
 from coresteer_agent.collect.netdev import parse_default_routes, parse_netdev
-from coresteer_agent.collect.snmp import parse_snmp
 from coresteer_agent.collect.softnet import parse_softnet
 from coresteer_agent.collect.stat import parse_stat
 from coresteer_agent.collect.tasks import parse_task_stat
@@ -61,6 +61,10 @@ TASK = b"812 (a (b) c) S 1 812 812 0 -1 4194560 0 0 0 0 30 12 0 0 20 0 1 0 777 1
 
 def table(text: bytes) -> CounterTable:
     return CounterTableReader("proc/interrupts").parse(text)
+
+
+def parse_snmp(text: bytes) -> dict[str, int]:
+    return NetCountersParser("proc/net/snmp").parse(text)
 
 
 PARSERS: list[tuple[Callable[[bytes], object], bytes]] = [
@@ -168,7 +172,7 @@ def test_the_default_route_names_its_interface() -> None:
 
 def test_tcp_segments_are_found_by_the_names_of_their_columns() -> None:
     found = parse_snmp(SNMP)
-    assert (found.out_segments, found.retransmits) == (16456, 12)
+    assert found == {"tcp_out_segments": 16456, "tcp_retransmits": 12}
 
 
 def test_a_process_may_have_brackets_in_its_name() -> None:

@@ -175,8 +175,6 @@ def rates(net_rx: list[int]) -> Rates:
         irq_counts=None,
         netdevs=None,
         tcp=None,
-        tcp_out_segments=None,
-        tcp_retransmits=None,
         agent_cpu_s=None,
         agent_rss_bytes=None,
     )

@@ -15,7 +15,6 @@ from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.experiments.model import (
-    METRICS,
     Classes,
     Command,
     Iperf3,
@@ -27,6 +26,7 @@ from coresteer_core.experiments.model import (
     UdpFlood,
     Workload,
 )
+from coresteer_core.metrics import EXPERIMENT
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import (
     PROTOCOL,
@@ -143,7 +143,7 @@ def test_figures_are_those_that_are_measured_and_the_same_run_comes_to_the_same(
     node.sample(1.7e9)
     measured = measure(node, a_run(workload), 5)
     assert measured == measure(node, a_run(workload), 5)
-    assert {name for name in measured.figures if not name.startswith("command.")} <= set(METRICS)
+    assert {name for name in measured.figures if not name.startswith("command.")} <= set(EXPERIMENT)
     assert all(value >= 0 for value in measured.figures.values())
     for kind_of_time in ("busy", "user", "system", "irq", "softirq"):
         shares = measured.cpus[kind_of_time]

@@ -1,8 +1,6 @@
 """What an experiment asks of a node, and what the node answers: workloads, and the figures of one run."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -192,48 +190,6 @@ Role: TypeAlias = Literal["alone", "server", "client"]
 """alone: both ends are on the node, the client in a network namespace of its own."""
 
 
-class Metric(Struct, frozen=True):
-    """A figure of a run. better: which direction is an improvement, empty where neither is by itself."""
-
-    label: str
-    unit: str
-    better: Literal["more", "less", ""] = ""
-
-
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {
-        "throughput_bit_per_s": Metric("Throughput", "bit/s", "more"),
-        "requests_per_s": Metric("Requests", "1/s", "more"),
-        "packets_per_s": Metric("Packets received", "1/s", "more"),
-        "interrupts_per_s": Metric("Device interrupts", "1/s", "less"),
-        "packets_per_interrupt": Metric("Packets per interrupt", "", ""),
-        "cpu_busy_percent": Metric("CPU, all CPUs together", "% of one CPU", "less"),
-        "cpu_softirq_percent": Metric("CPU in softirq", "% of one CPU", ""),
-        "cpu_irq_percent": Metric("CPU in interrupts", "% of one CPU", ""),
-        "cpu_user_percent": Metric("CPU in user space", "% of one CPU", ""),
-        "cpu_system_percent": Metric("CPU in the kernel", "% of one CPU", ""),
-        "cpu_s_per_gbit": Metric("CPU per gigabit", "s/Gbit", "less"),
-        "rtt_p50_us": Metric("Response time, median", "µs", "less"),
-        "rtt_p95_us": Metric("Response time, 95th percentile", "µs", "less"),
-        "rtt_p99_us": Metric("Response time, 99th percentile", "µs", "less"),
-        "dropped_per_s": Metric("Packets dropped", "1/s", "less"),
-        "squeezed_per_s": Metric("Softirq budget used up", "1/s", "less"),
-        "context_switches_per_s": Metric("Context switches", "1/s", ""),
-        "migrations_per_s": Metric("Tasks moved between CPUs", "1/s", "less"),
-        "remote_numa_share": Metric("Memory from another NUMA node", "", "less"),
-        "c1_mean_us": Metric("Response time, class 1", "µs", "less"),
-        "c2_mean_us": Metric("Response time, class 2", "µs", "less"),
-        "c3_mean_us": Metric("Response time, class 3", "µs", "less"),
-        "c4_mean_us": Metric("Response time, class 4", "µs", "less"),
-        "c5_mean_us": Metric("Response time, class 5", "µs", "less"),
-        "all_mean_us": Metric("Response time, all classes", "µs", "less"),
-        "c5_by_c1": Metric("Class 5 / class 1", "", "more"),
-        "longest_wait_us": Metric("Longest wait for a CPU", "µs", "less"),
-    }
-)
-"""What Coresteer measures; a command's own figures have no entry here. A run lacks what could not be read."""
-
-
 class Run(Struct, frozen=True, kw_only=True):
     """One run: load, warm-up, measurement, end of load.
 
@@ -260,8 +216,9 @@ _CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
 class Measured(Struct, frozen=True, kw_only=True):
     """What one run came to on a node, over exactly its measured time.
 
-    figures: by the names of METRICS, and ``command.NAME``. cpus: percent of each CPU's time by kind (busy, user,
-    system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of all CPUs together.
+    figures: by the names of coresteer_core.metrics.EXPERIMENT, and ``command.NAME``. cpus: percent of each CPU's time
+    by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of
+    all CPUs together.
     load_before: runnable tasks in the last minute before it. disturbed: why this run should not count, in sentences
     that do not look at the figures (a CPU went offline, the host took time away); empty where nothing was.
     """

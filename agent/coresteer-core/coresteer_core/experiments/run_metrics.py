@@ -1,8 +1,6 @@
-"""A run's figures from two readings of one node: what was counted between them, by the names of experiment.METRICS."""
+"""A run's figures from two readings of one node: what was counted between them, by the names of metrics.EXPERIMENT."""
 
 import re
-import sys
-from array import array
 from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 from statistics import fmean
@@ -10,9 +8,11 @@ from statistics import fmean
 from msgspec import Struct
 
 from coresteer_core.cpuset import format_cpu_list
-from coresteer_core.experiments.model import METRICS, Measured
+from coresteer_core.experiments.model import Measured
+from coresteer_core.metrics import EXPERIMENT, cpu_s_per_gbit
 from coresteer_core.node.derive import CpuTimes, Sample, derive
-from coresteer_core.node.rates import ABSENT_U32, FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency
+from coresteer_core.node.metric_values import sum_known
+from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLatency, unpack
 
 
 class Reading(Struct, frozen=True):
@@ -47,7 +47,7 @@ def measured(
 
     busy is user, system, irq and softirq: what the host took (steal) is no work of the node. interrupts_per_s are all
     device interrupts; packets_per_interrupt only concerns netdevs that have interrupts. dropped_per_s is what netdevs
-    dropped, in and out, as in guardrail.measure.
+    dropped, in and out, as in guardrail_values.
     """
     rates = derive(before.sample, after.sample, 0)
     seconds = rates.duration_s
@@ -58,7 +58,8 @@ def measured(
         figures |= _counted(rates, before, after, netdevs, irqs)
         figures |= {} if tcp is None else _own_traffic(rates, netdevs, tcp)
         figures |= _of_load(load)
-        _per_gigabit(figures)
+        effort = cpu_s_per_gbit(figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s"))
+        figures |= {} if effort is None else {"cpu_s_per_gbit": effort}
     return Measured(
         started_ms=before.sample.time_ms,
         duration_s=seconds,
@@ -97,7 +98,7 @@ def _counted(
     rates: Rates, before: Reading, after: Reading, netdevs: Sequence[str], irqs: Mapping[str, frozenset[int]]
 ) -> dict[str, float]:
     counts = {
-        "squeezed_per_s": _cells(rates.counts["time_squeeze"]),
+        "squeezed_per_s": sum_known(rates.counts["time_squeeze"]),
         "context_switches_per_s": _moved(before.context_switches, after.context_switches),
         "migrations_per_s": _moved(before.migrations, after.migrations),
     }
@@ -135,14 +136,8 @@ def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]
 
 def _of_load(load: Mapping[str, float]) -> dict[str, float]:
     """Without what is no figure: a command may say anything."""
-    known = (name for name, value in load.items() if (name in METRICS or _OWN.match(name)) and abs(value) < _MOST)
+    known = (name for name, value in load.items() if (name in EXPERIMENT or _OWN.match(name)) and abs(value) < _MOST)
     return {name: load[name] for name in islice(known, _MOST_FIGURES)}
-
-
-def _per_gigabit(figures: dict[str, float]) -> None:
-    busy, throughput = figures.get("cpu_busy_percent"), figures.get("throughput_bit_per_s")
-    if busy is not None and throughput:
-        figures["cpu_s_per_gbit"] = busy / 100 / (throughput / 1e9)
 
 
 def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
@@ -174,7 +169,7 @@ def _by_irq(rates: Rates) -> dict[int, int] | None:
     if rates.irq_ids is None or rates.irq_counts is None:
         return None
     by_irq: dict[int, int] = {}
-    for irq, count in zip(_u32(rates.irq_ids), _u32(rates.irq_counts), strict=True):
+    for irq, count in zip(unpack(rates.irq_ids, "I"), unpack(rates.irq_counts, "I"), strict=True):
         if irq < FIRST_LABEL_ID:
             by_irq[irq] = by_irq.get(irq, 0) + count
     return by_irq
@@ -182,18 +177,6 @@ def _by_irq(rates: Rates) -> dict[int, int] | None:
 
 def _moved(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None or after < before else after - before
-
-
-def _cells(column: bytes | None) -> int | None:
-    known = [cell for cell in _u32(column or b"") if cell != ABSENT_U32]
-    return sum(known) if known else None
-
-
-def _u32(little_endian: bytes) -> Sequence[int]:
-    column = array("I", little_endian)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
 
 
 def _sum(column: Sequence[float | None]) -> float | None:

@@ -48,13 +48,6 @@ class CounterTable(Struct, frozen=True):
     rows: dict[str, Counters]
 
 
-class TcpCounts(Struct, frozen=True):
-    """Segments sent, and those among them sent again, since boot."""
-
-    out_segments: int
-    retransmits: int
-
-
 class SelfUsage(Struct, frozen=True):
     """What the agent used since it started, and its resident memory."""
 
@@ -66,7 +59,8 @@ class Sample(Struct, frozen=True):
     """Raw counters read at one moment; None is a source that could not be read.
 
     time_ms: Unix time, may step. monotonic_s: the clock that durations are taken from.
-    cpus: one more than the highest CPU number that is present.
+    cpus: one more than the highest CPU number that is present. counters: totals since boot by name
+    (coresteer_core.metrics.COUNTERS), without those that could not be read.
     """
 
     time_ms: int
@@ -78,8 +72,8 @@ class Sample(Struct, frozen=True):
     softnet: dict[int, SoftnetCounts] | None
     netdevs: dict[str, NetdevTotals] | None
     tcp: TcpLatency | None
-    tcp_counts: TcpCounts | None
     self_usage: SelfUsage | None
+    counters: dict[str, int] = {}
 
 
 _WRAP = 1 << 32
@@ -103,7 +97,6 @@ def derive(previous: Sample, current: Sample, seq: int) -> Rates:
         return _nothing(current, seq, cpus)
     plausible = min(int(max(duration_s, 1.0) * _PLAUSIBLE_PER_S), _WRAP // 2)
     ids, id_cpus, counts = _cells(previous.interrupts, current.interrupts, plausible)
-    segments, retransmits = _tcp_counts(previous.tcp_counts, current.tcp_counts, duration_s)
     return Rates(
         seq=seq,
         time_ms=current.time_ms,
@@ -117,10 +110,9 @@ def derive(previous: Sample, current: Sample, seq: int) -> Rates:
         irq_counts=counts,
         netdevs=_netdevs(previous.netdevs, current.netdevs, duration_s),
         tcp=current.tcp,
-        tcp_out_segments=segments,
-        tcp_retransmits=retransmits,
         agent_cpu_s=_agent_cpu(previous.self_usage, current.self_usage),
         agent_rss_bytes=None if current.self_usage is None else current.self_usage.rss_bytes,
+        counters=_counters(previous.counters, current.counters, duration_s),
     )
 
 
@@ -137,8 +129,6 @@ def _nothing(current: Sample, seq: int, cpus: int) -> Rates:
         irq_counts=None,
         netdevs=None,
         tcp=None,
-        tcp_out_segments=None,
-        tcp_retransmits=None,
         agent_cpu_s=None,
         agent_rss_bytes=None,
     )
@@ -276,15 +266,14 @@ def _netdevs(
     return found
 
 
-def _tcp_counts(
-    previous: TcpCounts | None, current: TcpCounts | None, duration_s: float
-) -> tuple[int | None, int | None]:
-    if previous is None or current is None:
-        return None, None
-    segments = current.out_segments - previous.out_segments
-    retransmits = current.retransmits - previous.retransmits
+def _counters(previous: Mapping[str, int], current: Mapping[str, int], duration_s: float) -> dict[str, int]:
+    """Return the increment of each 64-bit counter that is in both; without those that were reset."""
     most = max(duration_s, 1.0) * _PLAUSIBLE_NETDEV_PER_S
-    return (segments, retransmits) if 0 <= segments <= most and 0 <= retransmits <= most else (None, None)
+    return {
+        name: moved
+        for name, now in current.items()
+        if (before := previous.get(name)) is not None and 0 <= (moved := now - before) <= most
+    }
 
 
 def _agent_cpu(previous: SelfUsage | None, current: SelfUsage | None) -> float | None:

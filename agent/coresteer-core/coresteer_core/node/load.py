@@ -1,13 +1,11 @@
 """What policies look at of the last seconds: Load from the Rates of some intervals."""
 
-import sys
-from array import array
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from coresteer_core.changes.guardrail import measure
-from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, Rates
+from coresteer_core.node.metric_values import guardrail_values
+from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_UNIT, Rates, unpack
 
 
 class IrqLoad(Struct, frozen=True, array_like=True):
@@ -56,7 +54,7 @@ def load_of(rates: Sequence[Rates]) -> Load:
     seconds = sum(each.duration_s for each in rates)
     if seconds <= 0:
         return Load()
-    measured = [(each.duration_s, measure(each)) for each in rates if each.duration_s > 0]
+    measured = [(each.duration_s, guardrail_values(each)) for each in rates if each.duration_s > 0]
 
     def mean(metric: str) -> float | None:
         known = [(weight, value) for weight, values in measured if (value := values[metric]) is not None]
@@ -100,7 +98,7 @@ def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
         if each.irq_ids is None or each.irq_cpus is None or each.irq_counts is None:
             continue
         seconds += each.duration_s
-        columns = (numbers(each.irq_ids, "I"), numbers(each.irq_cpus, "H"), numbers(each.irq_counts, "I"))
+        columns = (unpack(each.irq_ids, "I"), unpack(each.irq_cpus, "H"), unpack(each.irq_counts, "I"))
         for irq, cpu, count in zip(*columns, strict=False):
             if irq < FIRST_LABEL_ID:
                 counts[irq, cpu] = counts.get((irq, cpu), 0) + count
@@ -124,11 +122,3 @@ def _netdevs(rates: Sequence[Rates]) -> list[NetdevLoad]:
         for name, moved in sums.items()
         if times[name] == len(known)
     ]
-
-
-def numbers(column: bytes, kind: str) -> Sequence[int]:
-    """The numbers of a little-endian column. kind: as array has it, ``H`` or ``I``."""
-    found = array(kind, column)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found

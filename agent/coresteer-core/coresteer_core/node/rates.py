@@ -1,5 +1,8 @@
 """Rates: increments of a node's counters over one interval, as sent, stored and shown. Absent is None, never 0."""
 
+import sys
+from array import array
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -9,6 +12,7 @@ from coresteer_core.cpuset import MAX_CPUS
 
 MAX_COLUMNS = 32
 MAX_NETDEVS = 4096
+MAX_COUNTERS = 256
 MAX_IRQ_CELLS = 262_144
 
 
@@ -67,6 +71,7 @@ class Rates(Struct, frozen=True):
     irq_ids (u32), irq_cpus (u16), irq_counts (u32): the IRQ × CPU cells that moved, others are 0.
     An irq_id is the interrupt's number, or for architecture rows such as LOC four ASCII bytes
     (see encode_irq_id).
+    counters: the node's counters by name (coresteer_core.metrics.COUNTERS), without those that could not be read.
     """
 
     seq: Count
@@ -80,10 +85,9 @@ class Rates(Struct, frozen=True):
     irq_counts: Annotated[bytes, Meta(max_length=4 * MAX_IRQ_CELLS)] | None
     netdevs: Annotated[list[NetdevCounts], Meta(max_length=MAX_NETDEVS)] | None
     tcp: TcpLatency | None
-    tcp_out_segments: Count | None
-    tcp_retransmits: Count | None
     agent_cpu_s: Annotated[float, Meta(ge=0, le=1e6)] | None
     agent_rss_bytes: Count | None
+    counters: Annotated[dict[str, Count], Meta(max_length=MAX_COUNTERS)] = {}
 
 
 FIRST_LABEL_ID = 0x2100_0000
@@ -108,3 +112,11 @@ def decode_irq_id(irq_id: int) -> str:
     if irq_id < FIRST_LABEL_ID:
         return str(irq_id)
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()
+
+
+def unpack(column: bytes, kind: str) -> Sequence[int]:
+    """Return the numbers of a little-endian column. kind: array's type code, ``H`` (u16) or ``I`` (u32)."""
+    numbers = array(kind, column)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

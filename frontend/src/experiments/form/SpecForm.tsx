@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
+import { labelWithUnit } from "../../lib/metrics";
 import { METRIC_NAMES, METRICS } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
 import { KINDS } from "../states";
@@ -13,7 +14,7 @@ import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
 import { type Draft, NUMBERS, newFactor, withKind, withWorkload } from "./specDraft";
 import { WorkloadField } from "./WorkloadField";
-import { FIGURES, hasPeer, WORKLOAD_TYPES, WORKLOADS } from "./workloads";
+import { hasPeer, WORKLOAD_TYPES, WORKLOADS } from "./workloads";
 
 type Props = {
   draft: Draft;
@@ -150,7 +151,7 @@ function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
           label="Figure"
           description="Named before anything is measured; every other figure is told too."
           value={draft.primary}
-          data={figures.map((value) => ({ value, label: FIGURES[value] ?? value }))}
+          data={figures.map((value) => ({ value, label: labelWithUnit(value) }))}
           onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
         />
       )}

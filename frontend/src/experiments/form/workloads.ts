@@ -156,37 +156,6 @@ export const WORKLOAD_TYPES = Object.keys(WORKLOADS) as WorkloadType[];
 /** Workloads with two ends, one of which may be another node. */
 export const hasPeer = (type: WorkloadType): boolean => "server_cpus" in WORKLOADS[type].fields;
 
-/** What figures are called before there is an experiment that tells (coresteer_core.experiment.METRICS). */
-export const FIGURES: Record<string, string> = {
-  throughput_bit_per_s: "Throughput, bit/s",
-  requests_per_s: "Requests, 1/s",
-  packets_per_s: "Packets received, 1/s",
-  interrupts_per_s: "Device interrupts, 1/s",
-  packets_per_interrupt: "Packets per interrupt",
-  cpu_busy_percent: "CPU, all CPUs together, % of one CPU",
-  cpu_softirq_percent: "CPU in softirq, % of one CPU",
-  cpu_irq_percent: "CPU in interrupts, % of one CPU",
-  cpu_user_percent: "CPU in user space, % of one CPU",
-  cpu_system_percent: "CPU in the kernel, % of one CPU",
-  cpu_s_per_gbit: "CPU per gigabit, s/Gbit",
-  rtt_p50_us: "Response time, median, µs",
-  rtt_p95_us: "Response time, 95th percentile, µs",
-  rtt_p99_us: "Response time, 99th percentile, µs",
-  dropped_per_s: "Packets dropped, 1/s",
-  squeezed_per_s: "Softirq budget used up, 1/s",
-  context_switches_per_s: "Context switches, 1/s",
-  migrations_per_s: "Tasks moved between CPUs, 1/s",
-  remote_numa_share: "Memory from another NUMA node, share",
-  c1_mean_us: "Response time, class 1, µs",
-  c2_mean_us: "Response time, class 2, µs",
-  c3_mean_us: "Response time, class 3, µs",
-  c4_mean_us: "Response time, class 4, µs",
-  c5_mean_us: "Response time, class 5, µs",
-  all_mean_us: "Response time, all classes, µs",
-  c5_by_c1: "Class 5 / class 1",
-  longest_wait_us: "Longest wait for a CPU, µs",
-};
-
 /** A workload's fields as they are typed. */
 export function workloadTexts(type: WorkloadType, workload: Record<string, unknown> = {}): Record<string, string> {
   return Object.fromEntries(

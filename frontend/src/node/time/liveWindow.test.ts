@@ -18,22 +18,22 @@ test("a window covers its span up to the current time in the node's clock", () =
 
 test("only frames of the last 5 s are averaged", () => {
   const window = new LiveWindow(1, 60, 1, 0);
-  for (const second of [-7, -5, -4, 0]) window.push(busy(NOW + second * 1000, 20), null);
+  for (const second of [-7, -5, -4, 0]) window.push(busy(NOW + second * 1000, 20));
   expect(window.recent.map(({ time_ms }) => time_ms - NOW)).toEqual([-4000, 0]);
   expect(window.last?.time_ms).toBe(NOW);
 });
 
 test("a recent frame corrects the node's clock, a late one does not", () => {
   const window = new LiveWindow(1, 60, 1, 0);
-  window.push(busy(NOW + 30_000, 20), null);
+  window.push(busy(NOW + 30_000, 20));
   expect(window.now()).toBe(NOW + 30_000);
-  window.push(busy(NOW - 20_000, 20), null);
+  window.push(busy(NOW - 20_000, 20));
   expect(window.now()).toBe(NOW + 30_000);
 });
 
 test("without frames the window advances without data and drops the last frames", () => {
   const window = new LiveWindow(1, 60, 1, 0);
-  window.push(busy(NOW, 20), null);
+  window.push(busy(NOW, 20));
   const before = window.range().to;
   vi.setSystemTime(NOW + 2000);
   window.tick();
@@ -49,12 +49,12 @@ test("listeners are not called while a range is drawn, and once afterwards", () 
   const listener = vi.fn();
   const stop = window.on(listener);
   window.hold(true);
-  window.push(busy(NOW, 20), null);
+  window.push(busy(NOW, 20));
   expect([listener.mock.calls.length, window.version()]).toEqual([0, 0]);
   window.hold(false);
   expect([listener.mock.calls.length, window.version()]).toEqual([1, 1]);
   stop();
-  window.push(busy(NOW + 1000, 20), null);
+  window.push(busy(NOW + 1000, 20));
   expect(listener).toHaveBeenCalledTimes(1);
 });
 

@@ -3,8 +3,6 @@ import { type Point, type SeriesAnswer, SeriesRing } from "../../charts/seriesRi
 import type { Range } from "../../charts/TimeOverlay";
 import type { RatesFrame } from "../../live/frames";
 import type { HeatShare } from "../cpuShares";
-import { valuesOf } from "../timeseries/metricValues";
-import type { Inventory } from "../types";
 
 /** Columns of a heatmap and points of a chart, requested and stored. */
 export const HEAT_COLUMNS = 900;
@@ -62,14 +60,14 @@ export class LiveWindow {
     return this.recent.at(-1);
   }
 
-  push(frame: RatesFrame, inventory: Inventory | null): void {
+  push(frame: RatesFrame): void {
     // The least delayed frame estimates the node's clock best; late frames are ignored.
     const skew = frame.time_ms - Date.now();
     if (skew > this.skewMs || Math.abs(skew - this.skewMs) < RECENT_MS) this.skewMs = skew;
     const durationMs = frame.duration_s * 1000;
     const shares = frame.share(this.share);
     if (shares !== null) this.heat.push(frame.time_ms, durationMs, shares);
-    this.series.push(frame.time_ms, durationMs, valuesOf(frame, inventory));
+    this.series.push(frame.time_ms, durationMs, frame.metrics);
     while (this.recent[0] !== undefined && frame.time_ms - this.recent[0].time_ms >= RECENT_MS) this.recent.shift();
     this.recent.push(frame);
     this.changed();

@@ -27,7 +27,7 @@ export function useLiveWindow(
   useEffect(() => window.show(share), [window, share]);
   useNodeSubscription(node.id);
   useLive("rates", (frame) => {
-    if (frame.node_id === node.id) window.push(frame, node.inventory);
+    if (frame.node_id === node.id) window.push(frame);
   });
   useEffect(() => {
     const timer = setInterval(() => window.tick(), TICK_MS);

@@ -1,66 +1,56 @@
-import { useEffect, useMemo, useState } from "react";
+import { type ComponentProps, useEffect, useMemo, useState } from "react";
+import { METRICS } from "../../api/metrics";
 import type { Point } from "../../charts/seriesRing";
-import { type LineOf, TimeChart } from "../../charts/TimeChart";
-import { bitRate, type Figure, micros, packetRate, perSecond } from "../../lib/format";
+import { TimeChart } from "../../charts/TimeChart";
+import { type Figure, packetRate } from "../../lib/format";
+import { type ChartName, chartMetrics, formatOf, HISTORY_METRICS, type HistoryMetric } from "../../lib/metrics";
 import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import type { LiveWindow } from "../time/liveWindow";
-import { METRICS } from "./metricValues";
 
-type ChartOf = { title: string; lines: LineOf[]; format: (value: number | null) => Figure; absent: string };
+/** colours: of the lines, in the order of the metrics. format: in place of that by the metrics' unit. */
+type ChartOf = { title: string; colours: string[]; format?: (value: number | null) => Figure; absent: string };
 
-const CHARTS: ChartOf[] = [
-  {
-    title: "Throughput",
-    lines: [
-      { key: "rx_bytes_per_s", name: "received", colour: "var(--rx)" },
-      { key: "tx_bytes_per_s", name: "sent", colour: "var(--tx)" },
-    ],
-    format: bitRate,
-    absent: "The netdevs' counters were not read.",
-  },
-  {
+const CHARTS: Record<ChartName, ChartOf> = {
+  throughput: { title: "Throughput", colours: ["rx", "tx"], absent: "The netdevs' counters were not read." },
+  packets: {
     title: "Packets",
-    lines: [
-      { key: "rx_packets_per_s", name: "received", colour: "var(--rx)" },
-      { key: "tx_packets_per_s", name: "sent", colour: "var(--tx)" },
-    ],
+    colours: ["rx", "tx"],
     format: packetRate,
     absent: "The netdevs' counters were not read.",
   },
-  {
+  "round-trip": {
     title: "Round trip",
-    lines: [
-      { key: "rtt_p50_us", name: "p50", colour: "var(--muted)" },
-      { key: "rtt_p95_us", name: "p95", colour: "var(--softirq)" },
-      { key: "rtt_p99_us", name: "p99", colour: "var(--bad)" },
-    ],
-    format: micros,
+    colours: ["muted", "softirq", "bad"],
     absent: "No TCP connection to another host was active, or none could be read.",
   },
-  {
-    title: "Interrupts",
-    lines: [{ key: "interrupts_per_s", name: "of all devices", colour: "var(--rx)" }],
-    format: perSecond,
-    absent: "/proc/interrupts was not read.",
-  },
-  {
+  interrupts: { title: "Interrupts", colours: ["rx"], absent: "/proc/interrupts was not read." },
+  losses: {
     title: "Losses",
-    lines: [
-      { key: "dropped_per_s", name: "dropped", colour: "var(--bad)" },
-      { key: "squeezed_per_s", name: "squeezed", colour: "var(--softirq)" },
-      { key: "retransmits_per_s", name: "retransmitted", colour: "var(--tx)" },
-    ],
-    format: perSecond,
+    colours: ["bad", "softirq", "tx", "user", "rx"],
     absent: "Neither netdevs, softnet_stat nor TCP counters were read.",
   },
-  {
-    title: "The agent itself",
-    lines: [{ key: "agent_cpu_percent", name: "of one CPU", colour: "var(--user)" }],
-    format: (value) => ({ value: value === null ? "–" : value.toFixed(2), unit: value === null ? "" : "%" }),
-    absent: "The agent did not tell.",
-  },
-];
+  agent: { title: "The agent itself", colours: ["user"], absent: "The agent did not report its own use of CPU time." },
+};
+
+type Chart = ComponentProps<typeof TimeChart>;
+
+/** The charts with a line for each metric that names them. */
+const DRAWN: Pick<Chart, "title" | "lines" | "format" | "absent">[] = (
+  Object.entries(CHARTS) as [ChartName, ChartOf][]
+).map(([name, { title, colours, format, absent }]) => {
+  const metrics = chartMetrics(name);
+  return {
+    title,
+    lines: metrics.map((metric, place) => ({
+      key: metric,
+      name: METRICS[metric].short,
+      colour: `var(--${colours[place % colours.length]})`,
+    })),
+    format: format ?? formatOf(metrics[0] as HistoryMetric),
+    absent,
+  };
+});
 
 /** Time between two charts' redrawing, so that each is a short task of its own and the page stays smooth. */
 const APART_MS = 40;
@@ -88,14 +78,14 @@ type Props = { view: NodeView; pastPoints: Point[] };
 export function MetricCharts({ view, pastPoints }: Props) {
   return (
     <div className={styles.charts}>
-      {CHARTS.map((chart, turn) => (
+      {DRAWN.map((chart, turn) => (
         <One key={chart.title} chart={chart} turn={turn} view={view} pastPoints={pastPoints} />
       ))}
     </div>
   );
 }
 
-function One({ chart, turn, view, pastPoints }: Props & { chart: ChartOf; turn: number }) {
+function One({ chart, turn, view, pastPoints }: Props & { chart: (typeof DRAWN)[number]; turn: number }) {
   const { window, past, marks, cursor, zoom, hold } = view;
   const step = useSteps(window, turn);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
@@ -106,7 +96,7 @@ function One({ chart, turn, view, pastPoints }: Props & { chart: ChartOf; turn: 
     [past, window, marks, cursor, zoom, hold, step],
   );
   const sampled = useMemo(
-    () => points.some((point) => METRICS.some((name) => typeof point[name] === "number")),
+    () => points.some((point) => HISTORY_METRICS.some((name) => typeof point[name] === "number")),
     [points],
   );
   return (

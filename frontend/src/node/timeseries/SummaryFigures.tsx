@@ -5,7 +5,7 @@ import { bitRate, type Figure, micros, packetRate, percent, perSecond, ratio, te
 import { FIRST_LABEL, type RatesFrame } from "../../live/frames";
 import { type NodeView, useFrames } from "../nodeView";
 import { heatQuery } from "../queries";
-import { largestShare, meanOf, packetsPerInterrupt, valuesOf } from "./metricValues";
+import { largestShare, meanOf, packetsPerInterrupt } from "./metricValues";
 import styles from "./timeseries.module.css";
 
 type Peak = { cpu: number; percent: number } | null;
@@ -42,7 +42,7 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
   const softirqPast = useQuery(heatQuery(view.node.id, "softirq", view.past));
   const live = view.past === null;
   const frame = live ? view.window.last : undefined;
-  const values = frame === undefined ? meanOf(live ? [] : pastPoints) : valuesOf(frame, view.inventory);
+  const values = frame === undefined ? meanOf(live ? [] : pastPoints) : frame.metrics;
   const busiest = live ? largestShare(frame?.share("busy") ?? null) : peakOf(busyPast.data);
   const softirq = live ? largestShare(frame?.share("softirq") ?? null) : peakOf(softirqPast.data);
   const perInterrupt = live ? packetsPerInterrupt(view.window.recent, view.inventory) : null;
@@ -75,7 +75,7 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
           values.rtt_p99_us === null
             ? frame === undefined
               ? ""
-              : frame.tcp_retransmits === null
+              : values.retransmits_per_s === null
                 ? "TCP was not read"
                 : "no active TCP"
             : `p50 ${text(micros(values.rtt_p50_us))}`

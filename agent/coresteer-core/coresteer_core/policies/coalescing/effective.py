@@ -8,9 +8,8 @@ from itertools import chain
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Inventory, Netdev
-from coresteer_core.node.load import numbers
 from coresteer_core.node.nic import Timer, Verdict, sets_own_pace, timer_of
-from coresteer_core.node.rates import NetdevCounts, Rates
+from coresteer_core.node.rates import NetdevCounts, Rates, unpack
 from coresteer_core.node.receive import number
 from coresteer_core.settings import Setting
 
@@ -119,7 +118,7 @@ def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
         return {}
     irqs = {netdev.name: _receiving(netdev) for netdev in inventory.netdevs}
     counts = dict.fromkeys(chain.from_iterable(irqs.values()), 0)
-    for irq, count in zip(numbers(rates.irq_ids, "I"), numbers(rates.irq_counts, "I"), strict=False):
+    for irq, count in zip(unpack(rates.irq_ids, "I"), unpack(rates.irq_counts, "I"), strict=False):
         if irq in counts:
             counts[irq] += count
     found: Interrupts = {}

@@ -1,0 +1,253 @@
+"""Metrics: one row for each number that Coresteer measures; every layer derives its names, labels and units from it.
+
+Derived from the rows: the counters that the agent reads, the columns of chunks and roll-ups, the series of the history
+API, live frames, the fleet's figures, guardrails, the metrics of experiments and reports, and the front end's
+src/api/metrics.ts.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+SourceKind: TypeAlias = Literal["netdev", "cpu", "irq", "tcp", "agent", "counter"]
+Chart: TypeAlias = Literal["", "throughput", "packets", "round-trip", "interrupts", "losses", "agent"]
+
+SNMP, NETSTAT = "proc/net/snmp", "proc/net/netstat"
+
+
+class Source(Struct, frozen=True):
+    """Where the amount of one interval is read, and the name under which samples, chunks and roll-ups hold it.
+
+    kind: ``netdev``: the field of NetdevCounts, summed over the netdevs that count; ``cpu``: a column of Rates.counts,
+    summed over the CPUs; ``irq``: interrupts of devices, without architecture rows such as LOC; ``tcp``: the field of
+    TcpLatency; ``agent``: the field of Rates; ``counter``: the entry of Rates.counters, which the agent reads from a
+    column of a table in a file in the format of /proc/net/snmp (kernel: net/ipv4/proc.c).
+    level: a value at a moment, whose roll-up is the maximum. Otherwise an increment: its roll-up is the sum, and its
+    metric is a rate.
+    """
+
+    kind: SourceKind
+    field: str
+    level: bool = False
+    column: str = ""
+    table: str = ""
+    path: str = ""
+
+
+class MetricLabel(Struct, frozen=True):
+    """The name of a metric in English, the unit of its values, and the direction of an improvement.
+
+    better: empty where neither direction is an improvement by itself.
+    """
+
+    label: str
+    unit: str
+    better: Literal["more", "less", ""] = ""
+
+
+class Metric(MetricLabel, frozen=True, kw_only=True):
+    """One metric.
+
+    label_ko: its name in Korean reports; short: in legends of charts and headings of tables. source, factor: the value
+    is amount × factor, per second where the amount is an increment. formula: for a metric that is computed otherwise.
+
+    Where it is shown. history: a series of the history API, and in live frames; chart: of the node's page; fleet: a
+    figure of the fleet's page; experiment: measured in runs; report: in reports on a node's stored minutes; guardrail:
+    how sentences name it, empty where a guardrail cannot watch it.
+    """
+
+    label_ko: str
+    source: Source | None = None
+    factor: float = 1.0
+    formula: str = ""
+    short: str = ""
+    history: bool = False
+    chart: Chart = ""
+    fleet: bool = False
+    experiment: bool = False
+    report: bool = False
+    guardrail: str = ""
+
+
+_CPU_TIME = "sum over the CPUs of the percentage of time"
+_CPU_UNIT = "% of one CPU"
+_LOAD = "measured by the load, from its own requests"
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "rx_bytes_per_s": Metric(
+            "Received", "B/s", label_ko="수신 속도", source=Source("netdev", "rx_bytes"),
+            short="received", history=True, chart="throughput", fleet=True,
+        ),
+        "tx_bytes_per_s": Metric(
+            "Sent", "B/s", label_ko="송신 속도", source=Source("netdev", "tx_bytes"),
+            short="sent", history=True, chart="throughput", fleet=True,
+        ),
+        "rx_packets_per_s": Metric(
+            "Packets received", "1/s", label_ko="초당 수신 패킷 수", source=Source("netdev", "rx_packets"),
+            short="received", history=True, chart="packets", fleet=True,
+        ),
+        "rx_bit_per_s": Metric(
+            "Received", "bit/s", label_ko="수신 속도", source=Source("netdev", "rx_bytes"), factor=8, report=True
+        ),
+        "tx_bit_per_s": Metric(
+            "Sent", "bit/s", label_ko="송신 속도", source=Source("netdev", "tx_bytes"), factor=8, report=True
+        ),
+        "throughput_bit_per_s": Metric(
+            "Throughput", "bit/s", "more", label_ko="처리량", experiment=True,
+            formula=f"payload; without a load, received and sent bytes of the netdevs × 8 / s ({_LOAD})",
+        ),
+        "requests_per_s": Metric("Requests", "1/s", "more", label_ko="초당 요청 수", formula=_LOAD, experiment=True),
+        "packets_per_s": Metric(
+            "Packets received", "1/s", "more", label_ko="초당 수신 패킷 수", source=Source("netdev", "rx_packets"),
+            experiment=True, report=True,
+        ),
+        "tx_packets_per_s": Metric(
+            "Packets sent", "1/s", label_ko="초당 송신 패킷 수", source=Source("netdev", "tx_packets"),
+            short="sent", history=True, chart="packets", report=True,
+        ),
+        "interrupts_per_s": Metric(
+            "Device interrupts", "1/s", "less", label_ko="초당 장치 인터럽트 수", source=Source("irq", "interrupts"),
+            short="interrupts", history=True, chart="interrupts", fleet=True, experiment=True, report=True,
+        ),
+        "packets_per_interrupt": Metric(
+            "Packets per interrupt", "", label_ko="인터럽트당 패킷 수",
+            formula="received packets / interrupts; in experiments of netdevs that have interrupts of their own",
+            experiment=True, report=True,
+        ),
+        "cpu_busy_percent": Metric(
+            "CPU, all CPUs together", _CPU_UNIT, "less", label_ko="전체 CPU 사용률 합계",
+            formula=f"{_CPU_TIME} in user, system, irq and softirq", experiment=True, report=True,
+        ),
+        "cpu_softirq_percent": Metric(
+            "CPU in softirq", _CPU_UNIT, label_ko="softirq CPU 사용률",
+            formula=f"{_CPU_TIME} in softirq", experiment=True, report=True,
+        ),
+        "cpu_irq_percent": Metric(
+            "CPU in interrupts", _CPU_UNIT, label_ko="하드웨어 인터럽트 CPU 사용률",
+            formula=f"{_CPU_TIME} in irq", experiment=True, report=True,
+        ),
+        "cpu_user_percent": Metric(
+            "CPU in user space", _CPU_UNIT, label_ko="사용자 영역 CPU 사용률",
+            formula=f"{_CPU_TIME} in user", experiment=True, report=True,
+        ),
+        "cpu_system_percent": Metric(
+            "CPU in the kernel", _CPU_UNIT, label_ko="커널 영역 CPU 사용률",
+            formula=f"{_CPU_TIME} in system", experiment=True, report=True,
+        ),
+        "cpu_s_per_gbit": Metric(
+            "CPU per gigabit", "s/Gbit", "less", label_ko="기가비트당 CPU 시간",
+            formula="CPU seconds / gigabits moved (coresteer_core.metrics.cpu_s_per_gbit)",
+            experiment=True, report=True,
+        ),
+        "busiest_cpu_percent": Metric(
+            "Busiest CPU", "%", "less", label_ko="가장 바쁜 CPU 사용률", formula="largest busy share of a CPU",
+            short="busiest CPU", fleet=True, guardrail="busiest CPU in percent",
+        ),
+        "softirq_cpu_percent": Metric(
+            "Softirq on its busiest CPU", "%", "less", label_ko="softirq가 가장 많은 CPU의 비율",
+            formula="largest softirq share of a CPU", short="softirq, hottest", fleet=True,
+        ),
+        "rtt_p50_us": Metric(
+            "Response time, median", "µs", "less", label_ko="응답 시간 중앙값",
+            source=Source("tcp", "rtt_p50_us", level=True),
+            short="RTT p50", history=True, chart="round-trip", experiment=True, report=True,
+        ),
+        "rtt_p95_us": Metric(
+            "Response time, 95th percentile", "µs", "less", label_ko="응답 시간 95백분위수",
+            source=Source("tcp", "rtt_p95_us", level=True),
+            short="RTT p95", history=True, chart="round-trip", experiment=True, report=True,
+        ),
+        "rtt_p99_us": Metric(
+            "Response time, 99th percentile", "µs", "less", label_ko="응답 시간 99백분위수",
+            source=Source("tcp", "rtt_p99_us", level=True),
+            short="RTT p99", history=True, chart="round-trip", fleet=True, experiment=True, report=True,
+            guardrail="TCP round-trip time p99 in µs",
+        ),
+        "dropped_per_s": Metric(
+            "Packets dropped", "1/s", "less", label_ko="초당 손실 패킷 수",
+            source=Source("cpu", "dropped", column="dropped"),
+            formula="for guardrails and experiments: dropped by netdevs, received and sent",
+            short="dropped packets", history=True, chart="losses", fleet=True, experiment=True, report=True,
+            guardrail="dropped packets per second",
+        ),
+        "squeezed_per_s": Metric(
+            "Softirq budget used up", "1/s", "less", label_ko="초당 softirq 예산 소진 횟수",
+            source=Source("cpu", "squeezed", column="time_squeeze"),
+            short="squeezed", history=True, chart="losses", fleet=True, experiment=True, report=True,
+        ),
+        "retransmits_per_s": Metric(
+            "TCP retransmissions", "1/s", "less", label_ko="초당 TCP 재전송 횟수",
+            source=Source("counter", "tcp_retransmits", column="RetransSegs", table="Tcp", path=SNMP),
+            short="retransmitted", history=True, chart="losses", report=True,
+        ),
+        "tcp_segments_sent_per_s": Metric(
+            "TCP segments sent", "1/s", label_ko="초당 TCP 세그먼트 송신 수",
+            source=Source("counter", "tcp_out_segments", column="OutSegs", table="Tcp", path=SNMP),
+            short="segments sent", history=True,
+        ),
+        "context_switches_per_s": Metric(
+            "Context switches", "1/s", label_ko="초당 문맥 교환 횟수", formula="ctxt of /proc/stat", experiment=True
+        ),
+        "migrations_per_s": Metric(
+            "Tasks moved between CPUs", "1/s", "less", label_ko="초당 태스크의 CPU 간 이동 횟수",
+            formula="the scheduler's migrations of tasks", experiment=True,
+        ),
+        "remote_numa_share": Metric(
+            "Memory from another NUMA node", "", "less", label_ko="원격 NUMA 노드 메모리 비율",
+            formula="other_node / (local_node + other_node) of numastat", experiment=True,
+        ),
+        **{
+            f"c{n}_mean_us": Metric(
+                f"Response time, class {n}", "µs", "less", label_ko=f"클래스 {n} 응답 시간",
+                formula=_LOAD, experiment=True,
+            )
+            for n in range(1, 6)
+        },
+        "all_mean_us": Metric(
+            "Response time, all classes", "µs", "less", label_ko="전체 클래스 응답 시간", formula=_LOAD, experiment=True
+        ),
+        "c5_by_c1": Metric(
+            "Class 5 / class 1", "", "more", label_ko="클래스 5 / 클래스 1 비율", formula="c5_mean_us / c1_mean_us",
+            experiment=True,
+        ),
+        "longest_wait_us": Metric(
+            "Longest wait for a CPU", "µs", "less", label_ko="CPU 최장 대기 시간", formula=_LOAD, experiment=True
+        ),
+        "agent_cpu_percent": Metric(
+            "CPU of the agent", _CPU_UNIT, "less", label_ko="에이전트 CPU 사용률",
+            source=Source("agent", "agent_cpu_s"), factor=100, short="of one CPU", history=True, chart="agent",
+        ),
+        "agent_rss_bytes": Metric(
+            "Memory of the agent", "B", "less", label_ko="에이전트 메모리",
+            source=Source("agent", "agent_rss_bytes", level=True), short="memory", history=True,
+        ),
+    }
+)  # fmt: skip
+"""Every metric by name, in the order in which it is shown."""
+
+
+HISTORY: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.history})
+FLEET: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.fleet})
+EXPERIMENT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.experiment})
+"""Measured in runs; a command's own metrics are ``command.NAME``. A run lacks what could not be read."""
+REPORT: Mapping[str, Metric] = MappingProxyType({name: one for name, one in METRICS.items() if one.report})
+GUARDRAIL: Mapping[str, str] = MappingProxyType({name: one.guardrail for name, one in METRICS.items() if one.guardrail})
+"""Every metric that a Guardrail may watch, with its name in a sentence."""
+
+SCALARS: Mapping[str, Source] = MappingProxyType(
+    {one.source.field: one.source for one in METRICS.values() if one.source and one.source.kind != "netdev"}
+)
+"""What chunks and roll-ups hold of each sample as one number, by field."""
+COUNTERS: Mapping[str, Source] = MappingProxyType({name: one for name, one in SCALARS.items() if one.kind == "counter"})
+"""The node's counters that are read by name, by field."""
+
+
+def cpu_s_per_gbit(cpu_percent: float | None, bit_per_s: float | None) -> float | None:
+    """Return CPU seconds for each gigabit moved, None where either is unknown or nothing was moved.
+
+    cpu_percent: of one CPU, over all CPUs.
+    """
+    return cpu_percent / 100 / (bit_per_s / 1e9) if cpu_percent is not None and bit_per_s else None

@@ -1,0 +1,118 @@
+"""Values of metrics from the Rates of one interval. None is what could not be read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from types import MappingProxyType
+
+from coresteer_core.metrics import SCALARS, Metric, Source
+from coresteer_core.node.rates import (
+    ABSENT_SHARE,
+    ABSENT_U32,
+    FIRST_LABEL_ID,
+    SHARES_PER_UNIT,
+    NetdevCounts,
+    Rates,
+    unpack,
+)
+
+_ABSENT = bytes([ABSENT_SHARE])
+_IS_DEVICE = bytes(high < FIRST_LABEL_ID >> 24 for high in range(256))
+"""By the highest byte of an irq_id, whether it is the number of an interrupt."""
+
+
+def sum_known(column: bytes | None) -> int | None:
+    """Return the sum of a u32 column over the CPUs, None where no CPU's count is known."""
+    values = unpack(column or b"", "I")
+    absent = values.count(ABSENT_U32)
+    return None if absent == len(values) else sum(values) - absent * ABSENT_U32
+
+
+def device_interrupts(rates: Rates) -> int | None:
+    """Return the number of numbered device interrupts, without architecture rows such as the timer's LOC."""
+    if rates.irq_ids is None or rates.irq_counts is None:
+        return None
+    return sum(compress(unpack(rates.irq_counts, "I"), rates.irq_ids[3::4].translate(_IS_DEVICE)))
+
+
+def largest_share(column: bytes | None) -> tuple[int, float] | None:
+    """Return the CPU with the largest value of a share column, and that in percent; None where none is known."""
+    if column is None or column.count(_ABSENT) == len(column):
+        return None
+    largest = max(column.replace(_ABSENT, b"\0"))
+    return column.index(largest), largest * 100 / SHARES_PER_UNIT
+
+
+def _reader(source: Source) -> Callable[[Rates], float | None]:
+    """Return the function that reads a scalar's amount."""
+    field, column = source.field, source.column
+    readers: dict[str, Callable[[Rates], float | None]] = {
+        "cpu": lambda rates: sum_known(rates.counts.get(column)),
+        "irq": device_interrupts,
+        "tcp": lambda rates: None if rates.tcp is None else getattr(rates.tcp, field),
+        "agent": lambda rates: getattr(rates, field),
+        "counter": lambda rates: rates.counters.get(field),
+    }
+    return readers[source.kind]
+
+
+SCALAR_READERS: Mapping[str, Callable[[Rates], float | None]] = MappingProxyType(
+    {field: _reader(source) for field, source in SCALARS.items()}
+)
+"""For each field of SCALARS, the function that returns its amount in an interval."""
+
+
+def counted_netdevs(rates: Rates, physical: frozenset[str] | None) -> Sequence[NetdevCounts] | None:
+    """Return the netdevs whose traffic counts: those in physical, or all but loopback where that is None."""
+    if rates.netdevs is None:
+        return None
+    return [n for n in rates.netdevs if (n.name != "lo" if physical is None else n.name in physical)]
+
+
+def metric_values(
+    rates: Rates, metrics: Mapping[str, Metric], physical: frozenset[str] | None
+) -> dict[str, float | None]:
+    """Return the value of every one of the metrics that has a source, in one interval.
+
+    physical: the netdevs whose traffic counts; all but loopback where they are not known.
+    """
+    netdevs = counted_netdevs(rates, physical) or ()
+    return {
+        name: _value(metric, metric.source, rates, netdevs)
+        for name, metric in metrics.items()
+        if metric.source is not None
+    }
+
+
+def _value(metric: Metric, source: Source, rates: Rates, netdevs: Sequence[NetdevCounts]) -> float | None:
+    amount: float | None
+    if source.kind == "netdev":
+        amount = sum(getattr(netdev, source.field) for netdev in netdevs) if netdevs else None
+    else:
+        amount = SCALAR_READERS[source.field](rates)
+    if amount is None or (not source.level and rates.duration_s <= 0):
+        return None
+    return amount * metric.factor / (1.0 if source.level else rates.duration_s)
+
+
+def guardrail_values(rates: Rates) -> dict[str, float | None]:
+    """Return the value of every metric in coresteer_core.metrics.GUARDRAIL in one interval.
+
+    dropped_per_s counts what the netdevs dropped, received and sent; a netdev's count includes the packets
+    that softnet's full backlog turned away (kernel: net/core/dev.c, enqueue_to_backlog). Only without
+    netdev counters is softnet's own count used.
+    """
+    busiest = largest_share(rates.shares.get("busy"))
+    return {
+        "rtt_p99_us": float(rates.tcp.rtt_p99_us) if rates.tcp is not None and rates.tcp.sockets else None,
+        "dropped_per_s": _dropped_per_s(rates),
+        "busiest_cpu_percent": None if busiest is None else busiest[1],
+    }
+
+
+def _dropped_per_s(rates: Rates) -> float | None:
+    if rates.duration_s <= 0:
+        return None
+    if rates.netdevs is not None:
+        return sum(netdev.rx_dropped + netdev.tx_dropped for netdev in rates.netdevs) / rates.duration_s
+    dropped = sum_known(rates.counts.get("dropped"))
+    return None if dropped is None else dropped / rates.duration_s

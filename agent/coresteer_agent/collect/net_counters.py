@@ -1,0 +1,56 @@
+"""/proc/net/snmp and files in its format: counters of the network stack by table and column.
+
+Kernel: net/ipv4/proc.c.
+"""
+
+from coresteer_agent.collect.errors import ParseError
+from coresteer_core.metrics import COUNTERS
+
+PATHS = tuple(dict.fromkeys(source.path for source in COUNTERS.values()))
+"""The files that hold a counter."""
+
+
+class NetCountersParser:
+    """Parses the counters that coresteer_core.metrics.COUNTERS names in one file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._tables: dict[str, list[tuple[str, bytes]]] = {}
+        for field, source in COUNTERS.items():
+            if source.path == path:
+                self._tables.setdefault(source.table, []).append((field, source.column.encode()))
+        self._places: dict[str, tuple[bytes, list[tuple[str, int]]]] = {}
+
+    def parse(self, data: bytes | bytearray) -> dict[str, int]:
+        """Return totals since boot by field, without the columns that this kernel does not have.
+
+        Raises ParseError when a table's lines are missing, cut or do not fit each other.
+        """
+        text = bytes(data)
+        found: dict[str, int] = {}
+        for table in self._tables:
+            prefix = f"{table}: ".encode()
+            start = 0 if text.startswith(prefix) else text.find(b"\n" + prefix) + 1
+            if not text.startswith(prefix, start):
+                raise ParseError(self._path, None, f"There is no line that begins with “{table}:”.")
+            line = text.count(b"\n", 0, start) + 1
+            end = text.find(b"\n", start)
+            after = text.find(b"\n", end + 1)
+            if min(end, after) < 0 or not text.startswith(prefix, end + 1):
+                raise ParseError(self._path, line, f"The values of the {table} counters are missing or cut.")
+            values = text[end + 1 : after].split()
+            try:
+                for field, place in self._places_of(table, text[start:end]):
+                    found[field] = int(values[place])
+            except (IndexError, ValueError):
+                raise ParseError(self._path, line + 1, f"A {table} counter is missing or not a number.") from None
+        return found
+
+    def _places_of(self, table: str, header: bytes) -> list[tuple[str, int]]:
+        """Return the fields of a table with their places in its lines; found once, as headers stay the same."""
+        known, places = self._places.get(table, (b"", []))
+        if header != known:
+            names = header.split()
+            places = [(field, names.index(name)) for field, name in self._tables[table] if name in names]
+            self._places[table] = header, places
+        return places

@@ -1,0 +1,191 @@
+"""LiveHub: which browser receives which samples and events. A slow browser loses its own oldest frames."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+
+import msgspec
+
+from coresteer.bus import Bus, InventoryEvent, NodeEvent, PoliciesEvent
+from coresteer.changes.events import ChangeEvent
+from coresteer.db import Database
+from coresteer.errors import is_database_away
+from coresteer.experiments.events import ExperimentEvent
+from coresteer.fleet import service as fleet
+from coresteer.live.frames import FleetRow, fleet_frame, rates_frame
+from coresteer.nodes import service as nodes
+from coresteer.presence.registry import Registry
+from coresteer.presence.schemas import Health
+from coresteer_core.node.rates import Rates
+from coresteer_core.protocol import ClassesMessage
+
+log = logging.getLogger("coresteer.live")
+
+_TICK_S = 1.0
+_LOAD_EVERY_TICKS = 10
+_MAX_FRAMES = 16
+_MAX_EVENTS = 1000
+_NODES_AT_ONCE = 250
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """Which frames a browser receives from now on: one node's intervals, the fleet's figures."""
+
+    node: int | None = None
+    fleet: bool = False
+
+
+class Browser:
+    """One open page with the frames and events that wait to be sent to it."""
+
+    def __init__(self) -> None:
+        self.subscription = Subscription()
+        self.frames: deque[bytes] = deque(maxlen=_MAX_FRAMES)
+        self.events: deque[str] = deque(maxlen=_MAX_EVENTS)
+        self.wake = asyncio.Event()
+
+    def send(self, frame: bytes | str) -> None:
+        """Queue a frame or an event; the oldest is dropped when too many wait."""
+        if isinstance(frame, str):
+            self.events.append(frame)
+        else:
+            self.frames.append(frame)
+        self.wake.set()
+
+
+class LiveHub:
+    """Publishes samples and events to the browsers that subscribed to them; each is encoded once."""
+
+    def __init__(self, database: Database, bus: Bus, registry: Registry) -> None:
+        self._database = database
+        self._bus = bus
+        self._registry = registry
+        self._browsers: set[Browser] = set()
+        self._subscribers: dict[int, list[Browser]] = {}
+        self._changed_nodes: set[int] = set()
+        self._seen_before: dict[int, bool] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start to publish."""
+        self._tasks = [asyncio.create_task(self._publish_events()), asyncio.create_task(self._tick_forever())]
+
+    async def stop(self) -> None:
+        """Stop to publish."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def publish_rates(self, node_id: int, rates: Rates) -> None:
+        """Send a node's newest interval to the browsers that subscribed to the node."""
+        if browsers := self._subscribers.get(node_id):
+            frame = rates_frame(node_id, rates, self._registry.get(node_id).physical)
+            for browser in browsers:
+                browser.send(frame)
+
+    def publish_classes(self, node_id: int, message: ClassesMessage) -> None:
+        """Send the attainment of a node's service classes to the browsers that subscribed to the node."""
+        if browsers := self._subscribers.get(node_id):
+            event = {"type": "classes", "node_id": node_id, "policy_id": int(message.policy_id)}
+            event |= {"time_ms": message.time_ms, "told": message.classes}
+            text = msgspec.json.encode(event).decode()
+            for browser in browsers:
+                browser.send(text)
+
+    def join(self, browser: Browser) -> None:
+        """Add a browser, or apply its new subscription."""
+        self._browsers.add(browser)
+        self._index()
+
+    def leave(self, browser: Browser) -> None:
+        """Remove a browser."""
+        self._browsers.discard(browser)
+        self._index()
+
+    def _index(self) -> None:
+        self._subscribers = {}
+        for browser in self._browsers:
+            if browser.subscription.node is not None:
+                self._subscribers.setdefault(browser.subscription.node, []).append(browser)
+
+    def _send_to_all(self, event: dict[str, object]) -> None:
+        text = msgspec.json.encode(event).decode()
+        for browser in self._browsers:
+            browser.send(text)
+
+    async def _publish_events(self) -> None:
+        with self._bus.subscribe() as events:
+            async for event in events:
+                match event:
+                    case ChangeEvent(change):
+                        self._changed_nodes.add(change.node_id)
+                        self._send_to_all({"type": "change", "change": change.model_dump(mode="json")})
+                    case ExperimentEvent(experiment):
+                        self._send_to_all({"type": "experiment", "experiment": experiment.model_dump(mode="json")})
+                    case InventoryEvent(node_id):
+                        # not to all browsers: a fleet's tasks change a thousand times a second
+                        text = msgspec.json.encode({"type": "inventory", "node_id": node_id}).decode()
+                        for browser in self._subscribers.get(node_id, ()):
+                            browser.send(text)
+                    case PoliciesEvent(None):
+                        self._send_to_all({"type": "policies", "node_id": None})
+                    case PoliciesEvent(int(node_id)):
+                        text = msgspec.json.encode({"type": "policies", "node_id": node_id}).decode()
+                        for browser in self._subscribers.get(node_id, ()):
+                            browser.send(text)
+                    case NodeEvent(node_id):
+                        self._changed_nodes.add(node_id)
+
+    async def _tick_forever(self) -> None:
+        ticks = 0
+        while True:
+            began = time.monotonic()
+            try:
+                self._changed_nodes.update(self._registry.changed_health())
+                if self._browsers:
+                    if ticks % _LOAD_EVERY_TICKS == 0:
+                        await self._load_known_nodes()
+                    await self._publish_summaries()
+                else:
+                    self._changed_nodes.clear()
+            except Exception as error:
+                if not is_database_away(error):
+                    log.exception("The nodes' states could not be published.")
+            await self._publish_fleet()
+            ticks += 1
+            await asyncio.sleep(max(0.05, _TICK_S - (time.monotonic() - began)))
+
+    async def _load_known_nodes(self) -> None:
+        """Load which nodes exist: the fleet includes those that have been away since the backend started."""
+        async with self._database.session() as session:
+            self._seen_before = await nodes.seen_before(session)
+
+    async def _publish_summaries(self) -> None:
+        while self._changed_nodes:
+            some = list(self._changed_nodes)[:_NODES_AT_ONCE]
+            async with self._database.session() as session:
+                summaries = await fleet.summaries(session, self._registry, some)
+            self._changed_nodes.difference_update(some)
+            for summary in summaries:
+                self._send_to_all({"type": "node", "node": summary.model_dump(mode="json")})
+            await asyncio.sleep(0)
+
+    async def _publish_fleet(self) -> None:
+        if not any(browser.subscription.fleet for browser in self._browsers):
+            return
+        frame = await self._fleet_frame()
+        for browser in self._browsers:
+            if browser.subscription.fleet:
+                browser.send(frame)
+
+    async def _fleet_frame(self) -> bytes:
+        ids = sorted(self._seen_before.keys() | {node_id for node_id, _ in self._registry.items()})
+        rows: list[FleetRow] = []
+        for position, node_id in enumerate(ids):
+            state = self._registry.get(node_id)
+            health = state.health(seen_before=self._seen_before.get(node_id, False))
+            rows.append((node_id, health, state.last_figures() if health is Health.LIVE else None))
+            if position % _NODES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return fleet_frame(rows, time.time_ns() // 1_000_000)

@@ -1,0 +1,53 @@
+"""Arrays of numbers as compressed bytes: byte planes, zstd. Pure."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+U8: TypeAlias = npt.NDArray[np.uint8]
+U32: TypeAlias = npt.NDArray[np.uint32]
+I64: TypeAlias = npt.NDArray[np.int64]
+U64: TypeAlias = npt.NDArray[np.uint64]
+F64: TypeAlias = npt.NDArray[np.float64]
+
+_MAX_COLUMN_BYTES = 1 << 30
+
+_compressor = zstandard.ZstdCompressor(level=1, write_content_size=True, write_checksum=False)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+def compress(data: bytes) -> bytes:
+    """Return data as a zstd frame of level 1."""
+    return _compressor.compress(data)
+
+
+def decompress(data: bytes) -> bytes:
+    """Return the data of a frame by compress. Raises ZstdError for other bytes or more than 1 GiB."""
+    return _decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
+
+
+def planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
+    """Return all lowest bytes, then all second bytes and so on, without the highest planes if those are all zero."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if not flat.size:
+        return b""
+    used = (int(flat.max()).bit_length() + 7) // 8
+    return flat.view(np.uint8).reshape(-1, flat.itemsize)[:, :used].T.tobytes()
+
+
+def u32_from_planes(planes: bytes, size: int) -> U32:
+    """Return the size numbers that planes() packed."""
+    wide = np.zeros((size, 4), np.uint8)
+    if planes:
+        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
+    return wide.view("<u4").reshape(-1)
+
+
+def u64_from_planes(planes: bytes, size: int) -> U64:
+    """Return the size numbers that planes() packed."""
+    wide = np.zeros((size, 8), np.uint8)
+    if planes:
+        wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
+    return wide.view("<u8").reshape(-1)

@@ -1,0 +1,86 @@
+"""CPU × time blocks: the largest value of a share in each column."""
+
+import struct
+
+import numpy as np
+
+from coresteer.telemetry import chunks
+from coresteer.telemetry.byte_columns import F64, U8
+from coresteer.telemetry.history import Range, Source, read_chunks, read_rollups
+from coresteer.telemetry.schemas import Resolution
+from coresteer_core.node.rates import ABSENT_SHARE, CPU_SHARES
+
+MAGIC = b"CSH1"
+_CODE = {Resolution.SAMPLE: 0, Resolution.MINUTE: 1, Resolution.HOUR: 2}
+
+
+async def read_heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:
+    """The block that the endpoint describes: a header of 32 bytes, then CPUs × columns, the maximum of each column."""
+    if span.resolution is Resolution.SAMPLE:
+        starts, ends, values = await _share_of_samples(source, share, span)
+    else:
+        starts, ends, values = await _share_of_rollups(source, share, span)
+    count = span.steps(columns, source.interval_s)
+    width = (span.end - span.start) / count
+    block = max_pool(values, (starts - span.start) / width, (ends - span.start) / width, count)
+    header = struct.pack("<4sIIIdd", MAGIC, len(block), count, _CODE[span.resolution], span.start, width)
+    return header + block.tobytes()
+
+
+async def _share_of_samples(source: Source, share: str, span: Range) -> tuple[F64, F64, U8]:
+    rows, unstored = await read_chunks(source, span, [share])
+    cpus = max([row[1] for row in rows] + [rates.cpus for rates in unstored], default=0)
+    ends = [np.empty(0, np.float64)]
+    seconds = [np.empty(0, np.float64)]
+    parts = [np.empty((cpus, 0), np.uint8)]
+    for samples, row_cpus, packed, column in rows:
+        scalars = chunks.read_scalars(packed)
+        ends.append(chunks.cumulative(scalars.times_ms).astype(np.float64))
+        seconds.append(np.frombuffer(scalars.durations_s, "<f8"))
+        part = np.full((cpus, samples), ABSENT_SHARE, np.uint8)
+        if column is not None:
+            part[:row_cpus] = chunks.read_share(column, row_cpus)
+        parts.append(part)
+    for rates in unstored:
+        part = np.full((cpus, 1), ABSENT_SHARE, np.uint8)
+        if (raw := rates.shares.get(share)) is not None:
+            part[: rates.cpus, 0] = np.frombuffer(raw, np.uint8)
+        parts.append(part)
+    ends.append(np.array([rates.time_ms for rates in unstored], np.float64))
+    seconds.append(np.array([rates.duration_s for rates in unstored], np.float64))
+    all_ends = np.concatenate(ends)
+    return all_ends - np.concatenate(seconds) * 1000, all_ends, np.concatenate(parts, axis=1)
+
+
+async def _share_of_rollups(source: Source, share: str, span: Range) -> tuple[F64, F64, U8]:
+    found = await read_rollups(source, span)
+    row = CPU_SHARES.index(share)
+    values = np.full((max((r.cpus for r in found), default=0), len(found)), ABSENT_SHARE, np.uint8)
+    for position, r in enumerate(found):
+        values[: r.cpus, position] = r.peaks[row]
+    starts = np.array([r.start_ms for r in found], np.float64)
+    return starts, np.array([r.end_ms for r in found], np.float64), values
+
+
+def max_pool(values: U8, starts: F64, ends: F64, columns: int) -> U8:
+    """CPUs × columns, of CPUs × intervals that begin and end at fractions of a column.
+
+    An interval colours the column of its middle, and every column whose middle lies in it: so intervals that follow
+    each other leave no gap, and a short one is never lost. Of several in a column the maximum counts.
+    """
+    middle = np.floor((starts + ends) / 2).astype(np.int64)
+    first = np.minimum(np.ceil(starts - 0.5).astype(np.int64), middle)
+    last = np.maximum(np.ceil(ends - 0.5).astype(np.int64) - 1, middle)
+    first, last = np.maximum(first, 0), np.minimum(last, columns - 1)
+    repeats = np.maximum(last - first + 1, 0)
+    interval = np.repeat(np.arange(len(starts)), repeats)
+    offset = np.arange(len(interval)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    column = first[interval] + offset
+    order = np.argsort(column, kind="stable")
+    column, interval = column[order], interval[order]
+    pooled = np.full((values.shape[0], columns), ABSENT_SHARE, np.uint8)
+    if len(column):
+        used, begins = np.unique(column, return_index=True)
+        # one more in a byte makes ABSENT_SHARE the smallest value, so that it never hides a known one
+        pooled[:, used] = np.maximum.reduceat(values[:, interval] + np.uint8(1), begins, axis=1) - np.uint8(1)
+    return pooled

@@ -1,0 +1,129 @@
+"""Lines over time: the metrics of the history API (coresteer_core.metrics.HISTORY), averaged or pooled by steps."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from coresteer.telemetry import chunks
+from coresteer.telemetry.byte_columns import F64
+from coresteer.telemetry.history import Range, Source, read_chunks, read_rollups
+from coresteer.telemetry.rollup import NETDEV_FIELDS
+from coresteer.telemetry.schemas import Resolution, Series
+from coresteer_core.metrics import HISTORY
+from coresteer_core.metrics import Source as MetricSource
+from coresteer_core.node.metric_values import SCALAR_READERS
+from coresteer_core.node.rates import Rates
+
+Counted = Callable[[str], bool]
+"""Whether the traffic of the netdev with that name counts."""
+
+
+async def read_series(
+    source: Source,
+    metrics: Sequence[str],
+    span: Range,
+    points: int,
+    *,
+    physical: frozenset[str] | None,
+    netdev: str | None,
+) -> Series:
+    """Return lines over time, one a metric of HISTORY.
+
+    Traffic is netdev's, or the sum of the physical ones (all but lo where those are unknown). Rates are averages over
+    the step, levels such as round-trip times its maximum.
+    """
+    count = span.steps(points, source.interval_s)
+    width = (span.end - span.start) / count
+
+    def counted(name: str) -> bool:
+        if netdev is not None:
+            return name == netdev
+        return name != "lo" if physical is None else name in physical
+
+    sources = {name: read_from for name in metrics if (read_from := HISTORY[name].source) is not None}
+    if span.resolution is Resolution.SAMPLE:
+        times, seconds, table = await _lines_of_samples(source, sources, span, counted)
+    else:
+        found = await read_rollups(source, span)
+        times = np.array([(r.start_ms + r.end_ms) / 2 for r in found], np.float64)
+        seconds = np.array([r.duration_s for r in found], np.float64)
+        table = {name: _floats([r.amount(metric, counted) for r in found]) for name, metric in sources.items()}
+    step = np.floor((times - span.start) / width).astype(np.int64)
+    inside = (step >= 0) & (step < count)
+    return Series(
+        resolution=span.resolution,
+        step_ms=width,
+        times_ms=[span.start + position * width for position in range(count)],
+        values={
+            name: _pooled(name, step[inside], seconds[inside], amounts[inside], count)
+            for name, amounts in table.items()
+        },
+    )
+
+
+def _pooled(name: str, step: npt.NDArray[np.int64], seconds: F64, amounts: F64, count: int) -> list[float | None]:
+    """Return a metric's value in each step, None where no amount is known."""
+    metric = HISTORY[name]
+    known = ~np.isnan(amounts)
+    step, seconds, amounts = step[known], seconds[known], amounts[known] * metric.factor
+    filled = np.bincount(step, minlength=count) > 0
+    if metric.source is not None and metric.source.level:
+        line = np.zeros(count)
+        np.maximum.at(line, step, amounts)
+    else:
+        duration = np.bincount(step, seconds, minlength=count)
+        line = np.bincount(step, amounts, minlength=count) / np.where(duration > 0, duration, 1)
+    return [value if there else None for value, there in zip(line.tolist(), filled.tolist(), strict=True)]
+
+
+async def _lines_of_samples(
+    source: Source, metrics: dict[str, MetricSource], span: Range, counted: Counted
+) -> tuple[F64, F64, dict[str, F64]]:
+    """Return middles, durations and, for each metric, the amount of every sample; NaN where unknown."""
+    rows, unstored = await read_chunks(source, span, ["netdevs"])
+    ends, seconds = [np.empty(0)], [np.empty(0)]
+    lines: dict[str, list[F64]] = {name: [np.empty(0)] for name in metrics}
+    for samples, _, packed, netdevs in rows:
+        scalars = chunks.read_scalars(packed)
+        ends.append(chunks.cumulative(scalars.times_ms).astype(np.float64))
+        seconds.append(np.frombuffer(scalars.durations_s, "<f8"))
+        traffic = _traffic(netdevs, samples, scalars.absent.get("netdevs", []), counted)
+        for name, metric in metrics.items():
+            is_traffic = metric.kind == "netdev"
+            lines[name].append(
+                traffic[NETDEV_FIELDS.index(metric.field)] if is_traffic else chunks.amounts(scalars, metric.field)
+            )
+    ends.append(np.array([rates.time_ms for rates in unstored], np.float64))
+    seconds.append(np.array([rates.duration_s for rates in unstored], np.float64))
+    for name, metric in metrics.items():
+        lines[name].append(_floats([_amount_of_rates(metric, rates, counted) for rates in unstored]))
+    durations = np.concatenate(seconds)
+    joined = {name: np.concatenate(parts) for name, parts in lines.items()}
+    return np.concatenate(ends) - durations * 500, durations, joined
+
+
+def _traffic(netdevs: bytes | None, samples: int, absent: list[int], counted: Counted) -> F64:
+    """Return the eight sums of NetdevCounts × samples over the netdevs that count, NaN where unknown."""
+    unknown = np.full((8, samples), np.nan)
+    if netdevs is None:
+        return unknown
+    names, present, counts = chunks.read_netdevs(netdevs, samples)
+    chosen = [position for position, name in enumerate(names) if counted(name)]
+    sums: F64 = counts[chosen].sum(axis=0).astype(np.float64)
+    sums[:, absent] = np.nan
+    if chosen:
+        sums[:, ~present[chosen].any(axis=0)] = np.nan
+        return sums
+    return unknown
+
+
+def _amount_of_rates(metric: MetricSource, rates: Rates, counted: Counted) -> float | None:
+    if metric.kind != "netdev":
+        return SCALAR_READERS[metric.field](rates)
+    chosen = [getattr(netdev, metric.field) for netdev in rates.netdevs or () if counted(netdev.name)]
+    return sum(chosen) if chosen else None
+
+
+def _floats(values: Sequence[float | None]) -> F64:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
