@@ -108,7 +108,7 @@ function Fleet({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
         <div className={styles.columns}>
           <section className="card">
             <h2>
-              Nodes <small>{colouring.explanation} · one cell a node · hatched: no data</small>
+              Nodes <small>{colouring.explanation} · one cell per node · hatched: no data</small>
               <span className="grow" />
               <Legend colouring={colouring} />
             </h2>

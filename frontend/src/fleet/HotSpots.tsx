@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Schemas } from "../api/client";
 import { SimulatedTag } from "../components/NodeTags";
+import { Scroll } from "../components/Scroll";
 import { percent, text } from "../lib/format";
 import { useFigures, useStableFigures } from "./fleetStore";
 import { hotSpots, hottest, reasons } from "./hotspots";
@@ -21,39 +22,41 @@ export function HotSpots({ nodes }: { nodes: Schemas["NodeSummary"][] }) {
       {spots.length === 0 ? (
         <p className="body muted">No drops, no time squeeze, and no CPU overloaded by softirq.</p>
       ) : (
-        <table className="table">
-          <thead>
-            <tr>
-              <th>node</th>
-              <th>hottest CPU</th>
-              <th>cause</th>
-            </tr>
-          </thead>
-          <tbody>
-            {spots.map((node) => {
-              const hot = hottest(node.id, figures);
-              const known = !Number.isNaN(hot.cpu);
-              return (
-                <tr key={node.id}>
-                  <td>
-                    <Link
-                      to="/nodes/$nodeId"
-                      params={{ nodeId: node.id }}
-                      search={known ? { sel: `cpu:${hot.cpu}` } : {}}
-                    >
-                      {node.name}
-                    </Link>{" "}
-                    {node.simulated && <SimulatedTag />}
-                  </td>
-                  <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
-                    {known ? `CPU ${hot.cpu} · ${text(percent(hot.percent))}` : "–"}
-                  </td>
-                  <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "subsided"}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
+        <Scroll label="Hot spots">
+          <table className="table">
+            <thead>
+              <tr>
+                <th>node</th>
+                <th>hottest CPU</th>
+                <th>cause</th>
+              </tr>
+            </thead>
+            <tbody>
+              {spots.map((node) => {
+                const hot = hottest(node.id, figures);
+                const known = !Number.isNaN(hot.cpu);
+                return (
+                  <tr key={node.id}>
+                    <td>
+                      <Link
+                        to="/nodes/$nodeId"
+                        params={{ nodeId: node.id }}
+                        search={known ? { sel: `cpu:${hot.cpu}` } : {}}
+                      >
+                        {node.name}
+                      </Link>{" "}
+                      {node.simulated && <SimulatedTag />}
+                    </td>
+                    <td className={hot.percent >= BAD_PERCENT ? "bad" : "warn"}>
+                      {known ? `CPU ${hot.cpu} · ${text(percent(hot.percent))}` : "–"}
+                    </td>
+                    <td className="muted wrap">{reasons(node.id, figures).join(" · ") || "subsided"}</td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </Scroll>
       )}
     </section>
   );

@@ -7,6 +7,7 @@ import { USERNAME } from "../auth/Form";
 import { useHasRole, useMe } from "../auth/me";
 import { FormError, fieldError } from "../components/FormError";
 import { Moment } from "../components/Moment";
+import { Scroll } from "../components/Scroll";
 import styles from "./settings.module.css";
 
 const ROLES: Schemas["Role"][] = ["viewer", "operator", "admin"];
@@ -134,25 +135,27 @@ export function UsersSection() {
             </p>
           )}
           {users.data !== undefined && (
-            <table className="table">
-              <thead>
-                <tr>
-                  <th>name</th>
-                  <th>role</th>
-                  <th>state</th>
-                  <th>last signed in</th>
-                  <th>since</th>
-                  <th>
-                    <span className="visually-hidden">actions</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {users.data.map((user) => (
-                  <UserRow key={user.id} user={user} self={user.username === me?.username} />
-                ))}
-              </tbody>
-            </table>
+            <Scroll label="Users">
+              <table className="table">
+                <thead>
+                  <tr>
+                    <th>name</th>
+                    <th>role</th>
+                    <th>state</th>
+                    <th>last signed in</th>
+                    <th>since</th>
+                    <th>
+                      <span className="visually-hidden">actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {users.data.map((user) => (
+                    <UserRow key={user.id} user={user} self={user.username === me?.username} />
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
           )}
         </>
       )}

@@ -127,7 +127,7 @@ export function AffinityEditor({ view, irq, home, latest }: Props) {
       <div className={styles.terms}>
         <ConfirmTimeout seconds={confirmS} onChange={setConfirmS} />
         <TextInput
-          label="Roll back if RTT p99 exceeds, µs"
+          label="Guardrail: RTT p99, µs"
           placeholder="no limit"
           inputMode="numeric"
           value={limit}
