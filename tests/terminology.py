@@ -34,7 +34,7 @@ TERMS: dict[str, str] = {
     "one door → single write path": r"\b(one|same|another|other) door\b",
     "put back → restore": r"\bputs? \w* ?back\b|\bgoes back\b|\bgo back to\b|\btaken back\b|\btakes? \w* ?back\b",
     "returns by itself → reverts on timeout": r"\b(returns|undoes) (by )?itself\b",
-    "by lot → randomized": r"\bby lot\b|\bdrawn\b",
+    "by lot → randomized": r"\bby lot\b|\bdrawn (by|at random|anew)\b",
     "no way back → minimum time before reverting": r"\bno way back\b",
     "back and forth → flap damping": r"\bback and forth\b",
     "so many … inside → concurrency limit": r"\bso many\b|\binside at once\b",
