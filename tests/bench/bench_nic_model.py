@@ -13,7 +13,7 @@ import time
 from tests.core.coalescing_sweep import HOST, POINTS, RING, TOLERANCE
 
 from coresteer_core.node.nic import Timer
-from coresteer_core.node.nic_model import Arrivals, Wait, predict
+from coresteer_core.node.nic_model import QueueTraffic, TimerParams, predict
 
 BUDGET_MS = 150.0
 _USECS = (0, 1, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500)
@@ -22,11 +22,11 @@ _FRAMES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 
 def surface_ms(timer: Timer, packets_per_s: float) -> float:
     """CPU time of a surface of one queue."""
-    arrivals = Arrivals(packets_per_s, 1500, 10**11)
+    arrivals = QueueTraffic(packets_per_s, 1500, 10**11)
     began = time.process_time()
     for rx_usecs in _USECS:
         for rx_frames in _FRAMES:
-            predict(arrivals, Wait(timer, rx_usecs, rx_frames))
+            predict(arrivals, TimerParams(timer, rx_usecs, rx_frames))
     return (time.process_time() - began) * 1000
 
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from coresteer_core.node.nic import Timer, product_bound_us
-from coresteer_core.node.nic_model import Arrivals, Host, Predicted, Wait, packet_gap_us, predict
+from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, packet_gap_us, predict
 
 FRAME_BYTES, LINK_BITS_PER_S = 9000, 10**9
 GAP_US = packet_gap_us(FRAME_BYTES, LINK_BITS_PER_S)
@@ -55,10 +55,10 @@ def sweep(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Figures:
     return Figures(interrupts_per_s, received_per_s, cpu_us * 1e-6)
 
 
-def model(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Predicted:
+def model(rx_usecs: float, rx_frames: int, host: Host = HOST) -> Prediction:
     """What predict says of their queue."""
-    arrivals = Arrivals(1e6 / GAP_US, FRAME_BYTES, LINK_BITS_PER_S)
-    return predict(arrivals, Wait(Timer.RESTARTING, rx_usecs, rx_frames), host)
+    arrivals = QueueTraffic(1e6 / GAP_US, FRAME_BYTES, LINK_BITS_PER_S)
+    return predict(arrivals, TimerParams(Timer.RESTARTING, rx_usecs, rx_frames), host)
 
 
 class Point(Struct, frozen=True):

@@ -14,7 +14,7 @@ from coresteer_core.changes.plan import Action
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
-from coresteer_core.node.nic_model import Arrivals, Host, Predicted, Wait, predict
+from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, predict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S, Damping, Evaluation, Mode
@@ -106,7 +106,7 @@ class Plant(Struct, frozen=True):
         value = int(self.params.get(USECS, "0"))
         return OWN_PACE_US if sets_own_pace(self.name, value) else max(float(value), kernels)
 
-    def measured(self, scale: float = 1.0) -> tuple[float, float, Predicted]:
+    def measured(self, scale: float = 1.0) -> tuple[float, float, Prediction]:
         """Packets per second of a queue, round-trip time and what the model says."""
         traffic, usecs = self.traffic, self.usecs()
         counts = FRAMES in self.params and self.params.get(ADAPTIVE) != "on" and self.params.get(DEFER, "0") == "0"
@@ -116,10 +116,10 @@ class Plant(Struct, frozen=True):
             waits = 0.0 if frames == 1 else usecs
             rtt_us = max(base, waits) if self.timer is Timer.THROTTLE else base + waits
             per_s = 1e6 / rtt_us * scale
-            return per_s, rtt_us, Predicted(per_s, 1.0, rtt_us - base, rtt_us - base, rtt_us - base, 0.0)
+            return per_s, rtt_us, Prediction(per_s, 1.0, rtt_us - base, rtt_us - base, rtt_us - base, 0.0)
         per_s = traffic.packets_per_s / traffic.queues * scale
         predicted = _predicted(
-            round(per_s, -2), traffic.frame_bytes, traffic.link_bits_per_s, Wait(self.timer, usecs, frames)
+            round(per_s, -2), traffic.frame_bytes, traffic.link_bits_per_s, TimerParams(self.timer, usecs, frames)
         )
         return per_s, 100.0 + predicted.added_mean_us, predicted
 
@@ -148,8 +148,8 @@ class Plant(Struct, frozen=True):
 
 
 @cache
-def _predicted(per_s: float, frame_bytes: float, link_bits_per_s: int, wait: Wait) -> Predicted:
-    return predict(Arrivals(max(per_s, 1.0), frame_bytes, link_bits_per_s), wait, Host(ring=4096))
+def _predicted(per_s: float, frame_bytes: float, link_bits_per_s: int, wait: TimerParams) -> Prediction:
+    return predict(QueueTraffic(max(per_s, 1.0), frame_bytes, link_bits_per_s), wait, Host(ring=4096))
 
 
 class Course(Struct):

@@ -8,7 +8,15 @@ from msgspec.structs import replace
 from tests.core.coalescing_sweep import GAP_US, HOST, POINTS, TOLERANCE, Point, sweep
 
 from coresteer_core.node.nic import Timer, added_bound_us, product_bound_us, timer_of
-from coresteer_core.node.nic_model import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, packet_gap_us, predict
+from coresteer_core.node.nic_model import (
+    TYPICAL_HOST,
+    Host,
+    Prediction,
+    QueueTraffic,
+    TimerParams,
+    packet_gap_us,
+    predict,
+)
 
 SWIFT = Host(ring=10_000, entry_us=0.0, packet_us=1e-6)
 """Takes no time, so that the timer alone decides."""
@@ -20,13 +28,13 @@ usecs = st.sampled_from([1, 3, 10, 18, 50, 72, 100, 250, 1000])
 frames = st.sampled_from([None, 0, 1, 2, 6, 16, 64, 300])
 hosts = st.builds(Host, ring=st.integers(1, 512), entry_us=st.floats(0, 50), packet_us=st.floats(0.01, 10))
 arrivals = st.builds(
-    Arrivals,
+    QueueTraffic,
     packets_per_s=st.floats(10, 2e6),
     frame_bytes=st.floats(64, 9000),
     link_bits_per_s=st.sampled_from([None, 10**9, 10**10]),
 )
 steady = st.builds(
-    lambda frame_bytes, link: Arrivals(1e12, frame_bytes, link),
+    lambda frame_bytes, link: QueueTraffic(1e12, frame_bytes, link),
     st.floats(512, 9000),
     st.sampled_from([10**9, 10**10]),
 )
@@ -89,14 +97,14 @@ CYCLES_US: dict[Timer, Callable[[float, float], float]] = {
 def test_random_arrivals_interrupt_as_often_as_the_closed_form_says(timer: Timer, per_wait: float) -> None:
     rx_usecs = 100.0
     rate = per_wait / rx_usecs
-    found = predict(Arrivals(rate * 1e6, 64, None), Wait(timer, rx_usecs), SWIFT, packets=16_384)
+    found = predict(QueueTraffic(rate * 1e6, 64, None), TimerParams(timer, rx_usecs), SWIFT, packets=16_384)
     assert found.interrupts_per_s == pytest.approx(1e6 / CYCLES_US[timer](rate, rx_usecs), rel=NOISE)
 
 
 @pytest.mark.parametrize("timer", list(Timer))
 def test_as_few_packets_as_a_surface_looks_at_say_the_same_as_many(timer: Timer) -> None:
-    bulk = Arrivals(50_000, 1500, 10**9)
-    few, many = (predict(bulk, Wait(timer, 50, 16), packets=packets) for packets in (1000, 16_384))
+    bulk = QueueTraffic(50_000, 1500, 10**9)
+    few, many = (predict(bulk, TimerParams(timer, 50, 16), packets=packets) for packets in (1000, 16_384))
     assert few.interrupts_per_s == pytest.approx(many.interrupts_per_s, rel=NOISE)
     assert few.added_mean_us == pytest.approx(many.added_mean_us, rel=NOISE)
 
@@ -109,7 +117,7 @@ def test_as_few_packets_as_a_surface_looks_at_say_the_same_as_many(timer: Timer)
 def test_a_lone_packet_waits_for_a_timer_but_not_for_a_throttle(
     timer: Timer, waits_us: float, packets_per_s: float
 ) -> None:
-    found = predict(Arrivals(packets_per_s, 64, 10**9), Wait(timer, 50, 8))
+    found = predict(QueueTraffic(packets_per_s, 64, 10**9), TimerParams(timer, 50, 8))
     assert found.added_mean_us == pytest.approx(waits_us)
     assert found.added_worst_us == pytest.approx(waits_us)
     assert found.interrupts_per_s == pytest.approx(packets_per_s, abs=0.01)
@@ -117,27 +125,29 @@ def test_a_lone_packet_waits_for_a_timer_but_not_for_a_throttle(
 
 
 def test_a_throttle_interrupts_once_in_its_time_under_bulk() -> None:
-    found = predict(Arrivals(81_000, 1500, 10**9), Wait(Timer.THROTTLE, 100))
+    found = predict(QueueTraffic(81_000, 1500, 10**9), TimerParams(Timer.THROTTLE, 100))
     assert found.interrupts_per_s == pytest.approx(10_000, rel=0.01)
     assert found.packets_per_interrupt == pytest.approx(8.1, rel=NOISE)
 
 
 @pytest.mark.parametrize("timer", list(Timer))
 def test_without_a_time_only_the_count_interrupts(timer: Timer) -> None:
-    found = predict(Arrivals(100_000, 64, None), Wait(timer, 0, 8), SWIFT)
+    found = predict(QueueTraffic(100_000, 64, None), TimerParams(timer, 0, 8), SWIFT)
     assert found.packets_per_interrupt == 8
     assert found.interrupts_per_s == pytest.approx(12_500, rel=NOISE)
 
 
 @pytest.mark.parametrize("timer", list(Timer))
 def test_a_count_that_no_ring_holds_never_interrupts_and_loses_all_the_rest(timer: Timer) -> None:
-    found = predict(Arrivals(100_000, 64, None), Wait(timer, 0, 8), Host(ring=4))
+    found = predict(QueueTraffic(100_000, 64, None), TimerParams(timer, 0, 8), Host(ring=4))
     assert found.interrupts_per_s == 0
     assert found.dropped_share == pytest.approx(0.996)
 
 
 def test_a_host_that_cannot_follow_polls_without_interrupts_and_loses_what_it_cannot_take() -> None:
-    found = predict(Arrivals(2e6, 64, 10**10), Wait(Timer.ABSOLUTE, 10), Host(ring=64, packet_us=1.0), packets=16_384)
+    found = predict(
+        QueueTraffic(2e6, 64, 10**10), TimerParams(Timer.ABSOLUTE, 10), Host(ring=64, packet_us=1.0), packets=16_384
+    )
     assert found.interrupts_per_s < 1000
     assert found.dropped_share == pytest.approx(0.5, abs=0.02)
 
@@ -147,9 +157,9 @@ def test_a_host_that_cannot_follow_polls_without_interrupts_and_loses_what_it_ca
 
 @given(arrivals, timers, usecs, frames, hosts)
 def test_there_are_no_more_interrupts_than_packets(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
 ) -> None:
-    found = predict(arrivals, Wait(timer, rx_usecs, rx_frames), host)
+    found = predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), host)
     assert found.packets_per_interrupt >= 1
     assert found.interrupts_per_s <= arrivals.packets_per_s * (1 + NOISE)
     assert 0 <= found.dropped_share <= 1
@@ -159,63 +169,67 @@ def test_there_are_no_more_interrupts_than_packets(
 
 @given(arrivals, timers, usecs, frames, hosts)
 def test_no_packet_waits_longer_than_the_bound(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None, host: Host
 ) -> None:
-    found = predict(arrivals, Wait(timer, rx_usecs, rx_frames), host)
+    found = predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), host)
     assert found.added_worst_us <= added_bound_us(timer, rx_usecs, rx_frames) * (1 + 1e-9) + 1e-3
     assert added_bound_us(timer, rx_usecs, rx_frames) <= added_bound_us(None, rx_usecs, rx_frames)
 
 
 @given(arrivals, st.sampled_from([Timer.ABSOLUTE, Timer.THROTTLE]), usecs, hosts)
 def test_a_timer_that_nothing_restarts_or_overtakes_bounds_the_rate(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: Host
 ) -> None:
-    assert predict(arrivals, Wait(timer, rx_usecs), host).interrupts_per_s <= 1e6 / rx_usecs * (1 + 1e-6)
+    assert predict(arrivals, TimerParams(timer, rx_usecs), host).interrupts_per_s <= 1e6 / rx_usecs * (1 + 1e-6)
 
 
 @given(steady, st.sampled_from([Timer.RESTARTING, Timer.ABSOLUTE]), st.tuples(usecs, usecs), frames, hosts)
 def test_more_usecs_never_mean_more_interrupts_of_steady_packets(
-    arrivals: Arrivals, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
 ) -> None:
-    shorter, longer = (predict(arrivals, Wait(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both))
+    shorter, longer = (
+        predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
+    )
     assert longer <= shorter * (1 + 1e-6)
 
 
 @given(arrivals, timers, st.tuples(usecs, usecs), frames, hosts)
 def test_more_usecs_mean_no_more_interrupts_of_any_packets_than_noise_makes(
-    arrivals: Arrivals, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
+    arrivals: QueueTraffic, timer: Timer, both: tuple[int, int], rx_frames: int | None, host: Host
 ) -> None:
-    shorter, longer = (predict(arrivals, Wait(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both))
+    shorter, longer = (
+        predict(arrivals, TimerParams(timer, each, rx_frames), host).interrupts_per_s for each in sorted(both)
+    )
     assert longer <= shorter * (1 + 2 * NOISE) + 1
 
 
 @given(arrivals, timers, st.sampled_from([0, *[1, 50, 1000]]), hosts)
-def test_a_count_of_one_waits_for_nothing(arrivals: Arrivals, timer: Timer, rx_usecs: int, host: Host) -> None:
-    assert predict(arrivals, Wait(timer, rx_usecs, 1), host).added_worst_us == 0
+def test_a_count_of_one_waits_for_nothing(arrivals: QueueTraffic, timer: Timer, rx_usecs: int, host: Host) -> None:
+    assert predict(arrivals, TimerParams(timer, rx_usecs, 1), host).added_worst_us == 0
 
 
 @given(arrivals, timers, hosts)
-def test_no_time_and_no_count_wait_for_nothing(arrivals: Arrivals, timer: Timer, host: Host) -> None:
-    assert predict(arrivals, Wait(timer, 0), host).added_worst_us == 0
+def test_no_time_and_no_count_wait_for_nothing(arrivals: QueueTraffic, timer: Timer, host: Host) -> None:
+    assert predict(arrivals, TimerParams(timer, 0), host).added_worst_us == 0
 
 
 @given(arrivals, timers, usecs, st.integers(1, 300), hosts)
 def test_a_ring_that_holds_all_of_them_drops_none(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int, host: Host
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int, host: Host
 ) -> None:
-    assert predict(arrivals, Wait(timer, rx_usecs, rx_frames), replace(host, ring=10**6)).dropped_share == 0
+    assert predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), replace(host, ring=10**6)).dropped_share == 0
 
 
 @given(arrivals, timers, usecs, frames)
 def test_what_was_asked_in_between_changes_no_answer(
-    arrivals: Arrivals, timer: Timer, rx_usecs: int, rx_frames: int | None
+    arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None
 ) -> None:
-    def ask() -> Predicted:
-        return predict(arrivals, Wait(timer, rx_usecs, rx_frames), TYPICAL_HOST, packets=100)
+    def ask() -> Prediction:
+        return predict(arrivals, TimerParams(timer, rx_usecs, rx_frames), TYPICAL_HOST, packets=100)
 
     first = ask()
     for packets_per_s in range(1, 20):
-        predict(Arrivals(packets_per_s, 64, None), Wait(timer, rx_usecs), packets=10)
+        predict(QueueTraffic(packets_per_s, 64, None), TimerParams(timer, rx_usecs), packets=10)
     assert ask() == first
 
 

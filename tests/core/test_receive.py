@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
 from coresteer_core.node.nic import Timer
-from coresteer_core.node.nic_model import Wait
+from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.receive import Received, receive_irqs, received, wait_of
 from coresteer_core.node.topology import Cpu, Topology
 from coresteer_core.node.view import View
@@ -74,16 +74,16 @@ def test_packets_of_unknown_interrupts_are_taken_as_one_queues() -> None:
 @pytest.mark.parametrize(
     ("driver", "params", "wait"),
     [
-        ("igb", {"rx-usecs": "50"}, Wait(Timer.THROTTLE, 50)),
+        ("igb", {"rx-usecs": "50"}, TimerParams(Timer.THROTTLE, 50)),
         ("igb", {"rx-usecs": "3"}, None),
-        ("virtio_net", {"rx-usecs": "8", "rx-frames": "16"}, Wait(Timer.ABSOLUTE, 8, 16)),
+        ("virtio_net", {"rx-usecs": "8", "rx-frames": "16"}, TimerParams(Timer.ABSOLUTE, 8, 16)),
         ("mlx5_core", {"rx-usecs": "8", "rx-frames": "128", "adaptive-rx": "on"}, None),
-        ("unheard_of", {"rx-usecs": "8", "rx-frames": "16"}, Wait(Timer.RESTARTING, 8, 16)),
+        ("unheard_of", {"rx-usecs": "8", "rx-frames": "16"}, TimerParams(Timer.RESTARTING, 8, 16)),
         ("vmxnet3", {}, None),
     ],
 )
 def test_how_long_a_netdev_waits_is_known_unless_its_driver_changes_it(
-    driver: str, params: dict[str, str], wait: Wait | None
+    driver: str, params: dict[str, str], wait: TimerParams | None
 ) -> None:
     assert wait_of(driver, {f"coalesce/{name}": value for name, value in params.items()}) == wait
 

@@ -22,7 +22,7 @@ from tests.lab.rig import Guest, GuestError, boot
 from tests.lab.test_affinity import STATE, door
 
 from coresteer_core.node.nic import Timer, sets_own_pace
-from coresteer_core.node.nic_model import Arrivals, Wait, predict
+from coresteer_core.node.nic_model import QueueTraffic, TimerParams, predict
 
 MACHINE = Machine(
     name="coalescing",
@@ -84,8 +84,8 @@ def sweep(guest: Guest, netdev: str, driver: str, address: str, rate: int) -> No
         packets_per_s, interrupts_per_s = seen.packets / seen.seconds, seen.interrupts / seen.seconds
         said = "– | {:.1f} | –"
         if not sets_own_pace(driver, value):
-            arrivals = Arrivals(packets_per_s, seen.bytes / seen.packets, LINK_BITS_PER_S)
-            model = predict(arrivals, Wait(Timer.THROTTLE, value))
+            arrivals = QueueTraffic(packets_per_s, seen.bytes / seen.packets, LINK_BITS_PER_S)
+            model = predict(arrivals, TimerParams(Timer.THROTTLE, value))
             pairs.append((interrupts_per_s, model.interrupts_per_s))
             said = f"{model.interrupts_per_s:.0f} | {{:.1f}} | {model.packets_per_interrupt:.1f}"
         cells = said.format(seen.packets_per_interrupt)
@@ -204,7 +204,7 @@ def settled(guest: Guest) -> str:
 
 
 def returned(guest: Guest) -> None:
-    """Wait until the driver's own value stands again."""
+    """TimerParams until the driver's own value stands again."""
     end = time.monotonic() + SETTLING_S
     while told(guest, "eth0", "rx-usecs") != "3" and time.monotonic() < end:
         time.sleep(0.5)

@@ -5,7 +5,7 @@ import math
 import os
 
 from coresteer_core.node.nic import Timer, sets_own_pace
-from coresteer_core.node.nic_model import Wait
+from coresteer_core.node.nic_model import TimerParams
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 PARAMS = {
@@ -64,7 +64,7 @@ def driver_response(driver: str | None, param: str, value: str, was: str) -> str
     return was if driver == "ena" and param == "coalesce/adaptive-rx" else value
 
 
-def interrupts_per_s(wait: Wait | None, packets_per_s: float) -> float:
+def interrupts_per_s(wait: TimerParams | None, packets_per_s: float) -> float:
     """Return the interrupt rate of a queue for Poisson arrivals while its CPU does not poll.
 
     wait: None where the NIC adapts its coalescing. Closed form of the renewal process that

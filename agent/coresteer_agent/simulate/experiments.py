@@ -29,7 +29,7 @@ from coresteer_core.experiments.model import (
     Workload,
 )
 from coresteer_core.metrics import cpu_s_per_gbit
-from coresteer_core.node.nic_model import Arrivals, Host, predict
+from coresteer_core.node.nic_model import Host, QueueTraffic, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
@@ -214,7 +214,7 @@ def _interrupts(node: SimulatedNode, workload: Workload, packets: float, queues:
     if wait is None or each <= 0:
         return queues * interrupts_per_s(wait, each), 0.0, 0.0
     size = workload.request_bytes if isinstance(workload, TcpRequest) else _SEGMENT_BYTES
-    arrivals = Arrivals(each, min(size, _SEGMENT_BYTES) + _HEADER_BYTES, node.inventory.netdevs[0].speed_bits_per_s)
+    arrivals = QueueTraffic(each, min(size, _SEGMENT_BYTES) + _HEADER_BYTES, node.inventory.netdevs[0].speed_bits_per_s)
     found = predict(arrivals, wait, Host(packet_us=_SOFTIRQ_US))
     return queues * found.interrupts_per_s, found.added_mean_us, found.added_p99_us
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from coresteer_agent.simulate.coalescing import interrupts_per_s
 from coresteer_agent.simulate.machine import Ailment, Machine
 from coresteer_agent.simulate.seeded_random import seeded_random
-from coresteer_core.node.nic_model import Wait
+from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import SHARES_PER_UNIT, NetdevCounts, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import Task
 
@@ -71,7 +71,7 @@ def make_interval(
     variant: int,
     duration_s: float,
     *,
-    wait: Wait | None = None,
+    wait: TimerParams | None = None,
 ) -> Interval:
     """One interval. placement: the CPU that each of inventory.irqs is delivered to, in their order.
 

@@ -26,7 +26,7 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import load_of
 from coresteer_core.node.nic import Learned
-from coresteer_core.node.nic_model import Wait
+from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.receive import receive_irqs, wait_of
 from coresteer_core.node.service_classes import ClassFigures
@@ -61,14 +61,14 @@ class Made:
 
     def __init__(self, duration_s: float) -> None:
         self.duration_s = duration_s
-        self._intervals: dict[tuple[str, str, tuple[int, ...], Wait | None, int, int], Interval] = {}
+        self._intervals: dict[tuple[str, str, tuple[int, ...], TimerParams | None, int, int], Interval] = {}
         self._interrupts: dict[tuple[str, bytes | None, bytes | None], Interrupts] = {}
         self._tasks: dict[tuple[str, int, int], list[Task]] = {}
         self._classes: dict[tuple[bytes, int, int], SimulatedClasses] = {}
         self._net_tasks: dict[tuple[object, ...], list[NetTask]] = {}
 
     def interval(
-        self, machine: Machine, placement: tuple[int, ...], wait: Wait | None, level: int, variant: int
+        self, machine: Machine, placement: tuple[int, ...], wait: TimerParams | None, level: int, variant: int
     ) -> Interval:
         """Made at the first use. Starts over when there are too many, as after many moved interrupts."""
         key = (machine.seed, machine.ailment, placement, wait, level, variant)
@@ -267,7 +267,7 @@ class SimulatedNode:
         return Counter(cpu for cpu, row in rows if row.irq in receiving)
 
     @property
-    def first_nic_waits(self) -> Wait | None:
+    def first_nic_waits(self) -> TimerParams | None:
         """What each of its receive queues waits for; None where the NIC sets its own pace."""
         return self._wait
 
@@ -360,7 +360,7 @@ class SimulatedNode:
         netdevs = [replace(n, **changes) if n.name == netdev else n for n in self.inventory.netdevs]
         self.inventory = replace(self.inventory, netdevs=netdevs)
 
-    def _first_nic_waits(self) -> Wait | None:
+    def _first_nic_waits(self) -> TimerParams | None:
         """What each receiving queue of the first NIC waits for; None where that one sets its own pace."""
         nic = self.inventory.netdevs[0]
         return wait_of(nic.driver, nic.params)

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from coresteer.structs import AsStruct
 from coresteer_core.node.nic import Timer, Tried
-from coresteer_core.node.nic_model import Predicted
+from coresteer_core.node.nic_model import Prediction
 
 
 class QueueParams(BaseModel):
@@ -42,7 +42,7 @@ class Standing(BaseModel):
     adaptive: bool
     own_pace: bool
     interrupts_per_s: float | None
-    predicted: Annotated[Predicted, AsStruct()] | None
+    predicted: Annotated[Prediction, AsStruct()] | None
 
 
 class Surface(BaseModel):
@@ -56,7 +56,7 @@ class Surface(BaseModel):
 
     rx_usecs: list[int]
     rx_frames: list[int]
-    predicted: list[list[Annotated[Predicted, AsStruct()] | None]]
+    predicted: list[list[Annotated[Prediction, AsStruct()] | None]]
     bound_us: list[list[float | None]]
     product_us: list[list[float | None]]
 

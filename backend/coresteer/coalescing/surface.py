@@ -11,7 +11,7 @@ from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
-from coresteer_core.node.nic_model import Predicted, Wait
+from coresteer_core.node.nic_model import Prediction, TimerParams
 from coresteer_core.node.receive import Received, predict_received
 
 _USECS = (0, 3, 6, 10, 18, 25, 36, 54, 72, 90, 125, 180, 250, 500, 1000)
@@ -24,14 +24,16 @@ _LEAST_POINTS = 3
 
 def predicted(
     netdev: Netdev, timer: Timer | None, traffic: Received, rx_usecs: int, rx_frames: int | None
-) -> Predicted | None:
+) -> Prediction | None:
     """What the model says of a pair of values; None where rx_usecs is no time but a mode of the driver.
 
     Of an unknown timer the one that waits longest is taken, as in receive.wait_of.
     """
     if sets_own_pace(netdev.driver, rx_usecs):
         return None
-    return predict_received(netdev, traffic, Wait(timer or Timer.RESTARTING, rx_usecs, rx_frames), packets=_PACKETS)
+    return predict_received(
+        netdev, traffic, TimerParams(timer or Timer.RESTARTING, rx_usecs, rx_frames), packets=_PACKETS
+    )
 
 
 def surface(

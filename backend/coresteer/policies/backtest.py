@@ -20,7 +20,7 @@ from coresteer_core.node.load import load_of
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.policies.backtest import replay as run_backtest
+from coresteer_core.policies.backtest import backtest as run_backtest
 from coresteer_core.policies.base import STEP_S, Evaluation
 from coresteer_core.policies.engine import same_outcome
 from coresteer_core.policies.engine_state import PolicyInForce

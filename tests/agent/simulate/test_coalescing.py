@@ -10,7 +10,7 @@ from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, Outcome, Result
 from coresteer_core.node.nic import Timer, Tried, Verdict
-from coresteer_core.node.nic_model import Arrivals, Host, Wait, predict
+from coresteer_core.node.nic_model import Host, QueueTraffic, TimerParams, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.coalescing.effective import receive_interrupts
 from coresteer_core.protocol import Apply, Confirm
@@ -106,7 +106,9 @@ def test_interrupts_follow_what_is_set_and_the_points_show_it() -> None:
 def test_a_longer_wait_shows_in_the_round_trips() -> None:
     machine = make_machine(cpus=16, irqs=24, kind=ENA, seed=1)
     placement = tuple([0] * len(machine.inventory.irqs))
-    short, long = (make_interval(machine, placement, 9, 0, 1.0, wait=Wait(Timer.THROTTLE, t)) for t in (20, 1020))
+    short, long = (
+        make_interval(machine, placement, 9, 0, 1.0, wait=TimerParams(Timer.THROTTLE, t)) for t in (20, 1020)
+    )
     assert long.tcp.rtt_p50_us - short.tcp.rtt_p50_us == pytest.approx(500, abs=1)
 
 
@@ -114,23 +116,23 @@ def test_a_longer_wait_shows_in_the_round_trips() -> None:
 @pytest.mark.parametrize(
     "wait",
     [
-        Wait(Timer.THROTTLE, 100),
-        Wait(Timer.ABSOLUTE, 100),
-        Wait(Timer.ABSOLUTE, 100, 8),
-        Wait(Timer.RESTARTING, 50, 32),
-        Wait(Timer.RESTARTING, 8, 128),
-        Wait(Timer.THROTTLE, 0),
+        TimerParams(Timer.THROTTLE, 100),
+        TimerParams(Timer.ABSOLUTE, 100),
+        TimerParams(Timer.ABSOLUTE, 100, 8),
+        TimerParams(Timer.RESTARTING, 50, 32),
+        TimerParams(Timer.RESTARTING, 8, 128),
+        TimerParams(Timer.THROTTLE, 0),
     ],
 )
 def test_the_closed_forms_are_near_the_model_of_a_nic_whose_host_needs_no_time(
-    wait: Wait, packets_per_s: float
+    wait: TimerParams, packets_per_s: float
 ) -> None:
-    model = predict(Arrivals(packets_per_s, 700, None), wait, Host(4096, entry_us=0, packet_us=0), packets=4000)
+    model = predict(QueueTraffic(packets_per_s, 700, None), wait, Host(4096, entry_us=0, packet_us=0), packets=4000)
     assert interrupts_per_s(wait, packets_per_s) == pytest.approx(model.interrupts_per_s, rel=0.1)
 
 
 def test_no_packets_make_no_interrupts() -> None:
-    assert interrupts_per_s(Wait(Timer.ABSOLUTE, 100), 0.0) == 0.0
+    assert interrupts_per_s(TimerParams(Timer.ABSOLUTE, 100), 0.0) == 0.0
 
 
 def test_a_receive_queue_passes_its_packets_on_to_other_cpus_and_back() -> None:

@@ -15,7 +15,7 @@ from coresteer_core.cpuset import format_cpu_list
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.load import Load, load_of
 from coresteer_core.node.nic import added_bound_us, product_bound_us, timer_of
-from coresteer_core.node.nic_model import Wait
+from coresteer_core.node.nic_model import TimerParams
 from coresteer_core.node.rates import ABSENT_SHARE, SHARES_PER_UNIT, Rates, decode_irq_id
 from coresteer_core.node.receive import Received, predict_received, received, wait_of
 from coresteer_core.node.view import View
@@ -137,7 +137,7 @@ def _wait_sentence(netdev: Netdev, before: dict[str, str], after: dict[str, str]
     return " ".join([*parts, *([why] if timer is None else [])])
 
 
-def _prediction(netdev: Netdev, was: Wait | None, wait: Wait, traffic: Received) -> str:
+def _prediction(netdev: Netdev, was: TimerParams | None, wait: TimerParams, traffic: Received) -> str:
     old, new = None if was is None else predict_received(netdev, traffic, was), predict_received(netdev, traffic, wait)
     if old is not None:
         before = [f"{figure:,.0f} → " for figure in (old.interrupts_per_s, old.added_mean_us, old.added_worst_us)]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load
 from coresteer_core.node.nic import Timer, sets_own_pace, timer_of
-from coresteer_core.node.nic_model import TYPICAL_HOST, Arrivals, Host, Predicted, Wait, predict
+from coresteer_core.node.nic_model import TYPICAL_HOST, Host, Prediction, QueueTraffic, TimerParams, predict
 
 
 class Received(Struct, frozen=True):
@@ -59,7 +59,7 @@ def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None =
     return Received(counted.rx_packets_per_s * per_s[irq] / total, frame_bytes, 1.0, per_s[irq])
 
 
-def wait_of(driver: str | None, params: Mapping[str, str]) -> Wait | None:
+def wait_of(driver: str | None, params: Mapping[str, str]) -> TimerParams | None:
     """How long it waits; None where it has no rx-usecs, or where the driver changes it as the load goes.
 
     Of an unknown timer the one that waits longest is taken: restarting fires no earlier than absolute, and that no
@@ -69,12 +69,12 @@ def wait_of(driver: str | None, params: Mapping[str, str]) -> Wait | None:
     if rx_usecs is None or params.get("coalesce/adaptive-rx") == "on" or sets_own_pace(driver, rx_usecs):
         return None
     timer, _ = timer_of(driver, params)
-    return Wait(timer or Timer.RESTARTING, rx_usecs, number(params, "coalesce/rx-frames"))
+    return TimerParams(timer or Timer.RESTARTING, rx_usecs, number(params, "coalesce/rx-frames"))
 
 
-def predict_received(netdev: Netdev, traffic: Received, wait: Wait, *, packets: int = 1000) -> Predicted:
+def predict_received(netdev: Netdev, traffic: Received, wait: TimerParams, *, packets: int = 1000) -> Prediction:
     """What the model says: of all its queues together the interrupts, of the busiest one everything else."""
-    arrivals = Arrivals(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
+    arrivals = QueueTraffic(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
     host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
     found = predict(arrivals, wait, host, packets=packets)
     return replace(found, interrupts_per_s=found.interrupts_per_s / traffic.share)

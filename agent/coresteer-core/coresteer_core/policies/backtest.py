@@ -1,4 +1,4 @@
-"""What a policy would have done over recorded time, as if it had been enforced."""
+"""Backtest: what a policy would have done over recorded views of a node, as if it had been enforced."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,23 +14,23 @@ from coresteer_core.settings.overlay import overlay
 
 
 class Backtest(Struct, frozen=True):
-    """evaluations: one for each view; moves: how many settings were written in all."""
+    """The result of a backtest. evaluations: one per view; moves: settings written in all."""
 
     evaluations: list[Evaluation]
     moves: int
 
 
-def replay(views: Iterable[View], policy: PolicyInForce) -> Backtest:
-    """What a policy would have evaluated at each of the views, in their order."""
-    evaluations = [evaluation for (evaluation,) in enforced(views, [policy])]
+def backtest(views: Iterable[View], policy: PolicyInForce) -> Backtest:
+    """Return the evaluations of one policy at each of the views, in their order."""
+    evaluations = [evaluation for (evaluation,) in simulate_enforcement(views, [policy])]
     return Backtest(evaluations, sum(len(evaluation.actions) for evaluation in evaluations))
 
 
-def enforced(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[list[Evaluation]]:
-    """The evaluations of policies at each of some views, with every action carried out and seen from then on.
+def simulate_enforcement(views: Iterable[View], policies: list[PolicyInForce]) -> Iterator[list[Evaluation]]:
+    """Yield the evaluations at each view, with every action written and visible in the later views.
 
-    What the policies set overlays the later views, and the load that belongs to it moves along; what happened to these
-    settings in the recording does not show. Every write succeeds.
+    The values that the policies set overlay the later views, and the load that belongs to them moves along; recorded
+    changes of these settings are hidden. Every write succeeds.
     """
     policies = [replace(policy, mode=Mode.ENFORCE) for policy in policies]
     memory = EngineMemory()

@@ -14,7 +14,7 @@ from coresteer_core.node.load import IrqLoad, Load, load_of
 from coresteer_core.node.rates import ABSENT_SHARE, NetdevCounts, Rates, TcpLatency, encode_irq_id
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
-from coresteer_core.policies.backtest import enforced, replay
+from coresteer_core.policies.backtest import backtest, simulate_enforcement
 from coresteer_core.policies.base import STEP_S, Mode
 from coresteer_core.policies.engine import step
 from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce, record_write
@@ -49,17 +49,17 @@ def recorded(machine: Machine, rounds: int) -> list[View]:
     return [replace(machine.view, time_s=STEP_S * n) for n in range(rounds)]
 
 
-def test_a_replay_shows_what_would_have_been_done_and_then_peace() -> None:
-    replayed = replay(recorded(server(), 30), SPREAD)
-    assert len(replayed.evaluations) == 30
-    moved = {action.key: action.becomes for c in replayed.evaluations for action in c.actions}
+def test_a_backtest_moves_interrupts_and_then_settles() -> None:
+    found = backtest(recorded(server(), 30), SPREAD)
+    assert len(found.evaluations) == 30
+    moved = {action.key: action.becomes for c in found.evaluations for action in c.actions}
     assert moved == {"irq/40/affinity": "1", "irq/42/affinity": "2", "irq/43/affinity": "3"}
-    assert replayed.moves == 3
-    assert [len(evaluation.actions) for evaluation in replayed.evaluations[:3]] == [2, 1, 0]
-    assert {evaluation.mode for evaluation in replayed.evaluations} == {Mode.ENFORCE}
+    assert found.moves == 3
+    assert [len(evaluation.actions) for evaluation in found.evaluations[:3]] == [2, 1, 0]
+    assert {evaluation.mode for evaluation in found.evaluations} == {Mode.ENFORCE}
 
 
-def test_the_load_moves_along_with_an_interrupt_and_its_flows_land_there() -> None:
+def test_the_load_and_rx_placements_move_along_with_an_interrupt() -> None:
     before = server().view
     after = overlay(before, {"irq/40/affinity": "2"})
     assert after.inventory.irqs[0] == replace(before.inventory.irqs[0], requested="2", effective="2")
@@ -77,7 +77,7 @@ def test_an_interrupt_that_may_stay_stays() -> None:
     assert after.load == before.load
 
 
-def test_a_process_takes_its_load_along() -> None:
+def test_the_load_moves_along_with_a_process() -> None:
     machine = server()
     after = overlay(machine.view, {"task/100/affinity": "1"})
     assert (after.tasks[0].affinity, after.tasks[0].cpu) == ("1", 1)
@@ -92,7 +92,7 @@ def test_without_settings_a_view_is_as_recorded() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(machines(max_cpus=64))
-def test_an_overlay_neither_makes_nor_loses_arrivals_and_keeps_shares_in_bounds(machine: Machine) -> None:
+def test_an_overlay_preserves_arrivals_and_keeps_shares_in_bounds(machine: Machine) -> None:
     online = sorted(machine.view.topology.online())
     wanted = {f"irq/{irq.irq}/affinity": str(online[irq.irq % len(online)]) for irq in machine.view.inventory.irqs}
     after = overlay(machine.view, wanted)
@@ -132,7 +132,7 @@ def perturbed(machine: Machine, random: Random, hour: float) -> View:
     return replace(machine.view, load=perturbed, tasks=tasks)
 
 
-def test_a_day_of_trembling_load_neither_oscillates_nor_grows() -> None:
+def test_a_day_of_fluctuating_load_neither_oscillates_nor_grows() -> None:
     random = Random(4)  # noqa: S311, a trace, not a secret
     policies = [replace(SPREAD, mode=Mode.ENFORCE), replace(PROCESS, mode=Mode.ENFORCE)]
     machine, memory = server(), EngineMemory()
@@ -158,18 +158,18 @@ def _later(view: View) -> View:
     return replace(view, time_s=view.time_s + STEP_S)
 
 
-def test_a_day_of_a_recording_can_be_replayed_without_keeping_it() -> None:
+def test_a_day_can_be_backtested_from_an_iterator() -> None:
     def views() -> Iterator[View]:
         view = server().view
         for _ in range(2_000):
             yield view
             view = _later(view)
 
-    moves = [len(evaluations[0].actions) for evaluations in enforced(views(), [SPREAD])]
+    moves = [len(evaluations[0].actions) for evaluations in simulate_enforcement(views(), [SPREAD])]
     assert (sum(moves), sum(moves[3:])) == (3, 0)
 
 
-# What is replayed: loads from recorded rates
+# Views of a backtest: loads from recorded rates
 
 
 def rates(
@@ -199,7 +199,7 @@ def rates(
     )
 
 
-def test_a_load_is_the_mean_weighted_with_time_and_softirq_has_the_interrupts_in_it() -> None:
+def test_a_load_is_a_time_weighted_mean_and_softirq_includes_interrupts() -> None:
     load = load_of(
         [
             rates(1.0, busy=[100, 200], softirq=[20, 0], irq=[20, 0]),
@@ -211,7 +211,7 @@ def test_a_load_is_the_mean_weighted_with_time_and_softirq_has_the_interrupts_in
     assert load.softirq == [0.05, pytest.approx(0.15)]
 
 
-def test_what_is_not_known_is_no_zero() -> None:
+def test_unknown_values_are_not_zero() -> None:
     load = load_of(
         [
             rates(1.0, busy=[ABSENT_SHARE, 100], softirq=None),
@@ -235,7 +235,7 @@ def test_arrivals_are_a_rate_over_the_time_in_which_they_were_counted() -> None:
     assert load.irqs == [IrqLoad(41, 0, 50.0), IrqLoad(42, 1, 2.0)]
 
 
-def test_the_figures_of_guardrails_are_means_too() -> None:
+def test_guardrail_metrics_are_means_too() -> None:
     dropped = [NetdevCounts("eth0", 0, 0, 0, 0, 3, 1, 0, 0)]
     load = load_of(
         [
