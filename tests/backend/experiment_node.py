@@ -1,4 +1,4 @@
-"""A node whose agent does experiments as a test tells it to: at once, with figures made up from its settings."""
+"""A node whose agent completes experiments at once, with metrics that follow from its settings."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ QUICK = Timeouts(away_s=20, ready_s=5, run_s=5, restored_s=5, pause_s=0)
 
 
 def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> Measured:  # noqa: ANN401 - of several types
-    """What a run came to that nothing disturbed."""
+    """Return the result of an undisturbed run."""
     figures = {"requests_per_s": requests_per_s, "cpu_busy_percent": 40.0}
     cpus: dict[str, list[float | None]] = {"busy": [10.0, None], "softirq": [1.0, 0.0]}
     found = Measured(started_ms=now_ms(), duration_s=run.measure_s, figures=figures, cpus=cpus, load_before=0.1)
@@ -53,9 +53,9 @@ def measured(run: Run, requests_per_s: float = 1000.0, **changes: Any) -> Measur
 
 @dataclass
 class ExperimentNode:
-    """A machine and its agent. got: every word about experiments; policies: as told last.
+    """A machine and its agent. requests: every message about experiments and changes; policies: as last published.
 
-    answer: what the agent says to a run; prepare: what it says to the beginning.
+    answer: the agent's messages after a request to run; prepare: after a request to prepare.
     """
 
     backend: Backend
@@ -63,13 +63,15 @@ class ExperimentNode:
     agent: FakeAgent
     node: SimulatedNode
     changes: SimulatedChanges
-    got: list[ToAgent] = field(default_factory=list)
+    requests: list[ToAgent] = field(default_factory=list)
     policies: list[PolicyInForce] = field(default_factory=list)
-    told: list[list[PolicyInForce]] = field(default_factory=list)
-    heard: asyncio.Condition = field(default_factory=asyncio.Condition)
-    answer: Callable[["ExperimentNode", RunExperiment], list[ExperimentMessage]] = field(default=lambda n, r: n.does(r))
+    published: list[list[PolicyInForce]] = field(default_factory=list)
+    received: asyncio.Condition = field(default_factory=asyncio.Condition)
+    answer: Callable[["ExperimentNode", RunExperiment], list[ExperimentMessage]] = field(
+        default=lambda n, r: n.complete(r)
+    )
     prepare: Callable[["ExperimentNode", BeginExperiment], list[ExperimentMessage]] = field(
-        default=lambda n, b: n.readies(b)
+        default=lambda n, b: n.ready(b)
     )
     _task: asyncio.Task[None] | None = None
 
@@ -79,7 +81,7 @@ class ExperimentNode:
 
     @property
     def irq(self) -> int:
-        """One that can be moved."""
+        """Return an interrupt that can be moved."""
         return next(irq.irq for irq in self.node.inventory.irqs if irq.movable and irq.queues)
 
     @property
@@ -92,18 +94,18 @@ class ExperimentNode:
         return None if irq is None else irq.requested
 
     def runs(self) -> list[Run]:
-        return [word.run for word in self.got if isinstance(word, RunExperiment)]
+        return [message.run for message in self.requests if isinstance(message, RunExperiment)]
 
-    def readies(self, begin: BeginExperiment) -> list[ExperimentMessage]:
+    def ready(self, begin: BeginExperiment) -> list[ExperimentMessage]:
         return [ExperimentMessage(begin.experiment_id, RunState.READY, address="198.18.0.1:5201", netdev="eno1")]
 
-    def does(self, asked: RunExperiment, **changes: Any) -> list[ExperimentMessage]:  # noqa: ANN401 - of several types
-        """Loaded and measured, a tenth faster where the interrupt was moved to CPU 7."""
-        found = measured(asked.run, 1100.0 if self.affinity == "7" else 1000.0)
+    def complete(self, request: RunExperiment, **changes: Any) -> list[ExperimentMessage]:  # noqa: ANN401 - of several types
+        """Return messages of a completed run, 10 % faster if the interrupt is on CPU 7."""
+        found = measured(request.run, 1100.0 if self.affinity == "7" else 1000.0)
         return [
-            ExperimentMessage(asked.experiment_id, RunState.LOADED, asked.run.run_id),
+            ExperimentMessage(request.experiment_id, RunState.LOADED, request.run.run_id),
             ExperimentMessage(
-                asked.experiment_id, RunState.MEASURED, asked.run.run_id, measured=replace(found, **changes)
+                request.experiment_id, RunState.MEASURED, request.run.run_id, measured=replace(found, **changes)
             ),
         ]
 
@@ -135,40 +137,40 @@ class ExperimentNode:
     async def _serve(self) -> None:
         with contextlib.suppress(ConnectionClosed):
             while True:
-                await self._hear(decode_to_agent(await self.agent.receive()))
+                await self._handle(decode_to_agent(await self.agent.receive()))
 
-    async def _hear(self, message: ToAgent) -> None:
-        said: list[Any] = []  # Any: messages of several kinds
+    async def _handle(self, message: ToAgent) -> None:
+        answers: list[Any] = []  # Any: messages of several kinds
         match message:
             case Apply() | Rollback() | Extend() | Confirm() | ChangeAck():
                 self.changes.handle(message)
-                said += self.changes.messages()
-                if said:
-                    said.append(InventoryMessage(self.node.inventory))
+                answers += self.changes.messages()
+                if answers:
+                    answers.append(InventoryMessage(self.node.inventory))
             case Policies(policies):
                 self.policies = policies
-                self.told.append(policies)
+                self.published.append(policies)
             case BeginExperiment():
-                said += self.prepare(self, message)
+                answers += self.prepare(self, message)
             case RunExperiment():
-                said += self.answer(self, message)
-        async with self.heard:
+                answers += self.answer(self, message)
+        async with self.received:
             if isinstance(message, BeginExperiment | RunExperiment | EndExperiment | Apply | Rollback):
-                self.got.append(message)
-            self.heard.notify_all()
-        for word in said:
-            await self.say(word)
+                self.requests.append(message)
+            self.received.notify_all()
+        for answer in answers:
+            await self.say(answer)
 
     async def until(self, seen: Callable[[], object]) -> None:
-        """Something was asked of the agent, or told to it."""
-        async with asyncio.timeout(20), self.heard:
-            await self.heard.wait_for(lambda: bool(seen()))
+        """Wait until a condition holds after a message to the agent. Raises TimeoutError after 20 s."""
+        async with asyncio.timeout(20), self.received:
+            await self.received.wait_for(lambda: bool(seen()))
 
     def spec(self, **changes: object) -> dict[str, Any]:
-        """The node against itself with the interrupt on CPU 7."""
+        """Return a spec that compares the node as it is with the interrupt on CPU 7."""
         levels = [{"name": "as it is"}, {"name": "CPU 7", "settings": [{"key": self.key, "value": "7"}]}]
         spec = {
-            "name": "a try",
+            "name": "an experiment",
             "kind": "ab",
             "node_id": self.id,
             "workload": {"type": "tcp-request"},
@@ -183,8 +185,8 @@ class ExperimentNode:
         }
         return spec | changes
 
-    def itself(self, **changes: object) -> dict[str, Any]:
-        """The node against itself."""
+    def aa_spec(self, **changes: object) -> dict[str, Any]:
+        """Return a spec of an A/A experiment."""
         return self.spec(kind="aa", factors=[], **changes)
 
     async def start(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -198,18 +200,18 @@ class ExperimentNode:
         return found
 
     async def ended(self, experiment_id: int, backend: Backend | None = None) -> dict[str, Any]:
-        """It, once it is over."""
-        await until_told(backend or self.backend, experiment_id, lambda told: told.ended_at is not None)
+        """Return an experiment once it has ended."""
+        await until_published(backend or self.backend, experiment_id, lambda published: published.ended_at is not None)
         return await self.get(experiment_id)
 
 
-def loads_only(_: ExperimentNode, asked: RunExperiment) -> list[ExperimentMessage]:
-    """A run that does not end."""
-    return [ExperimentMessage(asked.experiment_id, RunState.LOADED, asked.run.run_id)]
+def never_completes(_: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
+    """Return messages of a run that does not end."""
+    return [ExperimentMessage(request.experiment_id, RunState.LOADED, request.run.run_id)]
 
 
-async def until_told(backend: Backend, experiment_id: int, wanted: Callable[[Any], bool]) -> None:
-    """The experiment is such, or is told to be. wanted: of its summary."""
+async def until_published(backend: Backend, experiment_id: int, wanted: Callable[[Any], bool]) -> None:
+    """Wait until the summary of an experiment satisfies a condition. Raises TimeoutError after 30 s."""
     async with asyncio.timeout(30):
         with backend.app.state.bus.subscribe() as events:
             async with backend.database.session() as session:
@@ -218,14 +220,14 @@ async def until_told(backend: Backend, experiment_id: int, wanted: Callable[[Any
                 return
             async for event in events:
                 if isinstance(event, ExperimentEvent):
-                    told = event.experiment
-                    if told.id == experiment_id and wanted(told):
+                    published = event.experiment
+                    if published.id == experiment_id and wanted(published):
                         return
 
 
 @asynccontextmanager
 async def experiment_node(backend: Backend) -> AsyncIterator[ExperimentNode]:
-    """A connected node that was described."""
+    """Yield a connected node whose topology and inventory are stored."""
     name = f"node-{uuid4().hex[:8]}"
     agent = await enrolled(backend.database, backend.url, name)
     agent.stream = uuid4().hex

@@ -35,7 +35,7 @@ def experiment(state: str = "running", verdict: str = "no-difference", **changes
 
 @dataclass
 class Api:
-    """What the server answers, and what it was asked. steps: of the experiment, the last one for ever."""
+    """Answers of the server, and its requests. steps: states of the experiment; the last one is repeated."""
 
     url: str = ""
     steps: list[Json] = field(default_factory=lambda: [experiment("done")])
@@ -72,12 +72,12 @@ class Api:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A backend that commands in this process find."""
+    """Yield a backend to which commands of this process connect."""
     made = Api()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
-            """The test's output is the command's."""
+            """Log nothing: the test reads the command's output."""
 
         def do_GET(self) -> None:
             if self.headers["Authorization"] != f"Bearer {TOKEN}":
@@ -108,7 +108,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     server.server_close()
 
 
-def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_template_is_previewed_started_and_watched_to_its_end(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.steps = [experiment("queued", queue_position=2), experiment(), experiment(), experiment("done")]
     argv = ["experiment", "run", "--template", "m-n", "--node", "web-1", "--peer", "web-2"]
     assert main.main([*argv, "--set", "measure_s=5", "--set", "blocks=8"]) == 0
@@ -125,7 +125,7 @@ def test_a_template_is_previewed_started_watched_and_concluded(api: Api, capsys:
     ]
 
 
-def test_a_file_or_stdin_is_an_experiment_that_node_and_set_change(
+def test_a_file_or_stdin_is_an_experiment_that_node_and_set_override(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "spec.json"
@@ -154,7 +154,7 @@ def test_a_file_or_stdin_is_an_experiment_that_node_and_set_change(
     ],
 )
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_how_an_experiment_ended_is_the_exit_code(
+def test_the_exit_code_is_the_final_state(
     api: Api, capsys: pytest.CaptureFixture[str], *, state: str, verdict: str, argv: list[str], code: int, output: str
 ) -> None:
     api.steps = [experiment(), experiment(state, verdict)]
@@ -181,19 +181,20 @@ def test_more_throughput_is_not_worse_and_less_is() -> None:
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["run"], "Give either a file"),
-        (["run", "--template", "m-n"], "name it with --node"),
-        (["run", "--template", "n-m", "--node", "web-1"], "there are m-n, rx-frames"),
-        (["run", "--template", "rx-frames", "--node", "web-1"], "cannot be had there: No."),
-        (["run", "--template", "m-n", "--node", "web-3"], "there are web-1, web-2"),
+        (["run"], "Specify either a file"),
+        (["run", "--template", "m-n"], "specify it with --node"),
+        (["run", "--template", "n-m", "--node", "web-1"], "choose one of m-n, rx-frames"),
+        (["run", "--template", "rx-frames", "--node", "web-1"], "not available on this node: No."),
+        (["run", "--template", "m-n", "--node", "web-3"], "choose one of web-1, web-2"),
         (["run", "--template", "m-n", "--node", "web-1", "--set", "kind=aa"], "one of name, primary, warmup_s"),
-        (["run", "--template", "m-n", "--node", "web-1", "--set", "blocks=many"], "'many' is no number"),
-        (["run", "--template", "m-n", "--node", "web-1", "--set", "primary=c1", "--fail-if-worse"], "of c1 is worse"),
+        (["run", "--template", "m-n", "--node", "web-1", "--set", "blocks=many"], "'many' is not a valid number"),
+        (
+            ["run", "--template", "m-n", "--node", "web-1", "--set", "primary=c1", "--fail-if-worse"],
+            "no better or worse",
+        ),
     ],
 )
-def test_what_cannot_be_asked_for_is_wrong_usage(
-    api: Api, argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_explained(api: Api, argv: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["experiment", *argv]) == 2
     assert sentence in capsys.readouterr().err
     assert ("POST", "/api/experiments") not in api.asked
@@ -220,7 +221,7 @@ def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys:
         ("CORESTEER_URL", "coresteer.example", 2, "must be an address"),
     ],
 )
-def test_a_wrong_token_or_address_is_told(
+def test_a_wrong_token_or_address_is_reported(
     api: Api,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -244,7 +245,7 @@ def test_a_wrong_token_or_address_is_told(
         ((503, b'{"detail": "The database does not answer."}'), "The database does not answer."),
     ],
 )
-def test_an_answer_that_is_none_is_told_and_no_redirect_gets_the_token(
+def test_an_invalid_answer_is_reported_and_redirects_do_not_get_the_token(
     api: Api, answer: tuple[int, bytes], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuses = answer
@@ -253,7 +254,7 @@ def test_an_answer_that_is_none_is_told_and_no_redirect_gets_the_token(
     assert len(api.asked) == 1
 
 
-def test_a_backend_that_restarts_is_waited_for(
+def test_watching_continues_after_a_restart_of_the_backend(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.refuses = 503, b'{"detail": "The database does not answer."}'
@@ -263,13 +264,13 @@ def test_a_backend_that_restarts_is_waited_for(
 
     monkeypatch.setattr("time.sleep", sleep)
     assert main.main(["experiment", "watch", "5"]) == 0
-    assert "Trying again." in capsys.readouterr().err
+    assert "Retrying." in capsys.readouterr().err
     api.refuses = 503, b'{"detail": "The database does not answer."}'
     monkeypatch.setattr(experiments, "AWAY_S", -1)
     assert main.main(["experiment", "watch", "5"]) == 1
 
 
-def test_who_stops_watching_ends_nothing(
+def test_stopping_to_watch_does_not_end_the_experiment(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.steps = [experiment()]
@@ -289,14 +290,14 @@ def test_experiments_are_listed_and_cancelled(api: Api, capsys: pytest.CaptureFi
     assert main.main(["experiment", "list", "--node", "web-1", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["older"] is None
     assert main.main(["experiment", "list", "--node", "web-2"]) == 0
-    assert capsys.readouterr().out == "There is no such experiment.\n"
+    assert capsys.readouterr().out == "No experiments.\n"
     assert main.main(["experiment", "cancel", "5"]) == 0
     assert capsys.readouterr().out == "Experiment 5: cancelled. It is cancelled.\n"
     assert main.main(["experiment", "cancel", "6"]) == 1
     assert "There is nothing at" in capsys.readouterr().err
 
 
-def test_reports_become_files(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:  # noqa: ANN401 - pytest's own, of bytes here
+def test_reports_are_written_to_files(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:  # noqa: ANN401 - pytest's own, of bytes here
     monkeypatch.chdir(tmp_path)
     for argv, file, path in [
         (["5"], "experiment-5.html", "/api/experiments/5/report?format=html&language=en"),
@@ -316,6 +317,6 @@ def test_reports_become_files(api: Api, tmp_path: Path, monkeypatch: pytest.Monk
     assert main.main(["report", "export"]) == 2
 
 
-def test_the_figures_that_a_template_decides_by_can_get_worse() -> None:
+def test_primary_metrics_of_templates_have_a_direction() -> None:
     for primary in ("cpu_s_per_gbit", "interrupts_per_s", "c5_by_c1"):
         assert EXPERIMENT[primary].better

@@ -56,7 +56,7 @@ def runs_of(spec: Spec, figure: Figure, seed: int = 1, metrics: Sequence[str] = 
 
 
 def planted(effect: float, deviation: float = 0.02, drift: float = 0.005) -> Figure:
-    """A figure with noise and a drift; the first level of the first factor has the effect."""
+    """Return a metric with noise and drift; the first level of the first factor has the effect."""
 
     def figure(run: PlannedRun, random: Random) -> float:
         more = 1 + effect if run.arm and run.arm[0] == 1 else 1.0
@@ -76,7 +76,7 @@ def effect_of(comparison: Comparison) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(0.1, "higher"), (-0.1, "lower"), (0.0, "no-difference")])
-def test_an_effect_is_found_with_its_size_in_spite_of_a_drift_that_is_larger(effect: float, verdict: str) -> None:
+def test_an_effect_is_estimated_despite_a_larger_drift(effect: float, verdict: str) -> None:
     spec = spec_of("ab", 2)
     found = the_one(analyse(spec, 1, runs_of(spec, planted(effect))))
     value, low, high = effect_of(found)
@@ -101,7 +101,7 @@ def test_a_node_compared_with_itself_has_noise_and_no_comparison() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), power=st.integers(-6, 6), kind=st.sampled_from(["ab", "sweep"]))
-def test_the_unit_of_a_figure_changes_no_effect(seed: int, power: int, kind: Kind) -> None:
+def test_effects_do_not_depend_on_the_unit_of_the_metric(seed: int, power: int, kind: Kind) -> None:
     spec = spec_of(kind, 2 if kind == "ab" else 3)
     runs = runs_of(spec, planted(0.05), seed)
     scaled = [msgspec.structs.replace(run, figures={FIGURE: run.figures[FIGURE] * 10.0**power}) for run in runs]
@@ -112,7 +112,7 @@ def test_the_unit_of_a_figure_changes_no_effect(seed: int, power: int, kind: Kin
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), effect=st.floats(-0.2, 0.2))
-def test_swapping_the_arms_turns_the_ratio_round(seed: int, effect: float) -> None:
+def test_swapping_the_arms_inverts_the_ratio(seed: int, effect: float) -> None:
     spec = spec_of("ab", 2)
     runs = runs_of(spec, planted(effect), seed)
     swapped = []
@@ -131,7 +131,7 @@ def test_swapping_the_arms_turns_the_ratio_round(seed: int, effect: float) -> No
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000), effect=st.floats(-0.1, 0.1), shape=st.sampled_from([(2,), (4,), (2, 3)]))
-def test_no_verdict_contradicts_the_interval_shown_and_the_order_of_runs_is_no_matter(
+def test_verdicts_agree_with_their_intervals_and_do_not_depend_on_the_order_of_runs(
     seed: int, effect: float, shape: tuple[int, ...]
 ) -> None:
     spec = spec_of("ab" if shape == (2,) else "sweep", *shape)
@@ -149,7 +149,7 @@ def test_no_verdict_contradicts_the_interval_shown_and_the_order_of_runs_is_no_m
 
 
 def in_step(run: PlannedRun, random: Random) -> float:
-    """Something outside that keeps pace with the runs: the second label is 3 % more, whatever is in force."""
+    """Return a value with an external period in step with the runs: the second label is 3 % higher."""
     return 100 * math.exp(random.gauss(0, 0.002)) * (1.03 if run.label == 1 else 1)
 
 
@@ -162,7 +162,7 @@ def test_a_difference_no_larger_than_the_nodes_own_is_unsteady_but_a_larger_one_
     assert the_one(analyse(spec, 1, larger)).verdict == "higher"
 
 
-def test_a_figure_that_is_sometimes_zero_is_compared_by_differences() -> None:
+def test_a_metric_that_is_sometimes_zero_is_compared_by_differences() -> None:
     spec = spec_of("ab", 2)
     found = the_one(analyse(spec, 1, runs_of(spec, lambda run, _: (run.number % 2) + (2.0 if run.arm == (1,) else 0))))
     assert found.verdict == "higher"
@@ -180,7 +180,7 @@ def test_where_the_baseline_is_zero_there_is_a_verdict_but_no_relative_effect() 
 
 
 @pytest.mark.parametrize("done", [0, 1, 23, 24, 30, 43])
-def test_as_long_as_runs_are_lacking_nothing_is_concluded(done: int) -> None:
+def test_with_missing_runs_there_is_no_result(done: int) -> None:
     spec = spec_of("ab", 2)
     analysis = analyse(spec, 1, runs_of(spec, planted(0.5))[:done])
     assert analysis.counted == done
@@ -200,7 +200,7 @@ def test_discarded_runs_are_counted_and_change_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("lost", [math.nan, math.inf, 1e40, None])
-def test_a_block_without_a_believable_figure_does_not_count_for_it(lost: float | None) -> None:
+def test_a_block_with_a_missing_or_implausible_value_does_not_count(lost: float | None) -> None:
     spec = spec_of("ab", 2, blocks=8)
     runs = runs_of(spec, planted(0.1))
     runs[-1] = kept(runs[-1].planned, {} if lost is None else {FIGURE: lost})
@@ -208,7 +208,7 @@ def test_a_block_without_a_believable_figure_does_not_count_for_it(lost: float |
     assert (found.blocks, found.verdict) == (7, "higher")
 
 
-def test_a_level_that_lacks_a_figure_leaves_the_others_comparable() -> None:
+def test_a_level_without_a_metric_does_not_prevent_comparing_the_others() -> None:
     spec = spec_of("sweep", 5)
     runs = runs_of(spec, planted(0.2), metrics=[FIGURE, "packets_per_interrupt"])
     for run in runs:
@@ -241,13 +241,13 @@ def test_a_factor_without_numbers_has_no_trend() -> None:
     assert analyse(spec, 1, runs_of(spec, planted(0))).trends == []
 
 
-def test_figures_are_listed_in_the_products_order_with_a_commands_own_at_the_end() -> None:
+def test_metrics_are_listed_in_declared_order_with_those_of_commands_last() -> None:
     spec = spec_of("aa")
     runs = runs_of(spec, planted(0), metrics=["command.total", "rtt_p99_us", "command.errors", FIGURE])
     assert analyse(spec, 1, runs).metrics == [FIGURE, "rtt_p99_us", "command.errors", "command.total"]
 
 
-def test_an_analysis_can_be_kept_as_json() -> None:
+def test_an_analysis_can_be_stored_as_json() -> None:
     spec = spec_of("sweep", 3, 3)
     analysis = analyse(spec, 1, runs_of(spec, planted(0.1), metrics=list(EXPERIMENT)))
     assert msgspec.json.decode(msgspec.json.encode(analysis), type=Analysis) == analysis

@@ -126,7 +126,7 @@ def test_an_experiment_that_can_be_scheduled_is_not_refused(spec: Spec) -> None:
 
 @settings(max_examples=20)
 @given(shape=shapes, blocks=st.integers(3, 6), irqbalance=st.booleans())
-def test_the_whole_takes_as_long_as_its_runs_together(
+def test_the_duration_is_the_sum_of_its_runs(
     shape: tuple[Kind, tuple[int, ...]], blocks: int, irqbalance: bool
 ) -> None:
     spec = spec_of(shape[0], *shape[1], blocks=blocks)
@@ -186,7 +186,7 @@ def test_a_run_is_discarded_by_rule(run: Measured, spec: Spec, part: str | None)
     steal_percent=st.none() | st.floats(0, 100),
     figures=st.dictionaries(st.sampled_from(["throughput_bit_per_s", "rtt_p99_us"]), st.floats()),
 )
-def test_whether_a_run_counts_never_follows_from_its_figures(
+def test_discarding_a_run_does_not_depend_on_its_metrics(
     duration_s: float, steal_percent: float | None, figures: dict[str, float]
 ) -> None:
     with_figures = discard_reason(measured(duration_s, steal_percent, figures=figures), spec_of("ab", 2))

@@ -20,7 +20,7 @@ differences = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), 
 
 
 def brute_force_p(values: Numbers) -> float:
-    """The randomisation test in its own words: every outcome of the coins."""
+    """Return p of the randomization test by enumerating all outcomes of the coins."""
     signs = np.array(list(product([-1, 1], repeat=len(values))))
     return float((np.abs(signs @ values) >= abs(values.sum()) - 1e-9).mean())
 
@@ -39,7 +39,7 @@ def test_the_p_of_two_arms_counts_every_outcome_of_the_coins(values: Numbers) ->
 
 @settings(max_examples=30)
 @given(values=differences)
-def test_the_interval_of_two_arms_holds_what_the_test_does_not_reject_and_its_own_estimate(values: Numbers) -> None:
+def test_the_interval_of_two_arms_includes_its_estimate_and_what_the_test_does_not_reject(values: Numbers) -> None:
     found = estimates(two_arms(values, 1))
     assert found.low[0] - 1e-9 <= found.value[0] <= found.high[0] + 1e-9
     assert (found.p[0] <= 0.05) == (found.low[0] > 0 or found.high[0] < 0)
@@ -52,7 +52,7 @@ def test_the_interval_of_two_arms_holds_what_the_test_does_not_reject_and_its_ow
 
 
 @pytest.mark.parametrize("blocks", [6, 8, 12, 13, 20, 50])
-def test_swapping_two_arms_negates_what_was_found(blocks: int) -> None:
+def test_swapping_two_arms_negates_the_estimate(blocks: int) -> None:
     values = np.random.default_rng(blocks).normal(0.02, 0.03, blocks)
     one, other = estimates(two_arms(values, 5)), estimates(two_arms(-values, 5))
     assert other.value == pytest.approx(-one.value)
@@ -62,7 +62,7 @@ def test_swapping_two_arms_negates_what_was_found(blocks: int) -> None:
     assert other.minimum_detectable == pytest.approx(one.minimum_detectable)
 
 
-def test_six_blocks_that_agree_are_the_fewest_that_show_a_difference() -> None:
+def test_six_consistent_blocks_are_the_minimum_for_a_difference() -> None:
     values = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
     found = estimates(two_arms(values, 1))
     assert (found.low[0], found.value[0], found.high[0]) == (1.0, 3.5, 6.0)
@@ -72,7 +72,7 @@ def test_six_blocks_that_agree_are_the_fewest_that_show_a_difference() -> None:
 
 
 @pytest.mark.parametrize("blocks", [6, 8, 12])
-def test_what_two_arms_calls_visible_is_found_in_eight_of_ten(blocks: int) -> None:
+def test_the_minimum_detectable_difference_has_80_percent_power(blocks: int) -> None:
     random = np.random.default_rng(1)
     noise = random.standard_normal((400, blocks))
     visible = np.mean([estimates(two_arms(values, 1)).minimum_detectable[0] for values in noise])
@@ -87,13 +87,13 @@ def many(random: np.random.Generator, blocks: int, arms: int, noisy: float = 1.0
 
 
 @pytest.mark.parametrize(("blocks", "arms", "noisy"), [(6, 10, 1.0), (6, 10, 3.0), (6, 3, 1.0), (3, 10, 1.0)])
-def test_a_sweep_without_effects_finds_one_in_one_of_twenty_together(blocks: int, arms: int, noisy: float) -> None:
+def test_a_sweep_without_effects_has_a_family_error_rate_of_5_percent(blocks: int, arms: int, noisy: float) -> None:
     random = np.random.default_rng(7)
     alarms = sum((estimates(many_arms(many(random, blocks, arms, noisy), 1)).p <= 0.05).any() for _ in range(200))
     assert alarms <= 20, "more than 20 of 200 has a probability of 0.1 % at 5 %"
 
 
-def test_a_sweep_of_ten_levels_finds_one_that_differs_with_six_blocks() -> None:
+def test_a_sweep_of_ten_levels_detects_a_differing_one_with_six_blocks() -> None:
     random = np.random.default_rng(3)
     found = 0
     for _ in range(100):
@@ -117,7 +117,7 @@ def test_the_intervals_of_a_sweep_agree_with_their_p(seed: int, arms: int, block
     assert again.p == pytest.approx(found.p, abs=0.002)
 
 
-def test_figures_that_never_vary_are_no_difference_and_no_error() -> None:
+def test_constant_metrics_are_no_difference_and_no_error() -> None:
     found = estimates(many_arms(np.zeros((6, 4)), 1))
     assert (found.value == 0).all()
     assert (found.p == 1).all()
@@ -126,18 +126,18 @@ def test_figures_that_never_vary_are_no_difference_and_no_error() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "arms"), [(2, 16), (3, 3), (4, 3), (8, 2)])
-def test_a_sweep_with_too_little_to_judge_its_noise_says_nothing(blocks: int, arms: int) -> None:
+def test_a_sweep_with_too_few_blocks_has_no_result(blocks: int, arms: int) -> None:
     assert many_arms(many(np.random.default_rng(1), blocks, arms), 1) is None
 
 
 @pytest.mark.parametrize("arms", [3, 4, 9, 10])
-def test_the_fewest_blocks_are_those_that_say_something(arms: int) -> None:
+def test_the_minimum_number_of_blocks_has_a_result(arms: int) -> None:
     random, fewest = np.random.default_rng(1), fewest_of_many(arms)
     assert [many_arms(many(random, fewest - less, arms), 1) is None for less in (0, 1)] == [False, True]
     assert [two_arms(random.normal(size=FEWEST_OF_TWO - less), 1) is None for less in (0, 1)] == [False, True]
 
 
-def test_a_trend_is_found_in_spite_of_large_differences_between_blocks() -> None:
+def test_a_trend_is_detected_despite_large_differences_between_blocks() -> None:
     levels = np.array([6.0, 18.0, 36.0, 54.0, 90.0])
     random = np.random.default_rng(2)
     values = np.exp(-levels / 30) + 0.01 * random.standard_normal((6, 5)) + 100 * np.arange(6)[:, None]
@@ -150,11 +150,11 @@ def test_a_trend_is_found_in_spite_of_large_differences_between_blocks() -> None
     ("levels", "values"),
     [([1.0, 2.0], np.eye(6, 2)), ([1.0, 2.0, 3.0], np.ones((6, 3))), ([1.0, 2.0, 3.0], np.eye(2, 3))],
 )
-def test_no_trend_is_said_of_two_levels_a_constant_or_two_blocks(levels: list[float], values: Numbers) -> None:
+def test_two_levels_a_constant_or_two_blocks_have_no_trend(levels: list[float], values: Numbers) -> None:
     assert trend(np.array(levels), values, 1) is None
 
 
-def test_without_a_trend_one_of_twenty_is_found() -> None:
+def test_without_a_trend_5_percent_are_false_positives() -> None:
     random = np.random.default_rng(4)
     found = [trend(np.arange(5.0), random.standard_normal((6, 5)), 1) or (0, 0) for _ in range(300)]
     assert 3 <= sum(p <= 0.05 for _, p in found) <= 29

@@ -1,4 +1,4 @@
-"""Experiments over HTTP: who may, what is refused with the field's name, and what a preview says."""
+"""Experiments over HTTP: permissions, refusals with the field, and previews."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.backend.conftest import Backend
-from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, loads_only
+from tests.backend.experiment_node import QUICK, ExperimentNode, experiment_node, never_completes
 
 LEVEL = "spec.factors[0].levels[1]"
 
@@ -15,11 +15,11 @@ LEVEL = "spec.factors[0].levels[1]"
 async def node(backend: Backend) -> AsyncIterator[ExperimentNode]:
     backend.app.state.runner.patience = QUICK
     async with experiment_node(backend) as node:
-        node.answer = loads_only
+        node.answer = never_completes
         yield node
 
 
-async def test_a_viewer_may_look_at_a_preview_and_start_nothing(backend: Backend, node: ExperimentNode) -> None:
+async def test_a_viewer_can_preview_but_not_start(backend: Backend, node: ExperimentNode) -> None:
     viewer = await backend.client("viewer")
     preview = (await viewer.post("/api/experiments/preview", {"spec": node.spec()})).json()
     assert preview["blocked_because"] == "Starting an experiment requires the role operator; yours is viewer."
@@ -27,7 +27,7 @@ async def test_a_viewer_may_look_at_a_preview_and_start_nothing(backend: Backend
     assert (await viewer.get("/api/experiments")).status_code == 200
 
 
-async def test_a_preview_says_what_each_arm_does_and_how_long_it_all_takes(node: ExperimentNode) -> None:
+async def test_a_preview_describes_each_arm_and_the_duration(node: ExperimentNode) -> None:
     levels = [
         {"name": "as it is"},
         {"name": "irqbalance", "irqbalance": True},
@@ -48,24 +48,24 @@ async def test_a_preview_says_what_each_arm_does_and_how_long_it_all_takes(node:
 
 
 @pytest.mark.parametrize(
-    ("kind", "blocks", "said"),
+    ("kind", "blocks", "warning"),
     [
         ("aa", 5, "With 5 blocks no difference can be significant, however large; use 6."),
         ("ab", 6, "With 5 A/A blocks the node's own variation cannot be determined; use 6."),
         ("sweep", 4, "With 4 blocks no difference can be significant, however large; use 5."),
     ],
 )
-async def test_a_preview_warns_of_too_few_blocks(node: ExperimentNode, kind: str, blocks: int, said: str) -> None:
+async def test_a_preview_warns_of_too_few_blocks(node: ExperimentNode, kind: str, blocks: int, warning: str) -> None:
     levels = [
         {"name": str(cpu), "workload": {"server_cpus": str(cpu)}} for cpu in range({"ab": 2, "sweep": 3}.get(kind, 0))
     ]
     factors = [{"name": "CPU", "levels": levels}] if levels else []
     spec = node.spec(kind=kind, factors=factors, blocks=blocks, aa_blocks=6 if kind == "sweep" else 5)
-    assert (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warnings"] == [said]
+    assert (await node.operator.post("/api/experiments/preview", {"spec": spec})).json()["warnings"] == [warning]
 
 
 def level(**changes: object) -> Callable[[ExperimentNode], dict[str, Any]]:
-    """A comparison whose second level is changed so."""
+    """Return a function that makes a spec whose second level has these changes."""
     return lambda node: node.spec(
         factors=[{"name": "what", "levels": [{"name": "as it is"}, {"name": "other"} | changes]}]
     )
@@ -110,7 +110,7 @@ BAD: list[tuple[Callable[[ExperimentNode], dict[str, Any]], str, str]] = [
 
 
 @pytest.mark.parametrize(("make", "field", "says"), BAD)
-async def test_what_can_never_run_is_refused_with_the_field(
+async def test_an_invalid_spec_is_refused_with_the_field(
     node: ExperimentNode, make: Callable[[ExperimentNode], dict[str, Any]], field: str, says: str
 ) -> None:
     for path in ("/api/experiments/preview", "/api/experiments"):
@@ -121,7 +121,7 @@ async def test_what_can_never_run_is_refused_with_the_field(
         assert says in error["message"]
 
 
-async def test_two_factors_cannot_want_the_same_setting(node: ExperimentNode) -> None:
+async def test_two_factors_cannot_have_the_same_setting(node: ExperimentNode) -> None:
     factors = [
         {"name": name, "levels": [{"name": "a"}, {"name": "b", "settings": [{"key": node.key, "value": cpu}]}]}
         for name, cpu in (("one", "6"), ("two", "7"))
@@ -137,12 +137,12 @@ async def test_the_placeholder_needs_a_workload_with_traffic(node: ExperimentNod
     assert answer.json()["errors"][0]["field"] == f"{LEVEL}.settings[0].key"
 
 
-async def test_a_node_that_is_away_blocks_the_start_and_says_so(backend: Backend) -> None:
+async def test_a_disconnected_node_blocks_the_start(backend: Backend) -> None:
     async with experiment_node(backend) as away:
         await away.disconnect()
-        preview = (await away.operator.post("/api/experiments/preview", {"spec": away.itself()})).json()
+        preview = (await away.operator.post("/api/experiments/preview", {"spec": away.aa_spec()})).json()
         assert "is disconnected" in preview["blocked_because"]
-        refused = await away.operator.post("/api/experiments", {"spec": away.itself()})
+        refused = await away.operator.post("/api/experiments", {"spec": away.aa_spec()})
         assert (refused.status_code, refused.json()["detail"]) == (409, preview["blocked_because"])
         await away.connect()
 
@@ -153,12 +153,12 @@ async def test_an_agent_that_only_observes_can_be_measured_but_not_changed(backe
         await node.connect(mode="observe", observe_reason="It is not root.")
         blocked = (await node.operator.post("/api/experiments/preview", {"spec": node.spec()})).json()
         assert "It is not root." in blocked["blocked_because"]
-        itself = (await node.operator.post("/api/experiments/preview", {"spec": node.itself()})).json()
-        assert itself["blocked_because"] is None
+        aa_spec = (await node.operator.post("/api/experiments/preview", {"spec": node.aa_spec()})).json()
+        assert aa_spec["blocked_because"] is None
 
 
 async def test_experiments_are_listed_by_node_and_state_and_page_by_page(node: ExperimentNode) -> None:
-    started = [await node.start(node.itself(name=str(number))) for number in range(3)]
+    started = [await node.start(node.aa_spec(name=str(number))) for number in range(3)]
     first = (await node.operator.get(f"/api/experiments?node_id={node.id}&limit=2")).json()
     assert [one["name"] for one in first["experiments"]] == ["2", "1"]
     rest = (await node.operator.get(f"/api/experiments?node_id={node.id}&limit=2&older_than={first['older']}")).json()

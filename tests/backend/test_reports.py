@@ -1,4 +1,4 @@
-"""Reports: what they conclude, that they are the same each time, and that names in them are only names."""
+"""Reports: their findings, their reproducibility, and the escaping of names in them."""
 
 import csv
 import hashlib
@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace as with_fields
 from tests.backend.made_up_changes import CHANGE, minutes
-from tests.backend.made_up_experiments import ab_spec, cases, fewer_interrupts, made_up, nothing
+from tests.backend.simulated_experiments import ab_spec, cases, longer_coalescing, no_effect, simulated
 
 from coresteer.config import REPOSITORY
 from coresteer.experiments.schedule import discard_reason
@@ -58,7 +58,7 @@ def figures_of(report: Report) -> list[Dots | Runs | Lines | Heat]:
     ]
 
 
-def told(report: Report) -> str:
+def text_of(report: Report) -> str:
     return " ".join(report.findings)
 
 
@@ -72,7 +72,7 @@ def test_both_languages_of_a_sentence_have_the_same_placeholders(key: str) -> No
     assert all(text.strip() for text in SENTENCES[key])
 
 
-def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_own() -> None:
+def test_every_metric_has_a_label_in_both_languages_and_the_english_one_is_declared() -> None:
     assert {name: SENTENCES[f"metric.{name}"].en for name in EXPERIMENT} == {n: m.label for n, m in EXPERIMENT.items()}
 
 
@@ -93,13 +93,13 @@ def test_every_figure_has_a_name_in_both_languages_and_the_english_one_is_its_ow
         "Somebody changed irq/41/affinity while it was measured.",
     ],
 )
-def test_a_rule_that_discards_is_told_in_korean_too(sentence: str) -> None:
-    told = translated("ko", sentence)
-    assert re.search("[가-힣]", told), told
+def test_discard_reasons_are_translated_to_korean(sentence: str) -> None:
+    published = translated("ko", sentence)
+    assert re.search("[가-힣]", published), published
     assert translated("en", sentence) == sentence
 
 
-def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay() -> None:
+def test_a_nested_reason_is_translated_and_an_agents_own_text_is_not() -> None:
     inner = "The host took 12.0 % of the CPU time away, more than 5 %."
     outer = f"Run 3 was tried 3 times and never counted, the last time because: web-1: {inner}"
     assert translated("ko", outer).endswith(f"web-1: {translated('ko', inner)}")
@@ -107,7 +107,7 @@ def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay
 
 
 @pytest.mark.parametrize(
-    ("word", "expected"),
+    ("metric", "expected"),
     [
         ("처리량", "처리량이"),
         ("응답 시간 중앙값", "응답 시간 중앙값이"),
@@ -116,8 +116,8 @@ def test_a_reason_within_a_reason_is_told_in_korean_and_an_agents_own_words_stay
         ("IRQ 3", "IRQ 3이"),
     ],
 )
-def test_a_korean_particle_follows_how_its_word_ends(word: str, expected: str) -> None:
-    assert expected in text("ko", "sweep.trend_up", metric=word, factor="x", rho="1", p="0.01")
+def test_a_korean_particle_follows_how_its_word_ends(metric: str, expected: str) -> None:
+    assert expected in text("ko", "sweep.trend_up", metric=metric, factor="x", rho="1", p="0.01")
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_units_and_signs_are_those_of_the_language() -> None:
     assert duration(3725, "en") == "62 min 5 s"
 
 
-def test_an_effect_is_told_with_its_interval_and_whether_it_is_good(made: dict[str, Experiment]) -> None:
+def test_an_effect_is_reported_with_its_interval_and_whether_it_is_an_improvement(made: dict[str, Experiment]) -> None:
     first = of_experiment(made["ab"], "en").findings[0]
     assert first.startswith("Device interrupts: 37.8 % lower with 90 µs than with 18 µs (95 % confidence interval −")
     assert first.endswith("That is an improvement.")
 
 
-def test_no_difference_is_told_with_the_largest_that_the_interval_allows(made: dict[str, Experiment]) -> None:
+def test_no_difference_is_reported_with_the_largest_difference_in_the_interval(made: dict[str, Experiment]) -> None:
     effect = made["ab-nothing"].analysis.comparisons[0].effect
     assert effect is not None
     bound = percent(max(-effect.low, effect.high), "en", signed=False, up=True)
@@ -160,17 +160,17 @@ def test_no_difference_is_told_with_the_largest_that_the_interval_allows(made: d
     assert first.startswith(f"No difference in throughput larger than {bound} was found between 90 µs and 18 µs")
 
 
-def test_a_wide_interval_is_not_sold_as_no_difference(made: dict[str, Experiment]) -> None:
+def test_a_wide_interval_is_not_reported_as_no_difference(made: dict[str, Experiment]) -> None:
     assert "cannot be ruled out" in of_experiment(made["ab-unsteady"], "en").findings[0]
 
 
-def test_a_sweep_tells_how_many_levels_differ_and_the_trend(made: dict[str, Experiment]) -> None:
-    text = told(of_experiment(made["sweep"], "en"))
+def test_a_sweep_reports_the_number_of_differing_levels_and_the_trend(made: dict[str, Experiment]) -> None:
+    text = text_of(of_experiment(made["sweep"], "en"))
     assert "Device interrupts: lower with each of the 4 settings than with 18 µs." in text
     assert "decreases with rx-usecs (Spearman's ρ −1.00" in text
 
 
-def test_an_end_before_its_time_is_told_first_when_nothing_else_can_be(made: dict[str, Experiment]) -> None:
+def test_an_early_end_is_the_first_finding_when_there_is_no_result(made: dict[str, Experiment]) -> None:
     report = of_experiment(made["stopped"], "en")
     assert report.findings[0].startswith("A guardrail stopped the experiment before its end: TCP round-trip time")
     assert report.findings[-1] == "Settings that differ from their values before the experiment: irq/41/affinity."
@@ -178,7 +178,7 @@ def test_an_end_before_its_time_is_told_first_when_nothing_else_can_be(made: dic
 
 @pytest.mark.parametrize("name", ["aa", "ab", "ab-unsteady", "sweep", "grid", "stopped", "empty"])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_sort_of_experiment_becomes_every_file(
+def test_every_kind_of_experiment_is_written_in_every_format(
     made: dict[str, Experiment], name: str, language: Language
 ) -> None:
     report = of_experiment(made[name], language)
@@ -191,7 +191,7 @@ def test_every_sort_of_experiment_becomes_every_file(
         assert sentence.replace("&", "&amp;")[:20] in to_html(report).decode().replace("&#39;", "'")
 
 
-def test_the_authors_figures_stand_beside_the_new_ones(made: dict[str, Experiment]) -> None:
+def test_published_results_are_compared_with_the_measured_ones(made: dict[str, Experiment]) -> None:
     report = of_experiment(made["sweep"], "en")
     (section,) = [section for section in report.sections if section.title == "Comparison with the published results"]
     (lines,) = [block for block in section.blocks if isinstance(block, Lines)]
@@ -206,7 +206,7 @@ def test_discarded_runs_are_listed_with_their_reason_and_drawn_as_crosses(made: 
     assert to_html(report).decode().count("The host took 7.2 % of the CPU time away") == 5
 
 
-def test_csv_has_every_figure_of_every_run(made: dict[str, Experiment]) -> None:
+def test_csv_has_every_metric_of_every_run(made: dict[str, Experiment]) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(of_experiment(made["ab"], "en")).decode("utf-8-sig"))))
     assert len(rows) == sum(len(run.figures) for run in made["ab"].runs)
     run = made["ab"].runs[0]
@@ -215,7 +215,7 @@ def test_csv_has_every_figure_of_every_run(made: dict[str, Experiment]) -> None:
     assert row["setting"] == "18 µs"
 
 
-def test_json_holds_the_specification_with_which_it_can_be_run_again(made: dict[str, Experiment]) -> None:
+def test_json_contains_the_spec_that_repeats_the_experiment(made: dict[str, Experiment]) -> None:
     document: dict[str, Any] = msgspec.json.decode(to_json(of_experiment(made["ab"], "en")))
     assert document["format"] == "coresteer-report-1"
     assert document["experiment"]["spec"] == msgspec.to_builtins(made["ab"].spec)
@@ -223,14 +223,17 @@ def test_json_holds_the_specification_with_which_it_can_be_run_again(made: dict[
     assert len(document["experiment"]["runs"]) == len(made["ab"].runs)
 
 
-def test_what_changes_by_itself_is_not_in_a_report(made: dict[str, Experiment]) -> None:
+def test_fields_that_change_over_time_are_not_in_a_report(made: dict[str, Experiment]) -> None:
     later = made["ab"].model_copy(update={"remaining_s": 12.0, "queue_position": 3, "activity": "Warming up."})
     assert to_json(of_experiment(later, "en")) == to_json(of_experiment(made["ab"], "en"))
 
 
 def _all_hashes() -> str:
     spec = ab_spec()
-    one, other = made_up(spec, effect=fewer_interrupts, discard_every=9), made_up(spec, seed=9)
+    one, other = (
+        simulated(spec, effect=longer_coalescing, discard_every=9),
+        simulated(spec, seed=9),
+    )
     made: list[Report] = []
     for language in LANGUAGES:
         made += [of_experiment(one, language), of_comparison(one, other, language)]
@@ -259,7 +262,7 @@ class _Page(HTMLParser):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_hostile_names_are_only_text(made: dict[str, Experiment], language: Language) -> None:
+def test_hostile_names_are_escaped(made: dict[str, Experiment], language: Language) -> None:
     hostile = made["hostile"]
     report = of_experiment(hostile, language)
     page = _Page()
@@ -278,7 +281,7 @@ def test_hostile_names_are_only_text(made: dict[str, Experiment], language: Lang
     assert msgspec.json.decode(to_json(report))["experiment"]["node_name"] == hostile.node_name
 
 
-def test_a_page_in_korean_brings_its_font_and_one_in_english_needs_none(made: dict[str, Experiment]) -> None:
+def test_a_korean_page_embeds_its_font_and_an_english_one_does_not(made: dict[str, Experiment]) -> None:
     korean, english = (to_html(of_experiment(made["ab"], language)).decode() for language in ("ko", "en"))
     assert "url(data:font/woff2" in korean
     assert "url(" not in english
@@ -287,15 +290,15 @@ def test_a_page_in_korean_brings_its_font_and_one_in_english_needs_none(made: di
 
 @pytest.mark.parametrize("name", ["ab-256", "grid-256"])
 def test_a_report_of_256_cpus_is_small_and_made_in_time(made: dict[str, Experiment], name: str) -> None:
-    begun = time.thread_time()
+    started = time.thread_time()
     report = of_experiment(made[name], "ko")
     sizes = {write.__name__: len(write(report)) for write in FILES}
-    print(name, sizes, f"{time.thread_time() - begun:.2f} s of CPU in all four formats")  # noqa: T201 - to be seen with -s
+    print(name, sizes, f"{time.thread_time() - started:.2f} s of CPU in all four formats")  # noqa: T201 - to be seen with -s
     assert sizes["to_html"] < 5_000_000
     assert sizes["to_pdf"] < 5_000_000
 
 
-def test_a_cpu_that_is_not_known_is_hatched_and_not_zero(made: dict[str, Experiment]) -> None:
+def test_an_unknown_cpu_is_hatched_and_not_zero(made: dict[str, Experiment]) -> None:
     heats = [figure for figure in figures_of(of_experiment(made["sweep"], "en")) if isinstance(figure, Heat)]
     assert heats[0].values[0][5] is None
     assert "url(#hatch)" in draw(heats[0], PRINTED, "en")
@@ -309,7 +312,7 @@ def test_a_cpu_that_is_not_known_is_hatched_and_not_zero(made: dict[str, Experim
         ((-0.5, -0.55, -0.45), (-0.2, -0.25, -0.15), True),
     ],
 )
-def test_two_effects_differ_when_their_ratios_interval_leaves_one(
+def test_two_effects_differ_when_the_interval_of_their_ratio_excludes_one(
     a: tuple[float, float, float], b: tuple[float, float, float], differs: bool
 ) -> None:
     ratio = ratio_of(Interval(*a), Interval(*b))
@@ -318,10 +321,10 @@ def test_two_effects_differ_when_their_ratios_interval_leaves_one(
     assert ratio.value == pytest.approx((1 + b[0]) / (1 + a[0]) - 1)
 
 
-def test_a_comparison_says_whether_two_experiments_agree_and_what_differs_between_them() -> None:
-    one = made_up(ab_spec(), effect=fewer_interrupts)
-    same = made_up(ab_spec(), effect=fewer_interrupts, seed=11)
-    other = made_up(ab_spec(blocks=8), effect=nothing, seed=12)
+def test_a_comparison_reports_agreement_and_differences_of_two_experiments() -> None:
+    one = simulated(ab_spec(), effect=longer_coalescing)
+    same = simulated(ab_spec(), effect=longer_coalescing, seed=11)
+    other = simulated(ab_spec(blocks=8), effect=no_effect, seed=12)
     assert of_comparison(one, same, "en").findings[0].startswith("The two experiments agree on 90 µs")
     report = of_comparison(one, other, "en")
     assert report.findings[0].startswith("The two experiments disagree on 90 µs: the effect on device interrupts is −3")
@@ -333,19 +336,19 @@ def test_experiments_without_anything_in_common_are_not_compared(made: dict[str,
     assert of_comparison(made["sweep"], made["empty"], "en").findings[0].startswith("The effects cannot be compared")
 
 
-def test_a_change_that_did_something_is_told_with_the_doubt_that_remains() -> None:
+def test_an_effect_of_a_change_is_reported_as_an_observation() -> None:
     report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, factor=0.5), "en")
     assert report.findings[0].startswith("CPU per gigabit: 49.2 % lower after the change than before")
     assert report.findings[-1].startswith("This was observed on real traffic without randomization")
     assert "remaining_s" not in to_json(report).decode()
 
 
-def test_a_change_without_effect_is_told_as_such() -> None:
+def test_a_change_without_effect_is_reported() -> None:
     report = of_change(CHANGE, minutes(60, after=False), minutes(60, after=True, seed=3), "en")
     assert report.findings[0].startswith("No difference in CPU per gigabit larger than")
 
 
-def test_with_few_minutes_nothing_is_concluded_of_a_change() -> None:
+def test_a_change_with_few_minutes_has_no_result() -> None:
     report = of_change(CHANGE, minutes(5, after=False), minutes(60, after=True), "en")
     assert "there are 5 minutes of data before the change and 60 after it; at least 10 are" in report.findings[0]
     found = compare("rtt_p99_us", minutes(5, after=False), minutes(60, after=True))
@@ -357,11 +360,12 @@ def test_a_change_that_was_not_applied_had_no_effect() -> None:
     assert of_change(never, [], [], "en").findings == ["The change was not applied, so it had no effect."]
 
 
-def test_figures_that_are_not_there_are_absent_from_a_changes_report() -> None:
+def test_missing_metrics_are_absent_from_the_report_of_a_change() -> None:
     report = of_change(CHANGE, minutes(20, after=False), minutes(20, after=True), "en")
     assert "Memory from another NUMA node" not in to_html(report).decode()
 
 
 def test_a_running_experiment_says_that_it_may_change(made: dict[str, Experiment]) -> None:
     running = made["ab"].model_copy(update={"state": ExperimentState.RUNNING})
-    assert "The experiment is running: this is the result of the 48 runs so far" in told(of_experiment(running, "en"))
+    findings = text_of(of_experiment(running, "en"))
+    assert "The experiment is running: this is the result of the 48 runs so far" in findings

@@ -1,4 +1,4 @@
-"""Reports over HTTP: who may have them, from what they are made, and links that need no account."""
+"""Reports over HTTP: permissions, their data, and links that work without an account."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select, update
 from tests.backend.conftest import Backend
-from tests.backend.made_up_experiments import START, ab_spec, fewer_interrupts, made_up
+from tests.backend.simulated_experiments import START, ab_spec, longer_coalescing, simulated
 
 from coresteer.audit.tables import AuditRow
 from coresteer.auth.secrets import token_hash
@@ -31,8 +31,8 @@ CPUS = 2
 
 
 @dataclass
-class Kept:
-    """What is in the database."""
+class Stored:
+    """The rows in the database."""
 
     node_id: int
     experiments: list[int]
@@ -75,9 +75,9 @@ def change_row(node: NodeRow, change_id: UUID, at: datetime) -> ChangeRow:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def kept(backend: Backend) -> AsyncIterator[Kept]:
+async def stored(backend: Backend) -> AsyncIterator[Stored]:
     """Two experiments with the same runs, and a change with minutes around it, half of them before."""
-    made = made_up(ab_spec(), effect=fewer_interrupts)
+    made = simulated(ab_spec(), effect=longer_coalescing)
     change_id = uuid4()
     async with backend.database.session() as session:
         node = NodeRow(name="lab-3", simulated=False, labels={}, created_at=START)
@@ -119,7 +119,7 @@ async def kept(backend: Backend) -> AsyncIterator[Kept]:
                         discarded=run.discarded,
                     )
                 )
-        found = Kept(node.id, [row.id for row in rows], change_id)
+        found = Stored(node.id, [row.id for row in rows], change_id)
     first = APPLIED.replace(second=0)
     counts = {at: 1_200_000 + at % 3 * 9000 if at < 0 else 600_000 + at % 3 for at in range(-70, 60)}
     minutes = [(found.node_id, rollup(first + timedelta(minutes=at), count)) for at, count in counts.items()]
@@ -130,9 +130,9 @@ async def kept(backend: Backend) -> AsyncIterator[Kept]:
     yield found
 
 
-async def test_a_viewer_has_the_report_in_every_format(backend: Backend, kept: Kept) -> None:
+async def test_a_viewer_can_export_the_report_in_every_format(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    path = f"/api/experiments/{kept.experiments[0]}/report"
+    path = f"/api/experiments/{stored.experiments[0]}/report"
     page = await viewer.get(path)
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -142,17 +142,17 @@ async def test_a_viewer_has_the_report_in_every_format(backend: Backend, kept: K
     for kind, media in (("pdf", "application/pdf"), ("csv", "text/csv; charset=utf-8"), ("json", "application/json")):
         answer = await viewer.get(f"{path}?format={kind}&language=ko")
         assert answer.headers["content-type"] == media
-        name = f"experiment-{kept.experiments[0]}-ko.{kind}"
+        name = f"experiment-{stored.experiments[0]}-ko.{kind}"
         assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
         assert answer.content == (await viewer.get(f"{path}?format={kind}&language=ko")).content
 
 
-async def test_nobody_has_a_report_without_signing_in(backend: Backend, kept: Kept) -> None:
+async def test_a_report_requires_signing_in(backend: Backend, stored: Stored) -> None:
     anonymous = backend.anonymous()
     for path in (
-        f"/api/experiments/{kept.experiments[0]}/report",
-        f"/api/changes/{kept.change}/report",
-        f"/api/reports/compare?a={kept.experiments[0]}&b={kept.experiments[1]}",
+        f"/api/experiments/{stored.experiments[0]}/report",
+        f"/api/changes/{stored.change}/report",
+        f"/api/reports/compare?a={stored.experiments[0]}&b={stored.experiments[1]}",
     ):
         assert (await anonymous.get(path)).status_code == 401
 
@@ -168,33 +168,35 @@ async def test_nobody_has_a_report_without_signing_in(backend: Backend, kept: Ke
         ("/shared/wrong", 404),
     ],
 )
-async def test_what_is_not_there_is_told(backend: Backend, path: str, status: int) -> None:
+async def test_reports_of_missing_objects_are_not_found(backend: Backend, path: str, status: int) -> None:
     viewer = await backend.client("viewer")
     answer = await viewer.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
-async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(backend: Backend, kept: Kept) -> None:
+async def test_a_changes_report_compares_stored_minutes_up_to_the_next_change(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    page = (await viewer.get(f"/api/changes/{kept.change}/report")).text
+    page = (await viewer.get(f"/api/changes/{stored.change}/report")).text
     assert "Device interrupts: 50.4 % lower after the change than before" in page
     assert "60 minutes before, 19 after" in page
-    table = (await viewer.get(f"/api/changes/{kept.change}/report?format=csv")).content.decode("utf-8-sig")
+    table = (await viewer.get(f"/api/changes/{stored.change}/report?format=csv")).content.decode("utf-8-sig")
     rows = [row for row in csv.DictReader(io.StringIO(table)) if row["figure"] == "rx_bit_per_s"]
     assert len(rows) == 79
     assert {float(row["value"]) for row in rows} == {8e8}, "lo does not count"
 
 
-async def test_two_experiments_are_laid_side_by_side(backend: Backend, kept: Kept) -> None:
+async def test_two_experiments_are_compared(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    a, b = kept.experiments
+    a, b = stored.experiments
     page = (await viewer.get(f"/api/reports/compare?a={a}&b={b}")).text
     assert "The two experiments agree on 90 µs" in page
 
 
-async def test_a_link_shows_the_report_to_whoever_has_it_until_it_is_ended(backend: Backend, kept: Kept) -> None:
+async def test_a_link_to_a_report_works_without_signing_in_until_it_is_revoked(
+    backend: Backend, stored: Stored
+) -> None:
     operator, anonymous = await backend.client("operator"), backend.anonymous()
-    path = f"/api/experiments/{kept.experiments[0]}/share"
+    path = f"/api/experiments/{stored.experiments[0]}/share"
     shared = (await operator.post(path, {"days": 3})).json()
     assert shared["url"] == f"{backend.url}/shared/{shared['token']}"
     page = await anonymous.get(f"/shared/{shared['token']}")
@@ -211,16 +213,16 @@ async def test_a_link_shows_the_report_to_whoever_has_it_until_it_is_ended(backe
         assert list(await session.scalars(query)) == ["report.share", "report.unshare"]
 
 
-async def test_an_expired_link_shows_nothing(backend: Backend, kept: Kept) -> None:
+async def test_an_expired_link_is_not_found(backend: Backend, stored: Stored) -> None:
     operator = await backend.client("operator")
-    token = (await operator.post(f"/api/experiments/{kept.experiments[1]}/share", {})).json()["token"]
+    token = (await operator.post(f"/api/experiments/{stored.experiments[1]}/share", {})).json()["token"]
     async with backend.database.session() as session:
         await session.execute(update(ReportShareRow).values(expires_at=START))
     assert (await backend.anonymous().get(f"/shared/{token}")).status_code == 404
 
 
-async def test_a_viewer_cannot_share(backend: Backend, kept: Kept) -> None:
+async def test_a_viewer_cannot_share(backend: Backend, stored: Stored) -> None:
     viewer = await backend.client("viewer")
-    path = f"/api/experiments/{kept.experiments[0]}/share"
+    path = f"/api/experiments/{stored.experiments[0]}/share"
     assert (await viewer.post(path, {})).status_code == 403
     assert (await viewer.delete(path)).status_code == 403

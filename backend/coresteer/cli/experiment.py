@@ -1,6 +1,6 @@
 """`coresteer experiment`: run, watch, list and cancel experiments through the API, for people and for scripts."""
 
-# What only some commands need is imported there: every command of `coresteer` passes here for its help.
+# Imports that only some commands need are local: every command of `coresteer` loads this module for its help.
 # ruff: noqa: PLC0415
 
 import argparse
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from coresteer.cli.api_client import Client
 
-Json: TypeAlias = dict[str, Any]  # Any: as the API answers
+Json: TypeAlias = dict[str, Any]  # Any: answers of the API
 
 POLL_S = 2.0
 AWAY_S = 600.0
-"""So long an experiment is watched on while the backend does not answer; it goes on by itself after a restart."""
+"""How long to watch an experiment while the backend does not answer; it resumes after a restart of the backend."""
 _OPEN = ("queued", "running")
 _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
 
 
 class Exit(IntEnum):
-    """How these commands end."""
+    """Exit codes of these commands."""
 
     MEASURED = 0
     FAILED = 1
@@ -34,47 +34,51 @@ class Exit(IntEnum):
 
 
 EXIT_CODES = """exit codes:
-  0  done; an experiment that was watched ended and was measured
-  1  it failed, the backend does not answer, or the watching was interrupted
-  2  wrong usage, or an experiment that the backend refuses
-  3  it was stopped by a guardrail or cancelled
-  4  with --fail-if-worse: measured, and the primary figure is worse than the baseline's
+  0  done; a watched experiment was measured to its end
+  1  failed, the backend does not answer, or watching was interrupted
+  2  wrong usage, or the backend refuses the experiment
+  3  stopped by a guardrail, or cancelled
+  4  with --fail-if-worse: the primary metric is worse than the baseline's
 
-CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token of it."""
+CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKEN an API token."""
 
 
 class UsageError(Exception):
-    """What was asked for cannot be; the message says why."""
+    """Wrong usage; the message has the reason."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """`experiment` and what it can do."""
+    """Add `experiment` and its actions."""
     experiment = commands.add_parser("experiment", help="run, watch, list and cancel experiments")
     actions = experiment.add_subparsers(dest="action", required=True)
 
-    run = _action(actions, "run", "start an experiment and watch it until it ends; Ctrl-C ends the watching alone")
+    run = _action(actions, "run", "start an experiment and watch it until it ends; Ctrl-C stops watching only")
     run.add_argument("spec", nargs="?", help="file with the experiment as JSON (the API's Spec); - for stdin")
-    run.add_argument("--template", metavar="SLUG", help="the experiment of a paper instead, made for --node")
-    run.add_argument("--node", metavar="NAME", help="the node, in the place of a file's node_id")
-    run.add_argument("--peer", metavar="NAME", help="the node from which the traffic comes")
+    run.add_argument("--template", metavar="SLUG", help="instead of a file: a paper's experiment for --node")
+    run.add_argument("--node", metavar="NAME", help="the node under test; replaces node_id of the file")
+    run.add_argument("--peer", metavar="NAME", help="the node that generates the traffic")
     run.add_argument(
-        "--set", metavar="FIELD=VALUE", action="append", default=[], help="another number or text, such as blocks=8"
+        "--set", metavar="FIELD=VALUE", action="append", default=[], help="override a number or text, e.g. blocks=8"
     )
     run.add_argument("--no-wait", action="store_true", help="return as soon as it is queued")
     watch = _action(actions, "watch", "watch an experiment until it ends")
     watch.add_argument("id", type=int)
     for each in (run, watch):
-        each.add_argument("--fail-if-worse", action="store_true", help="exit with 4 where the primary figure got worse")
+        each.add_argument(
+            "--fail-if-worse",
+            action="store_true",
+            help="exit with 4 if the primary metric is worse",
+        )
 
-    listed = _action(actions, "list", "the newest experiments")
+    listed = _action(actions, "list", "list the newest experiments")
     listed.add_argument("--node", metavar="NAME", help="of one node")
-    listed.add_argument("--state", help="in one state, such as running")
-    cancel = _action(actions, "cancel", "end an experiment; what it changed goes back")
+    listed.add_argument("--state", help="in one state, e.g. running")
+    cancel = _action(actions, "cancel", "cancel an experiment and restore the settings that it changed")
     cancel.add_argument("id", type=int)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """`-o`."""
+    """Add `-o`."""
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
@@ -93,7 +97,7 @@ def _action(
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Carry one out. Raises ApiError, AwayError, UsageError and OSError."""
+    """Run one action; return its exit code. Raises ApiError, AwayError, UsageError and OSError."""
     as_json = arguments.output == "json"
     match arguments.action:
         case "run":
@@ -102,11 +106,12 @@ def run(arguments: argparse.Namespace, client: "Client") -> int:
             return _watch(client, arguments.id, as_json=as_json, lines=as_json, fail_if_worse=arguments.fail_if_worse)
         case "list":
             page = client.get("/api/experiments", node_id=_node_id(client, arguments.node), state=arguments.state)
-            lines = [_line(each) for each in page["experiments"]] or ["There is no such experiment."]
+            lines = [_line(each) for each in page["experiments"]] or ["No experiments."]
             print(json.dumps(page) if as_json else "\n".join(lines))
         case "cancel":
-            told = client.post(f"/api/experiments/{arguments.id}/cancel")
-            print(json.dumps(told) if as_json else f"Experiment {told['id']}: {told['state']}. {told['sentence']}")
+            cancelled = client.post(f"/api/experiments/{arguments.id}/cancel")
+            text = f"Experiment {cancelled['id']}: {cancelled['state']}. {cancelled['sentence']}"
+            print(json.dumps(cancelled) if as_json else text)
     return Exit.MEASURED
 
 
@@ -118,7 +123,7 @@ def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> i
     for sentence in preview["warnings"]:
         print(f"Note: {sentence}", file=about)
     if preview["blocked_because"] is not None:
-        raise UsageError(f"It cannot be started: {preview['blocked_because']}")
+        raise UsageError(f"The experiment cannot be started: {preview['blocked_because']}")
     if arguments.fail_if_worse:
         _better(spec["primary"])
     started = client.post("/api/experiments", {"spec": spec})
@@ -131,15 +136,15 @@ def _run(arguments: argparse.Namespace, client: "Client", *, as_json: bool) -> i
 
 
 def _spec(arguments: argparse.Namespace, client: "Client") -> Json:
-    """The experiment that is asked for, as the API takes it."""
+    """Return the requested spec as JSON for the API."""
     if (arguments.spec is None) == (arguments.template is None):
-        raise UsageError("Give either a file with an experiment or --template with --node.")
+        raise UsageError("Specify either a file with an experiment, or --template with --node.")
     node_id, peer_id = _node_id(client, arguments.node), _node_id(client, arguments.peer)
     if arguments.template is None:
         nodes = {"node_id": node_id, "peer_node_id": peer_id}
         spec = _from_file(arguments.spec) | {name: number for name, number in nodes.items() if number is not None}
     elif node_id is None:
-        raise UsageError("A template is made for a node; name it with --node.")
+        raise UsageError("A template requires a node; specify it with --node.")
     else:
         spec = _from_template(client, arguments.template, node_id, peer_id)
     return spec | _overrides(arguments.set)
@@ -149,9 +154,9 @@ def _from_file(name: str) -> Json:
     try:
         spec = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text())
     except ValueError as error:
-        raise UsageError(f"{name} is no JSON: {error}.") from None
+        raise UsageError(f"{name} is not valid JSON: {error}.") from None
     if not isinstance(spec, dict):
-        raise UsageError(f"{name} is no JSON object; it must be an experiment as the API takes it.")
+        raise UsageError(f"{name} is not a JSON object; it must be a Spec of the API.")
     return spec
 
 
@@ -160,31 +165,31 @@ def _from_template(client: "Client", slug: str, node_id: int, peer_id: int | Non
     found = next((each for each in templates if each["slug"] == slug), None)
     if found is None:
         known = ", ".join(each["slug"] for each in templates)
-        raise UsageError(f"There is no template {slug} for this node; there are {known}.")
+        raise UsageError(f"There is no template {slug}; choose one of {known}.")
     if found["spec"] is None:
-        raise UsageError(f"{slug} cannot be had there: {found['unavailable_because']}")
+        raise UsageError(f"{slug} is not available on this node: {found['unavailable_because']}")
     spec: Json = found["spec"]
     return spec
 
 
 def _overrides(given: list[str]) -> Json:
-    """FIELD=VALUE of the numbers and texts of an experiment."""
+    """Parse FIELD=VALUE arguments into fields of a spec."""
     from coresteer.experiments.spec import Spec
 
-    may = ("name", "primary", "warmup_s", "measure_s", "settle_s", "blocks", "aa_blocks", "seed")
-    assert set(may) <= set(Spec.__struct_fields__)  # noqa: S101 - so that no name here is forgotten there
+    allowed = ("name", "primary", "warmup_s", "measure_s", "settle_s", "blocks", "aa_blocks", "seed")
+    assert set(allowed) <= set(Spec.__struct_fields__)  # noqa: S101 - detects a renamed field
     found: Json = {}
     for text in given:
         field, equals, value = text.partition("=")
-        if field not in may or not equals:
-            raise UsageError(f"--set {text}: it takes FIELD=VALUE, the field being one of {', '.join(may)}.")
+        if field not in allowed or not equals:
+            raise UsageError(f"--set {text}: expected FIELD=VALUE with one of {', '.join(allowed)}.")
         if field in ("name", "primary"):
             found[field] = value
             continue
         try:
             found[field] = float(value) if field.endswith("_s") else int(value)
         except ValueError:
-            raise UsageError(f"--set {text}: {value!r} is no number that {field} could be.") from None
+            raise UsageError(f"--set {text}: {value!r} is not a valid number for {field}.") from None
     return found
 
 
@@ -194,16 +199,18 @@ def _node_id(client: "Client", name: str | None) -> int | None:
     nodes = client.get("/api/nodes")
     found = next((node["id"] for node in nodes if node["name"] == name), None)
     if found is None:
-        raise UsageError(f"There is no node {name}; there are {', '.join(node['name'] for node in nodes) or 'none'}.")
+        raise UsageError(
+            f"There is no node {name}; choose one of {', '.join(node['name'] for node in nodes) or 'none'}."
+        )
     return int(found)
 
 
 def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> int:
-    """Until it ends. lines: each step as JSON, too."""
+    """Watch until it ends; return the exit code. lines: print each step as JSON, too."""
     try:
         experiment = _follow(client, experiment_id, as_json=as_json, lines=lines, fail_if_worse=fail_if_worse)
     except KeyboardInterrupt:
-        print(f"It goes on; see it again with `coresteer experiment watch {experiment_id}`.", file=sys.stderr)
+        print(f"The experiment continues; watch it with `coresteer experiment watch {experiment_id}`.", file=sys.stderr)
         return Exit.FAILED
     if as_json:
         print(json.dumps(experiment), flush=True)
@@ -216,11 +223,11 @@ def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, 
 
 
 def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> Json:
-    """The experiment once it has ended."""
-    told: Json = {}
+    """Print progress until the experiment has ended; return it."""
+    printed: Json = {}
     answered = time.monotonic()
     while True:
-        experiment = _ask(client, experiment_id, answered)
+        experiment = _fetch(client, experiment_id, answered)
         if experiment is not None:
             answered = time.monotonic()
             if fail_if_worse:
@@ -229,8 +236,8 @@ def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool,
                 return experiment
             step = {name: value for name, value in experiment.items() if name not in _HEAVY}
             steady = {name: value for name, value in step.items() if name != "remaining_s"}
-            if steady != told:
-                told = steady
+            if steady != printed:
+                printed = steady
                 if lines:
                     print(json.dumps(step), flush=True)
                 elif not as_json:
@@ -238,8 +245,8 @@ def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool,
         time.sleep(POLL_S)
 
 
-def _ask(client: "Client", experiment_id: int, answered: float) -> Json | None:
-    """The experiment; None while the backend is away for a time."""
+def _fetch(client: "Client", experiment_id: int, answered: float) -> Json | None:
+    """Return the experiment, None while the backend does not answer."""
     from coresteer.cli.api_client import AwayError
 
     try:
@@ -247,13 +254,13 @@ def _ask(client: "Client", experiment_id: int, answered: float) -> Json | None:
     except AwayError as error:
         if time.monotonic() - answered > AWAY_S:
             raise
-        print(f"coresteer: {error} Trying again.", file=sys.stderr, flush=True)
+        print(f"coresteer: {error} Retrying.", file=sys.stderr, flush=True)
         return None
     return experiment
 
 
 def is_worse(experiment: Json) -> bool:
-    """Whether the primary figure of any level is worse than the baseline's, by the verdicts of the analysis."""
+    """Return whether the primary metric of any level is worse than the baseline's, by the verdicts of the analysis."""
     primary = experiment["primary"]
     worse = "lower" if _better(primary) == "more" else "higher"
     comparisons = experiment["analysis"]["comparisons"]
@@ -265,7 +272,7 @@ def _better(primary: str) -> str:
 
     better = EXPERIMENT[primary].better if primary in EXPERIMENT else ""
     if not better:
-        raise UsageError(f"--fail-if-worse: neither more nor less of {primary} is worse by itself.")
+        raise UsageError(f"--fail-if-worse: {primary} has no better or worse direction.")
     return better
 
 

@@ -16,26 +16,26 @@ _LANGUAGES = ("en", "ko")
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """`report` and what it can do."""
+    """Add `report` and its actions."""
     report = commands.add_parser("report", help="export reports of experiments and changes")
     actions = report.add_subparsers(dest="action", required=True)
     export = actions.add_parser(
         "export",
         help="write a report to a file",
-        description="Write the report of an experiment, of a change, or of two experiments side by side to a file.",
+        description="Write the report of an experiment, of a change, or of a comparison of two experiments to a file.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    export.add_argument("id", type=int, nargs="*", help="an experiment, or two that are compared")
-    export.add_argument("--change", metavar="ID", help="of a change's effect on real traffic instead")
+    export.add_argument("id", type=int, nargs="*", help="an experiment, or two to compare")
+    export.add_argument("--change", metavar="ID", help="instead of an experiment: a change's effect on real traffic")
     export.add_argument("--format", choices=_FORMATS, default="html", help="default: html")
     export.add_argument("--language", choices=_LANGUAGES, default="en", help="default: en")
-    export.add_argument("--to", metavar="FILE", help="default: named after the report, here; - for stdout")
+    export.add_argument("--to", metavar="FILE", help="default: named after the report; - for stdout")
     add_output(export)
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Carry it out. Raises ApiError, AwayError, UsageError and OSError."""
+    """Run the command; return its exit code. Raises ApiError, AwayError, UsageError and OSError."""
     options = {"format": arguments.format, "language": arguments.language}
     match arguments.id, arguments.change:
         case [experiment], None:
@@ -48,13 +48,13 @@ def run(arguments: argparse.Namespace, client: "Client") -> int:
             name, query = f"change-{change}", {}
             path = f"/api/changes/{change}/report"
         case _:
-            raise UsageError("Give one experiment, two to compare, or --change with a change.")
+            raise UsageError("Specify one experiment, two to compare, or --change with a change.")
     content = client.fetch(path, **query, **options)
     if arguments.to == "-":
         sys.stdout.buffer.write(content)
         return Exit.MEASURED
     file = Path(arguments.to or f"{name}.{arguments.format}")
     file.write_bytes(content)
-    told = {"file": str(file), "bytes": len(content)}
-    print(json.dumps(told) if arguments.output == "json" else f"{file}: {len(content):,} bytes")
+    written = {"file": str(file), "bytes": len(content)}
+    print(json.dumps(written) if arguments.output == "json" else f"{file}: {len(content):,} bytes")
     return Exit.MEASURED

@@ -1,4 +1,4 @@
-"""Experiments that never ran, with runs drawn from a seed, for tests of reports."""
+"""Experiments with simulated runs, derived from a seed, for tests of reports."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ _AMOUNTS = {
 Effect = Callable[[str, tuple[int, ...]], float]
 
 
-def nothing(_: str, __: tuple[int, ...]) -> float:
+def no_effect(_: str, __: tuple[int, ...]) -> float:
     return 1.0
 
 
@@ -58,10 +58,10 @@ def ab_spec(**changes: Any) -> Spec:  # noqa: ANN401 - fields of Spec
     return Spec(**given | changes)
 
 
-def made_up(
+def simulated(
     spec: Spec,
     *,
-    effect: Effect = nothing,
+    effect: Effect = no_effect,
     noise: float = 0.01,
     cpus: int = 2,
     discard_every: int = 0,
@@ -69,7 +69,7 @@ def made_up(
     seed: int = 7,
     **changes: Any,  # noqa: ANN401 - fields of Experiment
 ) -> Experiment:
-    """effect: by what a figure is multiplied in an arm."""
+    """Return an experiment with simulated runs. effect: factor of a metric in an arm."""
     random = Random(seed)  # noqa: S311 - reproducible, not secret
     runs: list[RecordedRun] = []
     planned = schedule.plan_runs(spec, seed)
@@ -151,8 +151,8 @@ def made_up(
     return Experiment(**given | changes)
 
 
-def fewer_interrupts(name: str, arm: tuple[int, ...]) -> float:
-    """What longer waiting does: fewer interrupts, less CPU, slower answers."""
+def longer_coalescing(name: str, arm: tuple[int, ...]) -> float:
+    """Return the effect of longer coalescing: fewer interrupts, less CPU time, longer response times."""
     at = arm[0] if arm else 0
     return {
         "interrupts_per_s": 0.62**at,
@@ -177,29 +177,31 @@ def _grid(count: int) -> Spec:
 
 
 def cases() -> dict[str, Experiment]:
-    """One experiment of each sort that a report has to tell."""
+    """Return one experiment of each kind that reports must handle."""
     sweep = ab_spec(name="rx-usecs sweep", kind="sweep", factors=[rx_usecs([18, 36, 54, 72, 90])], template="rx-usecs")
     same = ab_spec(name="Nothing changed", kind="aa", factors=[], blocks=8)
     hostile = "=cmd|' /C calc'!A0 </text><script>alert(1)</script> #set text(red) *b* $x$ \" {{7*7}} \\u{0}"
     return {
-        "aa": made_up(same),
-        "ab": made_up(ab_spec(), effect=fewer_interrupts, discard_every=9),
-        "ab-nothing": made_up(ab_spec(primary="throughput_bit_per_s"), noise=0.004),
-        "ab-unsteady": made_up(ab_spec(), noise=0.6, seed=3),
-        "sweep": made_up(sweep, effect=fewer_interrupts, cpus=16),
-        "grid": made_up(_grid(4), effect=lambda n, arm: 1 - 0.1 * (arm[0] == arm[1]) if "through" in n else 1.0),
-        "grid-256": made_up(_grid(16), cpus=256),
-        "ab-256": made_up(ab_spec(blocks=50), effect=fewer_interrupts, cpus=256),
-        "stopped": made_up(
+        "aa": simulated(same),
+        "ab": simulated(ab_spec(), effect=longer_coalescing, discard_every=9),
+        "ab-nothing": simulated(ab_spec(primary="throughput_bit_per_s"), noise=0.004),
+        "ab-unsteady": simulated(ab_spec(), noise=0.6, seed=3),
+        "sweep": simulated(sweep, effect=longer_coalescing, cpus=16),
+        "grid": simulated(_grid(4), effect=lambda n, arm: 1 - 0.1 * (arm[0] == arm[1]) if "through" in n else 1.0),
+        "grid-256": simulated(_grid(16), cpus=256),
+        "ab-256": simulated(ab_spec(blocks=50), effect=longer_coalescing, cpus=256),
+        "stopped": simulated(
             ab_spec(),
             most_runs=31,
-            effect=fewer_interrupts,
+            effect=longer_coalescing,
             state=ExperimentState.STOPPED,
             sentence="TCP round-trip time p99 was 23,400 µs, over 20,000 µs.",
             settings=SettingsBeforeAfter(before={"irq/41/affinity": "0-1"}, after={"irq/41/affinity": "0"}),
         ),
-        "empty": made_up(ab_spec(), most_runs=0, state=ExperimentState.FAILED, sentence="lab-3 went away.", machine={}),
-        "hostile": made_up(
+        "empty": simulated(
+            ab_spec(), most_runs=0, state=ExperimentState.FAILED, sentence="lab-3 went away.", machine={}
+        ),
+        "hostile": simulated(
             ab_spec(name=hostile[:80], factors=[Factor(hostile[:80], [Level("@SUM(1)"), Level(hostile[:80])])]),
             node_name=hostile,
             created_by="<b>kim</b>",
