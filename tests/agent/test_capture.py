@@ -221,6 +221,7 @@ proc/irq/N/effective_affinity_list
 proc/irq/N/node
 proc/irq/N/smp_affinity_list
 proc/net/dev
+proc/net/netstat
 proc/net/route
 proc/net/snmp
 proc/net/softnet_stat

@@ -15,6 +15,7 @@ from tests.backend.telemetry_data import machine
 
 from coresteer.telemetry.hours import Upkeep
 from coresteer.telemetry.partitions import HOUR_MS
+from coresteer_core.metrics import COUNTERS, HISTORY
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.rates import NetdevCounts, Rates
 from coresteer_core.protocol import InventoryMessage
@@ -140,6 +141,19 @@ async def test_series_of_minutes_add_up_to_those_of_samples(past: Past, viewer: 
     known = [value for value in answer["values"]["interrupts_per_s"] if value is not None]
     assert answer["resolution"] == "minute"
     assert np.mean(known) == pytest.approx(np.mean(exact["values"]["interrupts_per_s"]), rel=0.1)
+
+
+@pytest.mark.parametrize("name", [name for name, one in HISTORY.items() if one.source and one.source.field in COUNTERS])
+async def test_a_counter_is_stored_and_rolled_up_by_minute_and_hour(past: Past, viewer: Client, name: str) -> None:
+    source = HISTORY[name].source
+    assert source is not None
+    total = sum(rates.counters[source.field] for rates in past.samples)
+    for points, hours, resolution in ((600, 0, "sample"), (600, 10, "minute"), (240, 240, "hour")):
+        start = past.end - hours * HOUR_MS if hours else None
+        answer = (await viewer.get(past.path(f"series?metric={name}&points={points}&", start=start))).json()
+        assert answer["resolution"] == resolution
+        known = [value for value in answer["values"][name] if value is not None]
+        assert np.mean(known) == pytest.approx(total / SECONDS, rel=0.3)
 
 
 async def test_the_matrix_counts_every_cell(past: Past, viewer: Client) -> None:

@@ -183,6 +183,11 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             source=Source("counter", "tcp_retransmits", column="RetransSegs", table="Tcp", path=SNMP),
             short="retransmitted", history=True, chart="losses", report=True,
         ),
+        "tcp_listen_overflows_per_s": Metric(
+            "TCP listen queue overflows", "1/s", "less", label_ko="초당 TCP listen 큐 넘침 횟수",
+            source=Source("counter", "tcp_listen_overflows", column="ListenOverflows", table="TcpExt", path=NETSTAT),
+            short="listen overflows", history=True, chart="losses", report=True,
+        ),
         "tcp_segments_sent_per_s": Metric(
             "TCP segments sent", "1/s", label_ko="초당 TCP 세그먼트 송신 수",
             source=Source("counter", "tcp_out_segments", column="OutSegs", table="Tcp", path=SNMP),

@@ -167,6 +167,7 @@ def make_interval(
         counters={
             "tcp_out_segments": int(received * ANSWERS_PER_PACKET),
             "tcp_retransmits": int(lost * duration_s * 0.05 + received * 1e-6),
+            "tcp_listen_overflows": int(lost * duration_s * 0.001),
         },
     )
 

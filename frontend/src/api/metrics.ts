@@ -31,6 +31,7 @@ export const METRICS = {
   dropped_per_s: {"label": "Packets dropped", "unit": "1/s", "better": "less", "short": "dropped packets", "chart": "losses", "history": true, "fleet": true, "experiment": true, "guardrail": true},
   squeezed_per_s: {"label": "Softirq budget used up", "unit": "1/s", "better": "less", "short": "squeezed", "chart": "losses", "history": true, "fleet": true, "experiment": true, "guardrail": false},
   retransmits_per_s: {"label": "TCP retransmissions", "unit": "1/s", "better": "less", "short": "retransmitted", "chart": "losses", "history": true, "fleet": false, "experiment": false, "guardrail": false},
+  tcp_listen_overflows_per_s: {"label": "TCP listen queue overflows", "unit": "1/s", "better": "less", "short": "listen overflows", "chart": "losses", "history": true, "fleet": false, "experiment": false, "guardrail": false},
   tcp_segments_sent_per_s: {"label": "TCP segments sent", "unit": "1/s", "better": "", "short": "segments sent", "chart": "", "history": true, "fleet": false, "experiment": false, "guardrail": false},
   context_switches_per_s: {"label": "Context switches", "unit": "1/s", "better": "", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},
   migrations_per_s: {"label": "Tasks moved between CPUs", "unit": "1/s", "better": "less", "short": "", "chart": "", "history": false, "fleet": false, "experiment": true, "guardrail": false},

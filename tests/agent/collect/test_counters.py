@@ -63,6 +63,18 @@ def table(text: bytes) -> CounterTable:
     return CounterTableReader("proc/interrupts").parse(text)
 
 
+NETSTAT = b"""\
+MPTcpExt: MPCapableSYNRX ListenOverflows
+MPTcpExt: 1 2
+TcpExt: SyncookiesSent ListenDrops ListenOverflows
+TcpExt: 0 9 7
+"""
+
+
+def parse_netstat(text: bytes) -> dict[str, int]:
+    return NetCountersParser("proc/net/netstat").parse(text)
+
+
 def parse_snmp(text: bytes) -> dict[str, int]:
     return NetCountersParser("proc/net/snmp").parse(text)
 
@@ -76,6 +88,7 @@ PARSERS: list[tuple[Callable[[bytes], object], bytes]] = [
     (parse_netdev, DEV),
     (parse_default_routes, ROUTE),
     (parse_snmp, SNMP),
+    (parse_netstat, NETSTAT),
     (lambda text: parse_task_stat(text, "proc/812/stat"), TASK),
 ]
 
@@ -173,6 +186,14 @@ def test_the_default_route_names_its_interface() -> None:
 def test_tcp_segments_are_found_by_the_names_of_their_columns() -> None:
     found = parse_snmp(SNMP)
     assert found == {"tcp_out_segments": 16456, "tcp_retransmits": 12}
+
+
+def test_a_table_is_not_mistaken_for_one_whose_name_ends_like_it() -> None:
+    assert parse_netstat(NETSTAT) == {"tcp_listen_overflows": 7}
+
+
+def test_a_counter_that_a_kernel_does_not_have_is_left_out() -> None:
+    assert parse_netstat(b"TcpExt: SyncookiesSent\nTcpExt: 3\n") == {}
 
 
 def test_a_process_may_have_brackets_in_its_name() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -27,7 +28,7 @@ from coresteer_agent.linux.netlink import NETLINK_SOCK_DIAG, Netlink, attributes
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.print_json import sample_json, topology_json
-from coresteer_core.node.derive import derive
+from coresteer_core.node.derive import Sample, derive
 from coresteer_core.node.rates import TcpLatency
 from coresteer_core.protocol import (
     MAX_FRAME_BYTES,
@@ -82,24 +83,32 @@ def test_a_tree_without_files_gives_a_sample_of_nothing(tmp_path: Path) -> None:
     assert derive(sample, sampler.sample(), 1).irq_ids is None
 
 
-FILES = ["stat", "interrupts", "softirqs", "net/softnet_stat", "net/dev", "net/snmp"]
-FIELDS = ["times", "interrupts", "softirqs", "softnet", "netdevs", "counters"]
+SOURCES: list[tuple[str, Callable[[Sample], object]]] = [
+    ("stat", lambda sample: sample.times),
+    ("interrupts", lambda sample: sample.interrupts),
+    ("softirqs", lambda sample: sample.softirqs),
+    ("net/softnet_stat", lambda sample: sample.softnet),
+    ("net/dev", lambda sample: sample.netdevs),
+    ("net/snmp", lambda sample: sample.counters.get("tcp_retransmits")),
+    ("net/netstat", lambda sample: sample.counters.get("tcp_listen_overflows")),
+]
+FILES = [file for file, _ in SOURCES]
 
 
 @pytest.mark.parametrize("text", ["", "garbage\n", "cut"])
-@pytest.mark.parametrize(("file", "field"), list(zip(FILES, FIELDS, strict=True)))
+@pytest.mark.parametrize(("file", "read"), SOURCES)
 def test_a_source_that_fails_is_none_until_it_is_whole_again(
-    file: str, field: str, text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
+    file: str, read: Callable[[Sample], object], text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
 ) -> None:
     sampler = Sampler(tree.root)
     whole = (tree.root / "proc" / file).read_text()
-    assert getattr(sampler.sample(), field)
+    assert read(sampler.sample()) is not None
     (tree.root / "proc" / file).write_text(text)
-    assert not getattr(sampler.sample(), field)
-    assert not getattr(sampler.sample(), field)
+    assert read(sampler.sample()) is None
+    assert read(sampler.sample()) is None
     assert len([m for m in caplog.messages if m.startswith(f"proc/{file} ")]) == 1
     (tree.root / "proc" / file).write_text(whole)
-    assert getattr(sampler.sample(), field)
+    assert read(sampler.sample()) is not None
     sampler.close()
 
 
