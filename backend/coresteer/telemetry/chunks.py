@@ -170,15 +170,14 @@ def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, l
     for position, rates in enumerate(samples):
         if (latency := rates.tcp) is not None:
             tcp[:, position] = (latency.sockets, latency.rtt_p50_us, latency.rtt_p95_us, latency.rtt_p99_us)
-    unknown = np.full(count, -1, np.int64)
+    blank = b"\xff" * (8 * count)
     packed = {}
     for field, source in SCALARS.items():
-        if source.kind in ("cpu", "irq"):
-            packed[field] = sums.get(field, unknown).astype("<i8").tobytes()
-        elif source.kind == "counter":
+        if source.kind == "counter":
             packed[field] = _i64([rates.counters.get(field) for rates in samples])
+        elif source.kind in ("cpu", "irq"):
+            packed[field] = sums[field].astype("<i8", copy=False).tobytes() if field in sums else blank
     seconds = [np.nan if rates.agent_cpu_s is None else rates.agent_cpu_s for rates in samples]
-    blank = unknown.astype("<i8").tobytes()
     more = {field: column for field, column in packed.items() if field not in _POSITIONED and column != blank}
     return Scalars(
         seqs=_steps([rates.seq for rates in samples]),
