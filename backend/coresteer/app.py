@@ -1,4 +1,4 @@
-"""The application: its features, what they share, and when they start and stop."""
+"""The application: constructs the features, connects them, starts and stops them."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ from coresteer.forms.endpoints import router as forms_router
 from coresteer.frontend import FrontEnd
 from coresteer.gateway.agent_socket import Services
 from coresteer.gateway.agent_socket import router as agent_router
-from coresteer.gateway.batched import Batched
+from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.enrolment_endpoints import router as enrolment_router
 from coresteer.gateway.recorder import Recorder
 from coresteer.http_guards import Guards
@@ -80,7 +80,7 @@ health_router = APIRouter(tags=["health"])
 
 
 class HealthAnswer(BaseModel):
-    """Whether the backend can work: degraded while the database is away."""
+    """Health of the backend; degraded while the database does not answer."""
 
     status: Literal["ok", "degraded"]
     database: Literal["ok", "away"]
@@ -89,13 +89,13 @@ class HealthAnswer(BaseModel):
 
 @health_router.get("/api/health")
 async def health(request: Request) -> HealthAnswer:
-    """Answers always, also without a database."""
+    """Return the backend's health; answers also without a database."""
     answers = request.app.state.is_ready and await request.app.state.database.is_answering()
     return HealthAnswer(status="ok" if answers else "degraded", database="ok" if answers else "away", version=VERSION)
 
 
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
-    """What lives as long as the application, on its state."""
+    """Construct what lives as long as the application, on its state."""
     bus, connections, registry = Bus(), Connections(), Registry()
 
     def skew_ms(node_id: int) -> float | None:
@@ -111,7 +111,7 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
     app.state.experiments = ExperimentContext(database, bus, connections, registry, publisher, app.state.changes)
     app.state.runner = Runner(app.state.experiments)
     app.state.agents = Services(
-        known=Batched(partial(nodes.known, database)),
+        agents=BatchLoader(partial(nodes.identify_agents, database)),
         bus=bus,
         connections=connections,
         registry=registry,
@@ -122,17 +122,17 @@ def _make_features(app: FastAPI, database: Database, config: Config) -> None:
         class_reports=ClassReportStore(database),
         publisher=publisher,
         runner=app.state.runner,
-        on_decision=partial(evaluations.record_decision, app.state.policies),
-        on_change=partial(change_reports.record_report, app.state.changes),
-        to_ask=Batched(partial(change_reports.state_queries, database)),
+        record_decision=partial(evaluations.record_decision, app.state.policies),
+        record_change_report=partial(change_reports.record_report, app.state.changes),
+        state_queries=BatchLoader(partial(change_reports.state_queries, database)),
     )
 
 
 async def _start_features(app: FastAPI) -> None:
-    """Migrate, then start what needs the database."""
+    """Migrate the database, then start the features."""
     await app.state.database.migrate()
     await app.state.when_ready(app.state.database)
-    # nothing below fails, so that a later try starts nothing twice
+    # nothing below fails, so that a retry starts nothing twice
     app.state.ingest.start()
     app.state.agents.recorder.start()
     app.state.agents.snapshots.start()
@@ -157,7 +157,7 @@ async def _stop_features(app: FastAPI) -> None:
 
 
 async def _start_when_the_database_answers(app: FastAPI) -> None:
-    """Try until it does; anything but an absent database ends the process, for no later try would fare better."""
+    """Retry until the database answers; any other error ends the process."""
     while True:
         await asyncio.sleep(_RETRY_S)
         try:
@@ -170,7 +170,7 @@ async def _start_when_the_database_answers(app: FastAPI) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """With ten thousand connections Python's defaults stop the process for 0.7 s at a time."""
+    """Raise the thresholds: with 10,000 connections Python's defaults stop the process for 0.7 s at a time."""
     gc.set_threshold(100_000, 50, 100_000)
     gc.freeze()
 
@@ -180,7 +180,7 @@ async def _nothing(_: Database) -> None:
 
 
 def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]] = _nothing) -> FastAPI:
-    """The backend. when_ready is called once, when the database is there and before any request is let through."""
+    """Return the backend. when_ready is called once, when the database answers and before the first request."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -196,7 +196,7 @@ def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]]
             if not errors.is_database_away(error):
                 app.state.failure = error
                 raise
-            log.warning("The database does not answer: %s; trying again every second.", errors.database_sentence(error))
+            log.warning("The database does not answer: %s; retrying every second.", errors.database_sentence(error))
             retry = asyncio.create_task(_start_when_the_database_answers(app))
         _tune_garbage_collection()
         yield
@@ -241,7 +241,7 @@ _PROBLEM_CONTENT = {"application/problem+json": {"schema": {"$ref": "#/component
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:  # Any: an OpenAPI document is arbitrary JSON
-    """The description of the HTTP API, every error answer being a Problem."""
+    """Return the OpenAPI document of the HTTP API, in which every error response is a Problem."""
     document = app.openapi()
     document["components"]["schemas"]["Problem"] = errors.PROBLEM_SCHEMA
     return document

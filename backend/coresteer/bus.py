@@ -11,7 +11,7 @@ _MAX_QUEUED = 10_000
 
 @dataclass(frozen=True)
 class Event:
-    """Base of everything that is published; a feature defines the events that carry its own schemas."""
+    """Base of all events; a feature defines those that carry its own schemas."""
 
 
 @dataclass(frozen=True)
@@ -23,26 +23,26 @@ class NodeEvent(Event):
 
 @dataclass(frozen=True)
 class InventoryEvent(Event):
-    """A node's topology, inventory, tasks or what it learned of its NICs changed and can be fetched."""
+    """A node's topology, inventory, tasks or NIC observations changed."""
 
     node_id: int
 
 
 @dataclass(frozen=True)
 class PoliciesEvent(Event):
-    """What is in force, decided or flows on a node changed and can be fetched; on which nodes is not told by None."""
+    """The policies in force, the decisions or the flows of a node changed; None for any number of nodes."""
 
     node_id: int | None
 
 
 class Bus:
-    """Publishing never waits: a subscriber that does not keep up loses its oldest events."""
+    """Publishing never blocks: a subscriber that is too slow loses its oldest events."""
 
     def __init__(self) -> None:
         self._subscribers: set[asyncio.Queue[Event]] = set()
 
     def publish(self, event: Event) -> None:
-        """Tell every subscriber."""
+        """Queue the event for every subscriber."""
         for queue in self._subscribers:
             if queue.full():
                 queue.get_nowait()
@@ -50,7 +50,7 @@ class Bus:
 
     @contextmanager
     def subscribe(self) -> Iterator[AsyncIterator[Event]]:
-        """``with bus.subscribe() as events: async for event in events``: everything published inside the block."""
+        """Subscribe: ``with bus.subscribe() as events: async for event in events`` yields events published inside."""
         queue: asyncio.Queue[Event] = asyncio.Queue(_MAX_QUEUED)
         self._subscribers.add(queue)
         try:

@@ -1,4 +1,4 @@
-"""The backend's configuration, from the environment."""
+"""Configuration of the backend, from environment variables."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def default_state_dir() -> Path:
-    """/var/lib/coresteer as root, else the user's XDG state folder."""
+    """Return /var/lib/coresteer for root, else a folder of the user's XDG state directory."""
     if os.geteuid() == 0:
         return Path("/var/lib/coresteer")
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -22,7 +22,7 @@ def default_state_dir() -> Path:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address or name."""
+    """Return whether an address or host name is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Config(BaseSettings):
-    """Every setting is an environment variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also understood."""
+    """Every setting is the environment variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also read."""
 
     model_config = SettingsConfigDict(env_prefix="CORESTEER_", frozen=True, extra="ignore")
 
@@ -65,7 +65,7 @@ class Config(BaseSettings):
     @field_validator("public_url")
     @classmethod
     def _origin(cls, value: str | None) -> str | None:
-        """Scheme, host and port in lower case. http only on loopback: passwords and keys are not for the network."""
+        """Validate scheme, host and port. http is allowed on loopback only, because passwords and keys cross it."""
         if not value:
             return None
         url = urlsplit(value.strip().lower())
@@ -80,7 +80,7 @@ class Config(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _libpq_url(cls, value: str | None) -> str | None:
-        """libpq's own form, so that one parser reads it; SQLAlchemy's driver suffix is accepted."""
+        """Convert to libpq's form; SQLAlchemy's driver suffix is accepted."""
         if not value:
             return None
         scheme, separator, rest = value.partition("://")
@@ -95,16 +95,16 @@ class Config(BaseSettings):
 
     @property
     def public_address(self) -> str:
-        """Where people and agents find the backend: what a proxy serves, else its own address."""
+        """Return the address for people and agents: the configured public one, else the backend's own."""
         return self.public_url or self.address
 
     @property
     def is_open_without_proxy(self) -> bool:
-        """Whether others could reach it over plain HTTP without anybody having said that a proxy is before it."""
+        """Return whether others could reach the backend over plain HTTP without a configured proxy."""
         return self.public_url is None and not is_loopback(self.host)
 
     @property
     def address(self) -> str:
-        """Where a browser on this machine finds the backend."""
+        """Return the address for a browser on this machine."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: SQLAlchemy sessions for control tables, a psycopg pool for COPY and raw SQL, migrations."""
+"""PostgreSQL: SQLAlchemy sessions for control tables, a psycopg pool for COPY and raw SQL, migrations."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,12 +20,12 @@ from starlette.requests import HTTPConnection
 
 OLDEST_SERVER = 15
 TIMEOUT_S = 3
-"""How long a request waits for a connection before it is told that the database is away."""
+"""Seconds a request waits for a connection before it gets 503."""
 
 _CONNECT: dict[str, str | int] = {
     "connect_timeout": TIMEOUT_S,
     "application_name": "coresteer",
-    # a server that vanished from the network is noticed in some ten seconds; a Unix socket knows nothing of these
+    # a server that vanished from the network is noticed within about 10 s; ignored by Unix sockets
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -35,11 +35,11 @@ _MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter 
 
 
 class UnsupportedServerError(Exception):
-    """The server is older than what Coresteer needs."""
+    """The server is older than PostgreSQL 15."""
 
 
 class Base(DeclarativeBase):
-    """Base of every table class; names of constraints follow PostgreSQL's own habit."""
+    """Base of every table class; constraints are named as PostgreSQL names them."""
 
     metadata = MetaData(
         naming_convention={
@@ -53,7 +53,7 @@ class Base(DeclarativeBase):
 
 
 class Database:
-    """One PostgreSQL database. url: libpq's form, ``postgresql://user@host/name``. Connects when first needed."""
+    """One PostgreSQL database, connected on first use. url: libpq's form, ``postgresql://user@host/name``."""
 
     def __init__(self, url: str, migrations_dir: Path) -> None:
         self.url = url
@@ -83,7 +83,7 @@ class Database:
         return await psycopg.AsyncConnection.connect(self._conninfo)
 
     async def open(self) -> None:
-        """Start the pool, whether or not the server answers already."""
+        """Start the pool, also while the server does not answer."""
         await self.pool.open(wait=False)
 
     async def close(self) -> None:
@@ -93,15 +93,15 @@ class Database:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """A session that commits once at its end, or rolls back when the block raises."""
+        """Open a session that commits at the end of the block, or rolls back when the block raises."""
         async with self._sessions() as session, session.begin():
             yield session
 
     async def is_answering(self) -> bool:
-        """Whether the server answers within TIMEOUT_S. A server that hangs is asked by one question at a time."""
+        """Return whether the server answers within TIMEOUT_S; one check at a time."""
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._ask())
-        # not asyncio.timeout: what it cancels goes on waiting for a server that hangs
+        # not asyncio.timeout: a cancelled task goes on waiting for a server that hangs
         await asyncio.wait([self._question], timeout=TIMEOUT_S)
         return self._question.done() and self._question.result()
 
@@ -109,12 +109,12 @@ class Database:
         try:
             async with self.engine.connect() as connection:
                 await connection.execute(text("SELECT 1"))
-        except Exception:  # whatever keeps it from answering: the caller asks only whether it does
+        except Exception:  # any error means that it does not answer
             return False
         return True
 
     async def migrate(self) -> None:
-        """Bring the schema to the newest version; starters wait for each other. Raises UnsupportedServerError."""
+        """Upgrade the schema to the newest version; concurrent calls wait. Raises UnsupportedServerError."""
         await asyncio.to_thread(self._migrate)
 
     def _migrate(self) -> None:
@@ -145,5 +145,5 @@ async def _request_session(connection: HTTPConnection) -> AsyncIterator[AsyncSes
         yield session
 
 
-# scope="function": the commit is made before the answer is sent, so that an answer never tells of what was not kept.
+# scope="function": the commit precedes the response, so that a response never describes what was not stored.
 Session = Annotated[AsyncSession, Depends(_request_session, scope="function")]

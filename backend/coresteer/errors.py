@@ -1,4 +1,4 @@
-"""Errors that tell what happened, where, and what to do; the API renders them as RFC 9457 problem documents."""
+"""Errors with a sentence that says what happened and what to do, returned as RFC 9457 problem documents."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ log = logging.getLogger("coresteer")
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
-    """A refusal or failure the caller can read. detail: one sentence; field: the input it is about, if any."""
+    """A refusal or failure for the caller to read. detail: one sentence; field: the input that it is about, if any."""
 
     status = 500
     slug = "internal"
@@ -100,9 +100,9 @@ _AWAY_STATES = ("08", "57P0", "53300")
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Whether the error means that the database cannot be reached, rather than that it refused a statement.
+    """Return whether an error means that the database cannot be reached, rather than that it rejected a statement.
 
-    While connecting, libpq tells no SQLSTATE: a wrong password looks like a server that is away.
+    While connecting, libpq reports no SQLSTATE: a wrong password looks like an unreachable server.
     """
     if isinstance(error, sqlalchemy.exc.DBAPIError):
         return error.connection_invalidated or (error.orig is not None and is_database_away(error.orig))
@@ -112,7 +112,7 @@ def is_database_away(error: BaseException) -> bool:
 
 
 def database_sentence(error: BaseException) -> str:
-    """What the database's server or libpq said, on one line."""
+    """Return the message of the database server or of libpq on one line."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
     said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
     return " ".join((said or str(cause)).split()).rstrip(".")
@@ -156,13 +156,13 @@ def problem_response(
     errors: list[dict[str, str]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> ProblemResponse:
-    """The document every error of the API has: type, title, status, detail, errors."""
+    """Return the document of an error: type, title, status, detail, errors."""
     content = {"type": f"urn:coresteer:{slug}", "title": title, "status": status, "detail": detail}
     return ProblemResponse({**content, "errors": errors or []}, status_code=status, headers=headers)
 
 
 def render(problem: Problem) -> ProblemResponse:
-    """The response for a Problem."""
+    """Return the response for a Problem."""
     errors = [{"field": problem.field, "message": problem.detail}] if problem.field else None
     return problem_response(
         problem.status, problem.slug, problem.title, problem.detail, errors=errors, headers=problem.headers
@@ -170,12 +170,12 @@ def render(problem: Problem) -> ProblemResponse:
 
 
 def _field_name(location: tuple[Any, ...]) -> str:  # Any: Pydantic's locations mix names and list positions
-    """``("body", "names", 3)`` as ``names[3]``; a parameter by its own name, the whole body as ``body``."""
+    """Return ``names[3]`` for ``("body", "names", 3)``; a parameter's own name; ``body`` for the whole body."""
     name = ""
     for part in location[1:]:
         if part != "[key]":  # Pydantic's mark for the name of an entry rather than its value
             name += f"[{part}]" if isinstance(part, int) else f".{part}"
-    # a name may hold half of a surrogate pair, which no answer can
+    # a name may hold half of a surrogate pair, which UTF-8 cannot
     return name.removeprefix(".").encode(errors="backslashreplace").decode() or "body"
 
 
@@ -192,7 +192,7 @@ async def _on_problem(_: Request, error: Exception) -> ProblemResponse:
 async def _on_invalid(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
     errors = [
-        # where the JSON breaks off is in the location, which names no field then
+        # the location is the position in the JSON, not a field
         {"field": "body" if item["type"] == "json_invalid" else _field_of(item), "message": str(item["msg"])}
         for item in error.errors()
     ]
@@ -229,7 +229,7 @@ async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app's routes becomes a problem document."""
+    """Return every error of the app's routes as a problem document."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)

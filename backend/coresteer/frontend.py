@@ -1,4 +1,4 @@
-"""Serves the built front end; every path that is no file is one of its pages."""
+"""Serves the built front end; every path that is not a file is one of its pages."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from starlette.types import Receive, Scope, Send
 
 
 class FrontEnd(StaticFiles):
-    """The app's answer to whatever no route takes. folder: the build, with index.html and assets/."""
+    """Default handler of paths without a route. folder: the build, with index.html and assets/."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, check_dir=False)
         self._index = folder / "index.html"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what belongs to the API and WebSockets; serve the rest."""
+        """Refuse paths of the API and WebSockets; serve all others."""
         if scope["type"] == "websocket":
             await receive()  # the handshake
             return await send({"type": "websocket.close", "code": 1008, "reason": "There is nothing at this path."})
@@ -28,7 +28,7 @@ class FrontEnd(StaticFiles):
         return await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """A file, or the page. Built assets carry their hash in the name and never change."""
+        """Return a file, or the page. Built assets have a hash in their names and are cached for ever."""
         is_asset = path.startswith("assets/")
         try:
             response = await super().get_response("index.html" if path == "." else path, scope)

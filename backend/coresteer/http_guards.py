@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route: whose host name, which origin, how much body."""
+"""Checks of every request before its route: host name, origin, size of the body, database."""
 
 import asyncio
 import ipaddress
@@ -15,11 +15,11 @@ from coresteer.origin import is_cross_origin
 
 MOST_BODY_BYTES = 1024 * 1024
 PATIENCE_S = 5.0
-"""After so long without an answer the database is asked whether it answers at all."""
+"""Seconds after which the database is checked while a request has no response."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _SECURITY_HEADERS = {
-    # Mantine sets style attributes; nothing else comes from anywhere but this backend
+    # Mantine sets style attributes; everything else comes from this backend
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
@@ -31,9 +31,9 @@ _SECURITY_HEADERS = {
 
 
 class Guards:
-    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health is told to come back.
+    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health get 503.
 
-    is_answering: whether the database answers in time, asked when a request of the API takes long.
+    is_answering: whether the database answers, called when a request takes longer than PATIENCE_S.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Guards:
         self._is_ready = is_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on with the body counted and the answer's headers added."""
+        """Refuse the request, or pass it on with its body limited and the response's security headers added."""
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         problem = self._refusal(scope)
         if scope["type"] == "websocket":
-            # a response before the handshake is accepted refuses it, and its document tells the agent why
+            # a response before the handshake refuses it, and its document gives the agent the reason
             return await (self._app if problem is None else render(problem))(scope, receive, send)
 
         async def send_with_headers(message: Message) -> None:
@@ -74,7 +74,7 @@ class Guards:
         return await self._in_time(scope, _counted(receive), send_with_headers)
 
     async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, but do not let a request wait for ever for a database that hangs."""
+        """Pass the request on, and answer 503 instead of waiting for a database that hangs."""
         has_begun = was_given_up = False
 
         async def send_unless_given_up(message: Message) -> None:
@@ -83,13 +83,13 @@ class Guards:
                 has_begun = True
                 await send(message)
 
-        # a task of its own, because what asyncio.timeout cancels goes on waiting for a server that hangs
+        # a task of its own, because a task that asyncio.timeout cancels goes on waiting for a server that hangs
         work = asyncio.ensure_future(self._app(scope, receive, send_unless_given_up))
         try:
             while not (await asyncio.wait([work], timeout=PATIENCE_S))[0]:
                 if not has_begun and not await self._is_answering() and not (has_begun or work.done()):
                     was_given_up = True
-                    work.add_done_callback(lambda work: work.cancelled() or work.exception())  # told already
+                    work.add_done_callback(lambda work: work.cancelled() or work.exception())  # answered with 503
                     return await render(DATABASE_AWAY)(scope, receive, send)
             work.result()
         finally:
@@ -109,12 +109,12 @@ class Guards:
             length = headers.get("content-length", "0")
             if length.isdecimal() and int(length) > MOST_BODY_BYTES:
                 return TooLarge(_too_large_sentence())
-        if _is_for_a_route(scope) and not self._is_ready():  # the WebSockets say so themselves, with a close code
+        if _is_for_a_route(scope) and not self._is_ready():  # WebSockets are closed with a code instead
             return DATABASE_AWAY
         return None
 
     def _is_ours(self, host: str) -> bool:
-        """DNS rebinding needs a name of the attacker's, so addresses are fine and names must be known."""
+        """Return whether a host name is the backend's. DNS rebinding needs a foreign name, so addresses are allowed."""
         try:
             name = urlsplit(f"//{host}").hostname
         except ValueError:

@@ -1,4 +1,4 @@
-"""What requests are made of: bodies that refuse what they do not know, texts the database can hold, row numbers."""
+"""Parts of requests: bodies without unknown fields, texts that the database can store, row ids."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
 class Body(BaseModel):
-    """A request's body, or a part of one. A field it does not have is refused, for it may be a limit misspelt."""
+    """A request's body or a part of one. Unknown fields are refused: one may be a misspelt limit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -22,7 +22,7 @@ def refused(sentence: str, *, path: str = "") -> PydanticCustomError:
 
 @dataclass(frozen=True)
 class Spelt:
-    """Annotation for a text that must match the pattern as a whole; the sentence says what may be in it."""
+    """Annotation of a text that must match the pattern as a whole; the sentence says which characters are allowed."""
 
     pattern: str
     sentence: str
@@ -33,16 +33,16 @@ class Spelt:
         return text
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Checked after length and type."""
+        """Check after length and type."""
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The pattern is told."""
+        """Add the pattern."""
         return handler(schema) | {"pattern": f"^{self.pattern}$"}
 
 
 def can_be_kept(text: str) -> str:
-    """The text, if PostgreSQL and UTF-8 can hold it. Raises a ValueError for validators."""
+    """Return the text if PostgreSQL and UTF-8 can store it. Raises a ValueError for validators."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise refused("It has a character that cannot be kept: NUL, or half of a surrogate pair.")
     return text

@@ -1,4 +1,4 @@
-"""Takes the backend's address, or says why it cannot be had."""
+"""Binds the backend's address."""
 
 import errno
 import socket
@@ -9,15 +9,15 @@ _PATIENCE_MS = 30_000
 
 
 class ListenError(Exception):
-    """The backend's address cannot be taken; the message names it and what to change."""
+    """The backend's address cannot be bound; the message names it and what to change."""
 
 
 def listening_socket(config: Config) -> socket.socket:
-    """The backend's socket, bound. Raises ListenError."""
+    """Return the backend's bound socket. Raises ListenError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # connections inherit it: one whose peer takes nothing any more ends instead of lasting for many minutes
+    # inherited by connections: one whose peer no longer reads ends early instead of after many minutes
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PATIENCE_MS)
     try:
         listener.bind((config.host, config.port))

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, and whose output is read line by line."""
+"""Child processes that never outlive their parent, with output read line by line."""
 
 import asyncio
 import ctypes
@@ -69,7 +69,7 @@ async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[
 
 
 async def end(process: asyncio.subprocess.Process, how: signal.Signals, grace_s: float) -> None:
-    """Ask the process to end, kill it after grace_s seconds, and wait until it is gone."""
+    """Send the signal, kill the process after grace_s seconds, and wait for its end."""
     if process.returncode is not None:
         return
     process.send_signal(how)

@@ -136,7 +136,7 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "unknown type": (msgspec.msgpack.encode({"type": "shell", "run": "id"}), 4400, "Invalid message"),
     "a message of the backend's": (encode(Confirm("1")), 4400, "Invalid message"),
     "huge": (b"\x00" * (MAX_FRAME_BYTES + 1), 1009, ""),
-    "text": ("hello", 4400, "text frame"),
+    "text": ("hello", 4400, "Text frames"),
     "a second hello": (encode(hello()), 4400, "second time"),
     "too few shares": (_rates(shares={"busy": b"\x00"}), 4400, "busy has 1 bytes for 4 CPUs"),
     "a share over 100 %": (_rates(shares={"busy": b"\x00\xc9\x00\x00"}), 4400, "busy contains 201"),

@@ -26,7 +26,7 @@ async def test_the_commands_of_the_machines_owner_work_through_the_database(
     body = {"token": link.partition("=")[2], "username": "ada", "password": "the first password"}
     assert (await backend.anonymous().post("/api/auth/setup", body)).status_code == 200
     assert await command(monkeypatch, database, "set-up-link") == 1
-    assert "set up already" in capsys.readouterr().err
+    assert "already set up" in capsys.readouterr().err
 
     assert await command(monkeypatch, database, "enrolment-token", "--simulated") == 0
     token = capsys.readouterr().out.strip()

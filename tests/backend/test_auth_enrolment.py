@@ -28,7 +28,7 @@ async def test_a_node_that_has_a_key_is_not_taken_over_until_the_key_is_revoked(
     body = {"token": await new_token(backend), "names": ["live"]}
     refused = await agent.post("/api/enrol", body)
     assert refused.status_code == 409
-    assert "“live” is enrolled already" in refused.json()["detail"]
+    assert "“live” is already enrolled" in refused.json()["detail"]
     async with backend.database.session() as session:
         await session.execute(text("UPDATE node SET key_hash = NULL WHERE name = 'live'"))
     again = await agent.post("/api/enrol", body)  # the refusal did not use the token up

@@ -83,7 +83,7 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
 
 async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_reported_it(live: Live) -> None:
     told = FlowsMessage(0, [], cgroups={"web.slice": {"cpu.weight": "100"}})
-    live.backend.app.state.agents.registry.made(live.node_id).flows = told
+    live.backend.app.state.agents.registry.get_or_create(live.node_id).flows = told
     desired = [{"key": "cgroup/web.slice/cpu.weight", "value": "300"}]
     answer = await live.operator.post(f"{live.path}/previews", {"desired": desired})
     assert [action["was"] for action in answer.json()["plan"]["actions"]] == ["100"], answer.text

@@ -21,7 +21,7 @@ from tests.backend.test_live import browser, until
 from coresteer.bus import PoliciesEvent
 from coresteer.classes.chunks import encode, pool
 from coresteer.classes.schemas import ClassFigure
-from coresteer.classes.store import MOST_POLICIES
+from coresteer.classes.store import MAX_POLICIES
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask
@@ -73,12 +73,12 @@ async def test_a_policy_in_force_has_no_figures_before_its_agent_has_told_any(no
     policy = await in_force(node)
     await created(node, node.body())
     (found,) = (await node.get("classes"))["policies"]
-    assert (found["policy_id"], found["version"], found["at"], found["told"]) == (policy["id"], 1, None, None)
+    assert (found["policy_id"], found["version"], found["at"], found["reported"]) == (policy["id"], 1, None, None)
     assert [one["name"] for one in found["spec"]["classes"]] == ["gold", "silent"]
     time_ms = now_ms()
     await tell(node, message(policy["id"], time_ms), message(policy["id"] + 1000, time_ms))
     (found,) = (await node.get("classes"))["policies"]
-    assert (found["at"], found["told"]) == (
+    assert (found["at"], found["reported"]) == (
         f"{at_ms(time_ms):%Y-%m-%dT%H:%M:%S.%f}Z",
         msgspec.to_builtins([GOLD, SILENT]),
     )
@@ -143,11 +143,11 @@ async def test_what_cannot_be_stored_now_is_stored_later(node: PolicyNode, monke
 
 async def test_an_agent_that_names_ever_more_policies_or_talks_too_often_fills_nothing(node: PolicyNode) -> None:
     time_ms = now_ms()
-    await tell(node, *(message(policy_id, time_ms) for policy_id in range(1, 3 * MOST_POLICIES)))
+    await tell(node, *(message(policy_id, time_ms) for policy_id in range(1, 3 * MAX_POLICIES)))
     await tell(node, *(message(1, time_ms + step) for step in range(1, 400, 10)))
     found = await history_of(node, time_ms - 5000, time_ms + 5000)
-    assert len(found["policies"]) == MOST_POLICIES
-    assert len(node.backend.app.state.registry.get(node.agent.node_id).classes) <= MOST_POLICIES
+    assert len(found["policies"]) == MAX_POLICIES
+    assert len(node.backend.app.state.registry.get(node.agent.node_id).classes) <= MAX_POLICIES
 
 
 async def test_a_page_that_looks_at_the_node_is_told_what_its_agent_tells(node: PolicyNode, backend: Backend) -> None:
@@ -165,7 +165,7 @@ async def test_a_page_that_looks_at_the_node_is_told_what_its_agent_tells(node: 
         event, _ = await until(page, lambda frame: frame[0]["type"] == "classes")
         saying.cancel()
     assert (event["node_id"], event["policy_id"], event["time_ms"]) == (node.agent.node_id, 4, time_ms)
-    assert event["told"] == msgspec.to_builtins([GOLD, SILENT])
+    assert event["reported"] == msgspec.to_builtins([GOLD, SILENT])
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_an_experiment_that_the_backend_refuses_is_not_started(api: Api, capsys:
 @pytest.mark.parametrize(
     ("name", "value", "code", "sentence"),
     [
-        ("CORESTEER_TOKEN", "", 2, "make an API token"),
+        ("CORESTEER_TOKEN", "", 2, "create an API token"),
         ("CORESTEER_TOKEN", "cst_wrong", 1, "The API token is unknown."),
         ("CORESTEER_URL", "http://127.0.0.1:9", 1, "No backend answers at http://127.0.0.1:9"),
         ("CORESTEER_URL", "http://coresteer.example", 2, "must begin with https://"),
@@ -241,7 +241,7 @@ def test_a_wrong_token_or_address_is_reported(
     ("answer", "sentence"),
     [
         ((302, b""), "302"),
-        ((200, b"<html>"), "something else than JSON"),
+        ((200, b"<html>"), "something other than JSON"),
         ((503, b'{"detail": "The database does not answer."}'), "The database does not answer."),
     ],
 )

@@ -107,7 +107,11 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
     [
         (SOFTWARE, None, ["has no rx-usecs", "napi_defer_hard_irqs above 0"]),
         ({}, None, ["has no rx-usecs", "no software coalescing"]),
-        (PARAMS | SOFTWARE, Verdict.REFUSED, ["refused every rx-usecs", "50", "Operation not supported", "gro_flush"]),
+        (
+            PARAMS | SOFTWARE,
+            Verdict.REFUSED,
+            ["refused every requested rx-usecs", "50", "Operation not supported", "gro_flush"],
+        ),
     ],
 )
 async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(

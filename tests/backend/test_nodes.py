@@ -151,7 +151,7 @@ async def test_enrolling_a_name_again_after_its_key_was_revoked_gives_a_new_key_
     backend: Backend,
 ) -> None:
     first = await enrolled(backend.database, backend.url, "again")
-    with pytest.raises(Conflict, match="enrolled already"):
+    with pytest.raises(Conflict, match="already enrolled"):
         await enrolled(backend.database, backend.url, "again")
     assert (await (await backend.client("admin")).post(f"/api/nodes/{first.node_id}/revoke-key")).status_code == 204
     second = await enrolled(backend.database, backend.url, "again")

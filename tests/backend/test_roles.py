@@ -56,7 +56,7 @@ CALLS: list[tuple[str, str, object, str, int]] = [
     ("POST", f"{POLICY}/backtest", REPLAY, "viewer", 404),
     ("POST", f"{POLICY}/rollouts", {"version": 1}, "operator", 404),
     ("GET", ROLLOUT, None, "viewer", 404),
-    ("POST", f"{ROLLOUT}/stop", {"undo": True}, "operator", 404),
+    ("POST", f"{ROLLOUT}/stop", {"roll_back": True}, "operator", 404),
     ("GET", f"{NODE}/experiment-templates", None, "viewer", 404),
     ("GET", "/api/experiments", None, "viewer", 200),
     ("POST", "/api/experiments/preview", {"spec": SPEC}, "viewer", 422),

@@ -148,8 +148,8 @@ async def test_a_child_that_dies_is_started_again_and_that_is_said(state_dir: Pa
         await up.until("Ctrl-C stops it")
         for name, word in (("agent", "coresteer_agent"), ("backend", "serve"), ("database", "bin/postgres")):
             up.child(word).kill()
-            await up.until(f"The {name} ended by signal 9; starting it again")
-            await up.until(f"The {name} runs again")
+            await up.until(f"The {name} ended by signal 9; restarting it")
+            await up.until(f"The {name} is running again")
         async with asyncio.timeout(START_TIMEOUT_S):
             while await up.health() != "ok":  # noqa: ASYNC110 - another process's state
                 await asyncio.sleep(0.05)
@@ -213,7 +213,7 @@ async def test_a_second_start_on_the_same_state_is_refused_with_a_sentence(state
         second = await run(state_dir, free_port())
         output, _ = await second.communicate()
         assert second.returncode == 1
-        assert f"Coresteer is running on {state_dir} already" in output.decode()
+        assert f"Coresteer is already running on {state_dir}" in output.decode()
         assert "Traceback" not in output.decode()
         assert await up.health() == "ok"
 

@@ -59,7 +59,7 @@ def cpu_usecs(guest: Guest) -> dict[str, int]:
 def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
     """What the agent told last of each class of the policy in force, by name; nothing before it has told."""
     [policy] = host.ask("GET", f"/api/nodes/{node_id}/classes")["policies"]
-    return {each["name"]: each for each in policy["told"] or []}
+    return {each["name"]: each for each in policy["reported"] or []}
 
 
 def wait_for(read: Callable[[], T], accept: Callable[[T], object]) -> T:

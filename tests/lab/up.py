@@ -58,7 +58,7 @@ def running(args: argparse.Namespace) -> Iterator[list[Guest]]:
             if args.traffic:
                 start_traffic(guests, TRAFFIC[args.traffic])
             print(f"Coresteer is at {joined.address}")
-            print(f"Make the first administrator with this link, which works once: {joined.set_up_link}", flush=True)
+            print(f"Create the first administrator with this link, which works once: {joined.set_up_link}", flush=True)
             try:
                 yield guests
             finally:

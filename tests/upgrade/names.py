@@ -24,6 +24,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "now": "activity",
         "place": "queue_position",
         "smallest_visible": "minimum_detectable",
+        "told": "reported",
         "unmoved": "skipped",
     },
     "method": {},  # of the service classes' experiment

@@ -1,4 +1,4 @@
-"""Who is asking: by session cookie or API token, and whether the role suffices."""
+"""Authentication by session cookie or API token, and authorization by role."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks, with the rights of this moment; csrf_token is the session's, None for an API token."""
+    """The authenticated user with the present rights. csrf_token: of the session, None for an API token."""
 
     username: str
     role: Role
@@ -30,7 +30,7 @@ class Identity:
 
 
 async def _identify(connection: HTTPConnection) -> Identity:
-    """The asker, or Unauthenticated. In a transaction of its own, so that no request holds a lock on its session."""
+    """Authenticate. Raises Unauthenticated. A transaction of its own, so that no request locks its session's row."""
     database: Database = connection.app.state.database
     kind, _, token = connection.headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
@@ -52,7 +52,7 @@ async def _identify(connection: HTTPConnection) -> Identity:
 
 
 async def identify_request(request: Request) -> Identity:
-    """The asker of a request. An unsafe one that comes with a cookie must carry the session's CSRF token."""
+    """Authenticate a request. An unsafe method with a cookie needs the session's CSRF token."""
     identity = await _identify(request)
     if identity.csrf_token is not None and request.method not in _SAFE_METHODS:
         sent = request.headers.get("x-csrf-token", "")
@@ -65,7 +65,7 @@ async def identify_request(request: Request) -> Identity:
 
 
 async def identify_websocket(websocket: WebSocket) -> Identity:
-    """The asker of a WebSocket; call it before accepting. The Origin must be this host's, for cookies cross it."""
+    """Authenticate a WebSocket before it is accepted. Its Origin must be this host, because it sends cookies."""
     try:
         if not websocket.app.state.is_ready:
             raise DATABASE_AWAY

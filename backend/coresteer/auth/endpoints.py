@@ -1,4 +1,4 @@
-"""Signing in, people, API tokens and enrolment over HTTP."""
+"""Sign-in, users and API tokens over HTTP."""
 
 from fastapi import APIRouter, Request, Response, status
 
@@ -53,13 +53,13 @@ def _api_token(row: ApiTokenRow) -> ApiToken:
 
 @router.get("/api/auth/setup")
 async def setup_state(session: Session) -> SetupState:
-    """Whether the first administrator is still to be made."""
+    """Return whether the first administrator has yet to be created."""
     return SetupState(needs_setup=not await repository.has_users(session))
 
 
 @router.post("/api/auth/setup")
 async def setup(request: Request, response: Response, body: SetupRequest, session: Session) -> Me:
-    """Make the first administrator with the token of the printed link, and sign in."""
+    """Create the first administrator with the token of the printed link, and sign in."""
     return _signed_in(request, response, await service.set_up(session, body))
 
 
@@ -80,38 +80,38 @@ async def logout(request: Request, response: Response, identity: Viewer, session
 
 @router.get("/api/auth/me")
 async def me(identity: Viewer) -> Me:
-    """Who is signed in."""
+    """Return the signed-in user."""
     return Me(username=identity.username, role=identity.role, csrf_token=identity.csrf_token)
 
 
 @router.get("/api/users")
 async def list_users(_: Admin, session: Session) -> list[User]:
-    """Everybody who may sign in or might once."""
+    """List all users, also disabled ones."""
     return [User.model_validate(row, from_attributes=True) for row in await repository.users(session)]
 
 
 @router.post("/api/users", status_code=status.HTTP_201_CREATED)
 async def create_user(by: Admin, body: UserCreate, session: Session) -> User:
-    """Add a person."""
+    """Create a user."""
     return User.model_validate(await service.create_user(session, by, body), from_attributes=True)
 
 
 @router.patch("/api/users/{user_id}")
 async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Session) -> User:
-    """Change a person's role or password, or disable them."""
+    """Change a user's role or password, or disable or enable the user."""
     row = await service.update_user(session, by.username, user_id, body)
     return User.model_validate(row, from_attributes=True)
 
 
 @router.get("/api/tokens")
 async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
-    """Every API token, without its text."""
+    """List all API tokens, without their texts."""
     return [_api_token(row) for row in await repository.api_tokens(session)]
 
 
 @router.post("/api/tokens", status_code=status.HTTP_201_CREATED)
 async def create_token(by: Admin, body: ApiTokenCreate, session: Session) -> ApiTokenCreated:
-    """Make an API token; its text is in this answer only."""
+    """Create an API token; only this response has its text."""
     row, text = await service.create_api_token(session, by, body)
     return ApiTokenCreated(**_api_token(row).model_dump(), token=text)
 

@@ -1,4 +1,4 @@
-"""Slows down the guessing of passwords."""
+"""Limits the rate of failed logins."""
 
 import time
 from collections import deque
@@ -13,9 +13,9 @@ _MOST_KEYS = 10_000
 
 
 class LoginLimit:
-    """Counts failed logins of the last five minutes, in memory: a restart forgets them, which costs an attacker more.
+    """Counts failed logins of the last five minutes in memory.
 
-    A person is counted together with the address, so that nobody can lock another one out from elsewhere.
+    Failures count per user and address, so that nobody can lock a user out from another address.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,9 +23,9 @@ class LoginLimit:
         self._failures: dict[tuple[str, ...], deque[float]] = {}
 
     def attempt(self, username: str, address: str) -> None:
-        """Count an attempt as failed until succeeded() takes it back, so that parallel ones count too.
+        """Count an attempt as failed until succeeded() is called, so that parallel attempts count too.
 
-        Raises TooManyRequests, without counting, while there were too many failures.
+        Raises TooManyRequests, without counting, after too many failures.
         """
         for key, most in self._keys(username, address):
             failures = self._recent(key)
@@ -42,7 +42,7 @@ class LoginLimit:
             self._failures.setdefault(key, deque(maxlen=most)).append(self._clock())
 
     def succeeded(self, username: str, address: str) -> None:
-        """Forget the person's failures from this address, and that this attempt counted for the address."""
+        """Reset the user's failures from this address, and do not count this attempt for the address."""
         self._failures.pop((username.lower(), address), None)
         if of_address := self._recent((address,)):
             of_address.pop()

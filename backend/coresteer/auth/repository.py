@@ -1,4 +1,4 @@
-"""People, sessions and tokens in the database."""
+"""SQL of users, sessions and tokens."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,17 +10,17 @@ from coresteer.auth.schemas import Role
 from coresteer.auth.tables import ApiTokenRow, OneTimeTokenRow, SessionRow, UserRow
 
 SESSION_LIFE = timedelta(hours=12)
-_USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that reading does not write each time
+_USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
 async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | None:
-    """The session of an enabled person, its end moved on; None when there is none."""
+    """Return the session of an enabled user with its expiry extended, None if there is none."""
     now = datetime.now(UTC)
     row = await session.get(SessionRow, token_hash)
     if row is None or row.expires_at <= now or row.user.disabled:
         return None
     if row.expires_at < now + SESSION_LIFE - _USE_IS_NOTED_EVERY:
-        # a statement, not the row's attribute: a session that ends at this moment is no error
+        # a statement, not the row's attribute: a session deleted concurrently is no error
         await session.execute(
             update(SessionRow).where(SessionRow.token_hash == token_hash).values(expires_at=now + SESSION_LIFE)
         )
@@ -28,7 +28,7 @@ async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | 
 
 
 async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow | None:
-    """The token of an enabled person, its use noted; None when there is none."""
+    """Return the token of an enabled user with its last use updated, None if there is none."""
     now = datetime.now(UTC)
     row = await session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == token_hash))
     if row is None or row.user.disabled or (row.expires_at is not None and row.expires_at <= now):
@@ -38,8 +38,8 @@ async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow
     return row
 
 
-async def take_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
-    """The valid token, removed; of two that come at once, one gets it."""
+async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
+    """Delete and return a valid token, None if there is none; of two concurrent calls, one gets it."""
     return await session.scalar(
         delete(OneTimeTokenRow)
         .where(
@@ -52,56 +52,56 @@ async def take_one_time_token(session: AsyncSession, token_hash: bytes, purpose:
 
 
 async def forget_set_up_tokens(session: AsyncSession) -> None:
-    """Remove every set-up link."""
+    """Delete every set-up link."""
     await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.purpose == "setup"))
 
 
 async def forget_expired(session: AsyncSession) -> None:
-    """Remove sessions and one-time tokens that nobody can use any more."""
+    """Delete expired sessions and one-time tokens."""
     now = datetime.now(UTC)
     await session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.expires_at <= now))
 
 
 async def has_users(session: AsyncSession) -> bool:
-    """Whether there is anybody."""
+    """Return whether there is any user."""
     return await session.scalar(select(UserRow.id).limit(1)) is not None
 
 
 async def user_by_name(session: AsyncSession, username: str) -> UserRow | None:
-    """The person of that name, upper and lower case alike."""
-    if "\0" in username:  # PostgreSQL's text has no place for it, so nobody is called so
+    """Return the user of that name in any case, None if there is none."""
+    if "\0" in username:  # PostgreSQL's text cannot hold it, so no user has such a name
         return None
     return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
 
 
 async def users(session: AsyncSession) -> Sequence[UserRow]:
-    """Everybody, by name."""
+    """Return all users, ordered by name."""
     return (await session.scalars(select(UserRow).order_by(func.lower(UserRow.username)))).all()
 
 
 async def enabled_admins_locked(session: AsyncSession) -> Sequence[int]:
-    """The ids of the administrators who can sign in, locked so that two requests cannot remove each other's last."""
+    """Lock and return the ids of enabled administrators, so that two requests cannot remove the last one."""
     query = select(UserRow.id).where(UserRow.role == Role.ADMIN, UserRow.disabled.is_(False)).order_by(UserRow.id)
     return (await session.scalars(query.with_for_update())).all()
 
 
 async def forget_session(session: AsyncSession, token_hash: bytes) -> None:
-    """End one session."""
+    """Delete one session."""
     await session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))
 
 
 async def forget_sessions_of(session: AsyncSession, user_id: int) -> None:
-    """End every session of a person."""
+    """Delete every session of a user."""
     await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
 
 
 async def forget_api_tokens_of(session: AsyncSession, user_id: int) -> int:
-    """Delete every API token of a person; how many there were."""
+    """Delete every API token of a user; return their number."""
     tokens = await session.scalars(delete(ApiTokenRow).where(ApiTokenRow.user_id == user_id).returning(ApiTokenRow.id))
     return len(tokens.all())
 
 
 async def api_tokens(session: AsyncSession) -> Sequence[ApiTokenRow]:
-    """Every API token, newest first."""
+    """Return every API token, newest first."""
     return (await session.scalars(select(ApiTokenRow).order_by(ApiTokenRow.id.desc()))).all()

@@ -19,7 +19,7 @@ Token = Annotated[str, Field(min_length=1, max_length=200), KEPT]
 
 
 class Role(StrEnum):
-    """viewer reads, operator also changes nodes, admin also manages people, tokens and agents."""
+    """viewer reads, operator also changes nodes, admin also manages users, tokens and agents."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class SetupState(BaseModel):
-    """Whether the first administrator is still to be made, through the link printed at first start."""
+    """Whether the first administrator has yet to be created, with the link printed at the first start."""
 
     needs_setup: bool
 
@@ -48,7 +48,7 @@ class LoginRequest(Body):
 
 
 class Me(BaseModel):
-    """Who is signed in, by session or API token. csrf_token goes into the X-CSRF-Token header of every change."""
+    """The signed-in user, by session or API token. csrf_token: for the X-CSRF-Token header of every unsafe request."""
 
     username: str
     role: Role
@@ -56,7 +56,7 @@ class Me(BaseModel):
 
 
 class User(BaseModel):
-    """A person who may sign in."""
+    """A user."""
 
     id: int
     username: str
@@ -67,7 +67,7 @@ class User(BaseModel):
 
 
 class UserCreate(Body):
-    """A new person."""
+    """A new user."""
 
     username: Username
     password: Password
@@ -75,7 +75,7 @@ class UserCreate(Body):
 
 
 class UserUpdate(Body):
-    """What to change of a person, at least one thing; absent fields stay."""
+    """Changes of a user, at least one; absent fields are unchanged."""
 
     role: Role | None = None
     disabled: bool | None = None
@@ -89,7 +89,7 @@ class UserUpdate(Body):
 
 
 class ApiToken(BaseModel):
-    """A token for scripts, sent as ``Authorization: Bearer``. Its text is shown once, when it is made."""
+    """A token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created."""
 
     id: int
     name: str
@@ -101,7 +101,7 @@ class ApiToken(BaseModel):
 
 
 class ApiTokenCreate(Body):
-    """A new token, with no more rights than its maker."""
+    """A new token, with at most its creator's rights."""
 
     name: Name
     role: Role
@@ -109,6 +109,6 @@ class ApiTokenCreate(Body):
 
 
 class ApiTokenCreated(ApiToken):
-    """The only answer that carries the token's text."""
+    """The only response with the token's text."""
 
     token: str

@@ -1,4 +1,4 @@
-"""Passwords and tokens: how they are made, and the hash of them that is kept."""
+"""Passwords and tokens: generation, and the hashes that are stored."""
 
 import asyncio
 import hashlib
@@ -38,23 +38,23 @@ async def _in_worker(*arguments: *tuple[str, bytes, int, int, int]) -> bytes:
 
 
 async def hash_password(password: str) -> PasswordHash:
-    """A new hash with a new salt."""
+    """Return a new hash with a new salt."""
     salt = secrets.token_bytes(16)
     return PasswordHash(await _in_worker(password, salt, _N, _R, _P), salt, _N, _R, _P)
 
 
 async def is_password(password: str, kept: PasswordHash | None) -> bool:
-    """Whether kept was made from password; None, for a person who does not exist, takes the same time."""
+    """Return whether the hash is the password's; with None, for an unknown user, it takes the same time."""
     against = kept or PasswordHash(b"", bytes(16), _N, _R, _P)
     computed = await _in_worker(password, against.salt, against.n, against.r, against.p)
     return secrets.compare_digest(computed, against.hash)
 
 
 def new_token(prefix: str = "") -> str:
-    """256 random bits, safe in URLs."""
+    """Return 256 random bits, safe in URLs."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> bytes:
-    """What is kept of a token. It is random, so one round of SHA-256 is enough."""
+    """Return the stored hash of a token. Tokens are random, so one round of SHA-256 is enough."""
     return hashlib.sha256(token.encode()).digest()

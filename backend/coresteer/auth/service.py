@@ -1,4 +1,4 @@
-"""Who may sign in: the first administrator, people, sessions and API tokens."""
+"""The first administrator, users, sessions and API tokens."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,14 +29,14 @@ _SET_UP_LINK_LIFE = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A new session: the cookie's text and who it is."""
+    """A new session: the cookie's text and its user."""
 
     cookie: str
     identity: Identity
 
 
 async def new_set_up_token(session: AsyncSession) -> str | None:
-    """A new token for the set-up link, the former ones void; None when there is a user already."""
+    """Create a token for the set-up link and invalidate former ones; None when there is a user."""
     if await repository.has_users(session):
         return None
     await repository.forget_set_up_tokens(session)
@@ -53,10 +53,10 @@ async def new_set_up_token(session: AsyncSession) -> str | None:
 
 
 async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
-    """Make the first administrator and sign in. Raises Conflict when there is one, Forbidden for a wrong token."""
+    """Create the first administrator and sign in. Raises Conflict when there is one, Forbidden for a wrong token."""
     if await repository.has_users(session):
         raise Conflict("Coresteer is set up already; sign in instead.")
-    if await repository.take_one_time_token(session, token_hash(request.token), "setup") is None:
+    if await repository.consume_one_time_token(session, token_hash(request.token), "setup") is None:
         raise Forbidden("This set-up link is not valid any more; `coresteer set-up-link` prints a new one.")
     await repository.forget_set_up_tokens(session)
     user = _new_user(request.username, Role.ADMIN, await hash_password(request.password))
@@ -67,7 +67,7 @@ async def set_up(session: AsyncSession, request: SetupRequest) -> SignedIn:
 
 
 async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, address: str) -> SignedIn:
-    """Check name and password and sign in. Raises Unauthenticated, alike for unknown name and wrong password.
+    """Check name and password and sign in. Raises Unauthenticated, equally for unknown name and wrong password.
 
     The three transactions are separate: none is open while scrypt computes, and a failure is recorded too.
     """
@@ -81,7 +81,7 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
         if user is not None and right:
             user = await session.get(UserRow, user.id, with_for_update=True)
         if user is None or not right or user.disabled or _kept_hash(user) != kept:
-            # an unknown name is not kept: people type passwords into the wrong field
+            # an unknown name is not recorded: people type passwords into the wrong field
             target = f"user {user.username}" if user else "unknown user"
             record(
                 session, actor="anonymous", action="login", target=target, result="refused", detail={"from": address}
@@ -104,7 +104,7 @@ async def log_out(session: AsyncSession, identity: Identity, cookie: str | None)
 
 
 async def create_user(session: AsyncSession, by: Identity, request: UserCreate) -> UserRow:
-    """A new person. Raises Conflict when the name is taken."""
+    """Create a user. Raises Conflict when the name is taken."""
     user = _new_user(request.username, request.role, await hash_password(request.password))
     session.add(user)
     try:
@@ -124,9 +124,9 @@ async def create_user(session: AsyncSession, by: Identity, request: UserCreate) 
 
 
 async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
-    """Change role, password, or whether the person may sign in.
+    """Change role or password, or disable or enable the user.
 
-    A new password and disabling end the person's sessions and delete their API tokens.
+    A new password and disabling end the user's sessions and delete their API tokens.
     """
     password = await hash_password(request.password) if request.password is not None else None
     admins = await repository.enabled_admins_locked(session)
@@ -147,7 +147,7 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
         detail["disabled"] = request.disabled
     if password is not None:
         _set_password(user, password)
-        detail["password"] = "changed"  # noqa: S105 - tells that it was, not what it is
+        detail["password"] = "changed"  # noqa: S105 - a marker, not the password
     if password is not None or request.disabled:
         await repository.forget_sessions_of(session, user_id)
         if deleted := await repository.forget_api_tokens_of(session, user_id):
@@ -158,9 +158,9 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
 
 
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:
-    """For the machine's owner on the command line: a new password, and the person may sign in. Raises NotFound.
+    """Set a password from the command line. Raises NotFound.
 
-    A disabled person is enabled again only when nobody else could do that, for want of an administrator.
+    A disabled user is enabled only when there is no enabled administrator who could do that.
     """
     user = await repository.user_by_name(session, username)
     if user is None:
@@ -171,7 +171,7 @@ async def reset_password(session: AsyncSession, username: str, password: str) ->
 
 
 async def create_api_token(session: AsyncSession, by: Identity, request: ApiTokenCreate) -> tuple[ApiTokenRow, str]:
-    """A new token and its text, which is not kept."""
+    """Create a token; return its row and its text, which is not stored."""
     maker = await repository.user_by_name(session, by.username)
     if maker is None:
         raise NotFound(f"There is no user {by.username} any more.")

@@ -1,4 +1,4 @@
-"""People, their sessions, API tokens and one-time tokens. Of every secret only a hash is kept."""
+"""Tables of users, their sessions, API tokens and one-time tokens. Of every secret only a hash is stored."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from coresteer.db import Base
 
 
 class UserRow(Base):
-    """A person; scrypt_n, scrypt_r and scrypt_p are the parameters that password_hash was made with."""
+    """A user. scrypt_n, scrypt_r, scrypt_p: the parameters of password_hash."""
 
     __tablename__ = "app_user"
 
@@ -40,7 +40,7 @@ class SessionRow(Base):
 
 
 class ApiTokenRow(Base):
-    """A script's token; it can do no more than its maker can at that moment."""
+    """A script's token; it never has more rights than its creator has at that moment."""
 
     __tablename__ = "api_token"
 
@@ -56,7 +56,7 @@ class ApiTokenRow(Base):
 
 
 class OneTimeTokenRow(Base):
-    """A set-up link's or an agent's enrolment token; its row is deleted when it is used."""
+    """The token of a set-up link or of an enrolment; its row is deleted when it is used."""
 
     __tablename__ = "one_time_token"
 

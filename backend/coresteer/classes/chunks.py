@@ -1,7 +1,6 @@
-"""A chunk: what the classes of one policy got over some consecutive seconds, as columns of numbers.
+"""A chunk: the figures of the classes of one policy over some consecutive seconds, as columns of numbers.
 
-Columns of f64 with NaN where nothing is known; a class's values of a figure follow each other, and zstd does the rest.
-Pure: no I/O, no clock.
+Columns of f64 with NaN where unknown; a class's values of a figure are adjacent, which zstd compresses well. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +28,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode(messages: Sequence[ClassesMessage]) -> bytes:
-    """Messages of one policy in order of time, all with the same classes."""
+    """Encode reports of one policy in order of time, all with the same classes."""
     figures = np.array([[_numbers(one) for one in message.classes] for message in messages], np.float64)
     times = np.array([message.time_ms for message in messages], np.int64)
     names = [one.name for one in messages[0].classes]
@@ -38,7 +37,7 @@ def encode(messages: Sequence[ClassesMessage]) -> bytes:
 
 
 def _numbers(one: ClassFigures) -> list[float | None]:
-    """In the order of ClassFigure; numpy makes NaN of None."""
+    """Return the figures in the order of ClassFigure; numpy converts None to NaN."""
     told = one.source is not None
     f = one.f if told and one.requests else None
     counts = (one.requests, one.satisfied, one.waiting, one.active) if told else (None,) * 4
@@ -46,7 +45,7 @@ def _numbers(one: ClassFigures) -> list[float | None]:
 
 
 def pool(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) -> dict[str, F64]:
-    """By class, figure × step: of the words of each step the worst, NaN where there is none.
+    """Return by class an array figure × step: of each step the worst value, NaN without any.
 
     chunks: as encode made them, in order of time.
     """

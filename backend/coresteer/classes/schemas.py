@@ -1,4 +1,4 @@
-"""What the API says about service classes."""
+"""Request and response bodies of service classes."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 class ClassFigure(StrEnum):
-    """Figures of a service class over time: f as it is, requests and longest wait of the window, times in µs."""
+    """Figures of a service class: f at the moment, requests and longest wait of the window, times in µs."""
 
     F = "f"
     REQUESTS = "requests"
@@ -28,7 +28,7 @@ class ClassFigure(StrEnum):
 
 
 class PolicyClasses(BaseModel):
-    """A policy in force on the node. told, at: what its agent said last, None where it has not said anything yet."""
+    """A policy in force on the node. reported, at: the agent's latest report, None before the first one."""
 
     policy_id: int
     name: str
@@ -36,7 +36,7 @@ class PolicyClasses(BaseModel):
     mode: Mode
     spec: Annotated[ServiceClasses, AsStruct()]
     at: datetime | None
-    told: list[Annotated[ClassFigures, AsStruct()]] | None
+    reported: list[Annotated[ClassFigures, AsStruct()]] | None
 
 
 class NodeClasses(BaseModel):
@@ -46,14 +46,14 @@ class NodeClasses(BaseModel):
 
 
 class ClassHistory(BaseModel):
-    """A class's figures, a value for each step; None is no word, and for f and response times also no request."""
+    """A class's figures, one value per step; None without a report, for f and response times also without requests."""
 
     name: str
     values: dict[ClassFigure, list[float | None]]
 
 
 class PolicyHistory(BaseModel):
-    """The classes that a policy had in a range. name: None of a policy that is not there any more."""
+    """The classes of a policy in a range. name: None for a policy that no longer exists."""
 
     policy_id: int
     name: str | None
@@ -61,9 +61,9 @@ class PolicyHistory(BaseModel):
 
 
 class ClassesHistory(BaseModel):
-    """What classes got over time. times_ms: the start of each step, by the node's clock.
+    """Figures of classes over time. times_ms: the start of each step, by the node's clock.
 
-    Of several seconds in a step the worst: the lowest f and satisfied, the highest of the others.
+    A step of several seconds has the worst value: the lowest f and satisfied, the highest of the others.
     """
 
     step_ms: int
@@ -72,14 +72,14 @@ class ClassesHistory(BaseModel):
 
 
 class MatchRequest(Body):
-    """Classes to try on a node's processes. scope: as in the policy, processes outside are not looked at."""
+    """Classes to match against a node's processes. scope: as in the policy; processes outside it are ignored."""
 
     spec: Annotated[ServiceClasses, FromStruct()]
     scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
 
 
 class MatchedTask(BaseModel):
-    """A process that talks over the network, with all that a class can match."""
+    """A process that uses the network, with every attribute that a class can match."""
 
     pid: int
     name: str
@@ -92,16 +92,16 @@ class MatchedTask(BaseModel):
 
 
 class MatchedClass(BaseModel):
-    """A class and the processes that belong to it."""
+    """A class and its processes."""
 
     name: str
     tasks: list[MatchedTask]
 
 
 class Matches(BaseModel):
-    """Classes in order of precedence with their processes; unmatched: those of no class.
+    """Classes in order of precedence with their processes; unmatched: processes of no class.
 
-    at: when the node told its processes, None while it has not. exact: as in NodeFlows.
+    at: when the node reported its processes, None before its first report. exact: as in NodeFlows.
     """
 
     at: datetime | None

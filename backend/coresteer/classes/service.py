@@ -1,4 +1,4 @@
-"""Service classes of a node: what they get now, what they got, and which processes belong to them."""
+"""Service classes of a node: latest figures, their history, and the processes of each class."""
 
 import asyncio
 import math
@@ -34,15 +34,15 @@ POINTS = 900
 
 
 async def latest(session: AsyncSession, registry: Registry, node_id: int) -> NodeClasses:
-    """What the agent told last of each policy in force. Raises NotFound."""
+    """Return the agent's latest report about each policy in force. Raises NotFound."""
     await nodes.find(session, node_id)
     enabled = await policies.enabled(session)
-    (facts,) = await policies.node_attributes(session, [node_id])
+    (attributes,) = await policies.node_attributes(session, [node_id])
     found = []
-    for policy in in_force(enabled, facts):
+    for policy in in_force(enabled, attributes):
         if not isinstance(policy.spec, ServiceClasses):
             continue
-        told = registry.get(node_id).classes.get(int(policy.policy_id))
+        report = registry.get(node_id).classes.get(int(policy.policy_id))
         found.append(
             PolicyClasses(
                 policy_id=int(policy.policy_id),
@@ -50,8 +50,8 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
                 version=policy.version,
                 mode=policy.mode,
                 spec=policy.spec,
-                at=None if told is None else at_ms(told.time_ms),
-                told=None if told is None else told.classes,
+                at=None if report is None else at_ms(report.time_ms),
+                reported=None if report is None else report.classes,
             )
         )
     return NodeClasses(policies=found)
@@ -60,30 +60,30 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
 async def history(
     session: AsyncSession, store: ClassReportStore, node_id: int, span: Range, figures: Sequence[ClassFigure]
 ) -> ClassesHistory:
-    """What its classes got in a range, from what is stored and what is not stored yet. Raises NotFound."""
+    """Return the figures of a range, stored or not yet stored. Raises NotFound."""
     await nodes.find(session, node_id)
-    told = await store.read(node_id, span.start, span.end)
-    # hundreds of milliseconds for a week, which others need not wait for
-    found = await asyncio.to_thread(_history, told, span, figures)
+    stored = await store.read(node_id, span.start, span.end)
+    # takes hundreds of milliseconds for a week; a thread keeps the event loop responsive
+    found = await asyncio.to_thread(_history, stored, span, figures)
     names = await repository.names(session, [policy.policy_id for policy in found.policies])
     for policy in found.policies:
         policy.name = names.get(policy.policy_id)
     return found
 
 
-def _history(told: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[ClassFigure]) -> ClassesHistory:
+def _history(stored: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[ClassFigure]) -> ClassesHistory:
     step_ms = 1000 * math.ceil((span.end - span.start) / 1000 / (POINTS - 1))
     first_ms = int(span.start // step_ms) * step_ms
     steps = math.ceil((span.end - first_ms) / step_ms)
     by_policy: dict[int, list[bytes]] = {}
-    for policy_id, chunk in told:
+    for policy_id, chunk in stored:
         by_policy.setdefault(policy_id, []).append(chunk)
     rows = {figure: row for row, figure in enumerate(ClassFigure) if figure in figures}
     found = []
     for policy_id, of_policy in sorted(by_policy.items()):
         pooled = chunks.pool(of_policy, first_ms=first_ms, step_ms=step_ms, steps=steps)
         classes = [
-            ClassHistory(name=name, values={figure: _known(values[row].tolist()) for figure, row in rows.items()})
+            ClassHistory(name=name, values={figure: _rounded(values[row].tolist()) for figure, row in rows.items()})
             for name, values in pooled.items()
         ]
         if classes:
@@ -93,12 +93,12 @@ def _history(told: Sequence[tuple[int, bytes]], span: Range, figures: Sequence[C
     )
 
 
-def _known(values: list[float]) -> list[float | None]:
+def _rounded(values: list[float]) -> list[float | None]:
     return [None if math.isnan(value) else round(value, 4) for value in values]
 
 
 async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
-    """The node's processes by class, each in the first that it fits. Raises NotFound."""
+    """Return the node's processes by class, each in the first class that matches. Raises NotFound."""
     view = await preview.view_of(session, registry, node_id)
     flows = registry.get(node_id).flows
     if view is None or flows is None:

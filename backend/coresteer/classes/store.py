@@ -1,4 +1,4 @@
-"""Keeps what agents tell of their service classes, a row for each minute of a policy on a node."""
+"""Stores what agents report about service classes: one row per minute, policy and node."""
 
 import asyncio
 import logging
@@ -20,78 +20,78 @@ from coresteer_core.protocol import ClassesMessage
 
 log = logging.getLogger("coresteer.classes")
 
-MOST_POLICIES = 16
-"""Of one node at once; the words of others are not kept."""
+MAX_POLICIES = 16
+"""Policies of one node at once; reports of others are dropped."""
 _WRITE_EVERY_S = 1.0
-_ROWS_A_TRANSACTION = 500
-_MOST_WAITING = 20_000
-_LEAST_APART_MS = 500
+_ROWS_PER_TRANSACTION = 500
+_MAX_QUEUED = 20_000
+_MIN_INTERVAL_MS = 500
 
 
 @dataclass(frozen=True)
 class _Open:
-    """Words that become one row, and when the first came (monotonic)."""
+    """Reports that become one row, and when the first arrived (monotonic seconds)."""
 
     since_s: float
     messages: list[ClassesMessage]
 
-    def takes(self, message: ClassesMessage) -> bool:
+    def accepts(self, message: ClassesMessage) -> bool:
         first, names = self.messages[0], [one.name for one in message.classes]
         is_near = 0 < message.time_ms - first.time_ms < LONGEST_MS
         return is_near and names == [one.name for one in first.classes]
 
 
 class ClassReportStore:
-    """What waits is bounded: what the database cannot take for long is lost, oldest first."""
+    """The queue is bounded: while the database is unavailable, the oldest rows are dropped."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._open: dict[int, dict[int, _Open]] = {}
-        self._waiting: deque[Row] = deque(maxlen=_MOST_WAITING)
+        self._queue: deque[Row] = deque(maxlen=_MAX_QUEUED)
         self._partitions: set[partitions.Partition] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to keep."""
+        """Start storing."""
         self._task = asyncio.create_task(self._write_forever())
 
     async def stop(self) -> None:
-        """End, with what waits written if that is possible."""
+        """Stop after one attempt to write what is queued."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         try:
             await self.write(everything=True)
         except Exception as error:
-            log.warning("Figures of service classes that were not stored before the end are lost: %r", error)
+            log.warning("Queued figures of service classes were lost at the end: %r", error)
 
     def add(self, node_id: int, message: ClassesMessage) -> None:
-        """Checked word of a node; more often than twice a second, and without any class, it is not kept."""
+        """Add a validated report; those without classes or within 0.5 s of the one before are dropped."""
         if not message.classes:
             return
         of_node, policy_id = self._open.setdefault(node_id, {}), int(message.policy_id)
         opened = of_node.get(policy_id)
         if opened is not None:
-            if abs(message.time_ms - opened.messages[-1].time_ms) < _LEAST_APART_MS:
+            if abs(message.time_ms - opened.messages[-1].time_ms) < _MIN_INTERVAL_MS:
                 return
-            if opened.takes(message) and message.time_ms > opened.messages[-1].time_ms:
+            if opened.accepts(message) and message.time_ms > opened.messages[-1].time_ms:
                 opened.messages.append(message)
                 return
             self._seal(node_id, policy_id)
-        if len(of_node) < MOST_POLICIES:
+        if len(of_node) < MAX_POLICIES:
             self._open.setdefault(node_id, {})[policy_id] = _Open(time.monotonic(), [message])
 
     async def read(self, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
-        """Policy ids and chunks of a node's range in order of time, also of what is not stored yet."""
-        unstored = [(row.policy_id, row.data) for row in self._waiting if row.node_id == node_id]
+        """Return policy ids and chunks of a node's range in order of time, also those not yet stored."""
+        unstored = [(row.policy_id, row.data) for row in self._queue if row.node_id == node_id]
         unstored += [(policy_id, encode(one.messages)) for policy_id, one in self._open.get(node_id, {}).items()]
-        # what is stored meanwhile is read twice, which changes nothing
+        # what is stored meanwhile is read twice, which has no effect
         async with self._database.pool.connection() as connection:
             return await repository.read(connection, node_id, start_ms, end_ms) + unstored
 
     def _seal(self, node_id: int, policy_id: int) -> None:
         messages = self._open[node_id].pop(policy_id).messages
-        self._waiting.append(Row(node_id, policy_id, messages[0].time_ms, encode(messages)))
+        self._queue.append(Row(node_id, policy_id, messages[0].time_ms, encode(messages)))
 
     def _seal_older_than(self, since_s: float) -> None:
         for node_id, opened in list(self._open.items()):
@@ -107,24 +107,24 @@ class ClassReportStore:
                 await self.write()
             except Exception as error:
                 if not is_database_away(error):
-                    log.exception("Figures of service classes could not be stored; trying again.")
+                    log.exception("Storing figures of service classes failed; retrying.")
 
     async def write(self, *, everything: bool = False) -> None:
-        """What is due, or everything. What fails stays and is tried again."""
+        """Write complete rows, or everything; what fails stays queued."""
         now_s = time.monotonic()
         self._seal_older_than(now_s if everything else now_s - LONGEST_MS / 1000)
-        while self._waiting:
-            rows = [self._waiting[at] for at in range(min(len(self._waiting), _ROWS_A_TRANSACTION))]
+        while self._queue:
+            rows = [self._queue[at] for at in range(min(len(self._queue), _ROWS_PER_TRANSACTION))]
             try:
                 async with self._database.pool.connection() as connection:
                     await self._make_partitions(connection, rows)
                     await repository.insert(connection, rows)
-            except psycopg.IntegrityError:  # a partition that was dropped meanwhile is made again
+            except psycopg.IntegrityError:  # a partition that was dropped meanwhile is created again
                 self._partitions.clear()
                 raise
             for row in rows:
-                if self._waiting and self._waiting[0] is row:  # else it was lost already
-                    self._waiting.popleft()
+                if self._queue and self._queue[0] is row:  # else the bounded queue has dropped it
+                    self._queue.popleft()
 
     async def _make_partitions(self, connection: Connection, rows: Sequence[Row]) -> None:
         needed = {partitions.partition_of("telemetry_classes", row.time_ms) for row in rows}

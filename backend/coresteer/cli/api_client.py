@@ -1,4 +1,4 @@
-"""The backend's HTTP API for commands: where it is, with whose token, and what it says when it refuses."""
+"""HTTP client of the commands: address and token from the environment, and errors as sentences."""
 
 import json
 import os
@@ -16,59 +16,57 @@ _TIMEOUT_S = 60.0
 
 
 class ApiError(Exception):
-    """The backend refused; the message says why. status: of its answer."""
+    """The backend refused the request; the message says why. status: of its response."""
 
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
         self.status = status
 
 
-class AwayError(Exception):
-    """The backend did not answer, or said that it cannot now; the message says what was tried."""
+class UnreachableError(Exception):
+    """The backend did not answer, or answered that it cannot now; the message says what was tried."""
 
 
 class UnknownBackendError(Exception):
-    """The environment does not say which backend is asked, or with which token; the message says what to do."""
+    """The environment has no address or token; the message says what to set."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The token is for this address alone."""
+    """Redirects are refused: the token is for this address only."""
 
     def redirect_request(self, *_: object) -> None:
-        """None is followed: the answer is an error."""
+        """Return None: the response is an error."""
 
 
 class Client:
-    """Speaks for the owner of an API token. Raises ApiError and AwayError."""
+    """Client with an API token. Raises ApiError and UnreachableError."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
         self._token = token
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if is_loopback(urlsplit(url).hostname or ""):
-            handlers.append(urllib.request.ProxyHandler({}))  # one from the environment is for outside
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy in the environment is for other hosts
         self._opener = urllib.request.build_opener(*handlers)
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401 - JSON
-        """The answer to a GET. query: None is left out."""
+        """Return the JSON response to a GET. query: None is left out."""
         return self._json(self.fetch(path, **query))
 
     def post(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """The answer to a POST."""
+        """Return the JSON response to a POST."""
         return self._json(self._send("POST", path, None if body is None else json.dumps(body).encode()))
 
     def fetch(self, path: str, **query: object) -> bytes:
-        """The bytes that answer a GET."""
-        told = {name: value for name, value in query.items() if value is not None}
-        return self._send("GET", f"{path}?{urlencode(told, quote_via=quote)}" if told else path, None)
+        """Return the bytes of the response to a GET."""
+        parameters = {name: value for name, value in query.items() if value is not None}
+        return self._send("GET", f"{path}?{urlencode(parameters, quote_via=quote)}" if parameters else path, None)
 
     def _json(self, content: bytes) -> Any:  # noqa: ANN401 - JSON
         try:
             return json.loads(content)
         except ValueError:
-            raise ApiError(
-                f"{self.url} answered with something else than JSON; is it Coresteer's address?", 200
-            ) from None
+            raise ApiError(f"{self.url} answered something other than JSON; is it Coresteer's address?", 200) from None
 
     def _send(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -84,13 +82,13 @@ class Client:
                 raise _refused(error, self.url) from None
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise AwayError(
-                f"No backend answers at {self.url} ({reason}). Start it with `coresteer up`, or name another in {URL}."
+            raise UnreachableError(
+                f"No backend answers at {self.url} ({reason}). Start it with `coresteer up`, or set {URL} to another."
             ) from None
 
 
 def environment_client(config: Config) -> Client:
-    """For the backend and with the token that the environment names; without an address, this machine's backend.
+    """Return a client for the backend and token in the environment, by default this machine's backend.
 
     Raises UnknownBackendError.
     """
@@ -99,19 +97,19 @@ def environment_client(config: Config) -> Client:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UnknownBackendError(f"{URL} is “{url}”; it must be an address such as https://coresteer.example.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise UnknownBackendError(f"{URL} must begin with https://, because a token goes over it to {parts.hostname}.")
+        raise UnknownBackendError(f"{URL} must begin with https://, because the token is sent to {parts.hostname}.")
     token = os.environ.get(TOKEN, "").strip()
     if not token:
         raise UnknownBackendError(
-            f"{TOKEN} is not set; make an API token in the settings under API tokens and put it there."
+            f"{TOKEN} is not set; create an API token in the settings under API tokens and set it there."
         )
     return Client(url, token)
 
 
-def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | AwayError:
+def _refused(error: urllib.error.HTTPError, url: str) -> ApiError | UnreachableError:
     try:
-        told = json.loads(error.read())
-        detail = str(told["detail"])
+        problem = json.loads(error.read())
+        detail = str(problem["detail"])
     except (OSError, ValueError, KeyError, TypeError):
-        return ApiError(f"{url} answered {error.code} {error.reason}, which is no answer of Coresteer's.", error.code)
-    return AwayError(detail) if error.code == 503 else ApiError(detail, error.code)
+        return ApiError(f"{url} answered {error.code} {error.reason}, not a response of Coresteer.", error.code)
+    return UnreachableError(detail) if error.code == 503 else ApiError(detail, error.code)

@@ -24,7 +24,7 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
 
     app = create_app(config, announce_unless_supervised)
     listener = listening_socket(config)
-    # uvicorn would show a failed start as a traceback; it is told below
+    # uvicorn would print a failed start as a traceback; it is raised below
     logging.getLogger("uvicorn.error").addFilter(lambda _: app.state.failure is None)
     server = uvicorn.Server(
         uvicorn.Config(
@@ -38,7 +38,7 @@ def serve(config: Config, say: Callable[[str], None]) -> None:
             log_level="warning",
             access_log=False,
             server_header=False,
-            # without a proxy, whoever sits on loopback could claim any address at the login limit
+            # without a proxy, any local process could evade the login limit by claiming addresses
             proxy_headers=config.public_url is not None,
             forwarded_allow_ips="127.0.0.1",
             timeout_graceful_shutdown=2,

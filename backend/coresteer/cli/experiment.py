@@ -97,7 +97,7 @@ def _action(
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Run one action; return its exit code. Raises ApiError, AwayError, UsageError and OSError."""
+    """Run one action; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     as_json = arguments.output == "json"
     match arguments.action:
         case "run":
@@ -247,11 +247,11 @@ def _follow(client: "Client", experiment_id: int, *, as_json: bool, lines: bool,
 
 def _fetch(client: "Client", experiment_id: int, answered: float) -> Json | None:
     """Return the experiment, None while the backend does not answer."""
-    from coresteer.cli.api_client import AwayError
+    from coresteer.cli.api_client import UnreachableError
 
     try:
         experiment: Json = client.get(f"/api/experiments/{experiment_id}")
-    except AwayError as error:
+    except UnreachableError as error:
         if time.monotonic() - answered > AWAY_S:
             raise
         print(f"coresteer: {error} Retrying.", file=sys.stderr, flush=True)

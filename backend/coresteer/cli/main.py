@@ -22,14 +22,14 @@ from coresteer.postgres import PostgresError, running_url
 if TYPE_CHECKING:
     from coresteer.db import Database
 
-# What only some commands need is imported there: `up` starts its children half a second earlier for it.
+# Modules that only some commands need are imported there: `up` starts its children half a second earlier.
 # ruff: noqa: PLC0415
 
 T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """The command cannot be done; the message says why and what to do."""
+    """The command cannot be carried out; the message says why and what to do."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _setting(name: str, arguments: argparse.Namespace) -> str:
-    """How the person gave the setting that is wrong."""
+    """Return how the user gave the wrong setting."""
     if name == "port" and arguments.port is not None:
         return "--port"
     aliased = {"DATABASE_URL", "CORESTEER_DATABASE_URL", "PG_BIN", "CORESTEER_PG_BIN"}
@@ -62,7 +62,7 @@ def _setting(name: str, arguments: argparse.Namespace) -> str:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What a person is told of an error that is no mistake of the program; None for one that is."""
+    """Return the message of an expected error, None for a defect of the program."""
     import psycopg
     import sqlalchemy.exc
     from alembic.util import CommandError as AlembicError
@@ -72,23 +72,23 @@ def _sentence(error: Exception) -> str | None:
 
     if isinstance(error, (Problem, UnsupportedServerError)):
         return str(error)
-    said = database_sentence(error)
+    sentence = database_sentence(error)
     if isinstance(error, AlembicError):
         return (
-            f"The database's schema cannot be brought to this program's version: {said}. If a newer Coresteer made it, "
-            "install that one, or name another database in DATABASE_URL."
+            f"The database's schema cannot be brought to this program's version: {sentence}. If a newer Coresteer "
+            "created it, install that one, or name another database in DATABASE_URL."
         )
     if is_database_away(error):
-        return f"The database cannot be reached: {said}."
+        return f"The database cannot be reached: {sentence}."
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) else error
     if isinstance(cause, psycopg.errors.UndefinedTable):
         return "The database has no Coresteer schema yet, or one too old. Run `coresteer migrate` first."
-    return f"The database refuses what DATABASE_URL asks of it: {said}." if isinstance(cause, psycopg.Error) else None
+    return f"The database in DATABASE_URL refuses: {sentence}." if isinstance(cause, psycopg.Error) else None
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="coresteer", description="Shows and steers where network work lands on the cores of Linux machines."
+        prog="coresteer", description="Shows and controls where network work runs on the cores of Linux machines."
     )
     parser.set_defaults(port=None)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -97,12 +97,12 @@ def _parser() -> argparse.ArgumentParser:
         ("serve", "start the backend alone"),
     ):
         command = commands.add_parser(name, help=help_text)
-        command.add_argument("--port", type=int, help="where the backend listens (default 8420)")
+        command.add_argument("--port", type=int, help="port of the backend (default 8420)")
     commands.add_parser("migrate", help="bring the database's schema to the newest version")
-    commands.add_parser("openapi", help="print the HTTP API's description as JSON")
-    token = commands.add_parser("enrolment-token", help="print a one-time token that lets an agent in")
+    commands.add_parser("openapi", help="print the OpenAPI document of the HTTP API as JSON")
+    token = commands.add_parser("enrolment-token", help="print a one-time token with which an agent enrols")
     token.add_argument("--simulated", action="store_true", help="for simulated nodes, any number at once")
-    commands.add_parser("set-up-link", help="print a new link that makes the first administrator")
+    commands.add_parser("set-up-link", help="print a new link that creates the first administrator")
     reset = commands.add_parser(
         "reset-password",
         help="give a user a new password, read from the terminal or stdin; ends their sessions and API tokens",
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
 def _say(line: str) -> None:
     try:
         print(line, flush=True)
-    except OSError:  # the terminal or the pipe is gone; what is said from now on has no reader
+    except OSError:  # the terminal or the pipe is closed; further output has no reader
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         signal.raise_signal(signal.SIGTERM)
 
@@ -124,8 +124,8 @@ def _say(line: str) -> None:
 def _run(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.command in ("up", "serve") and config.is_open_without_proxy:
         raise CommandError(
-            f"CORESTEER_HOST is {config.host}, where others could reach the backend, but passwords and agents' keys "
-            "would cross the network in clear text. Put a TLS proxy before it and give its address in "
+            f"CORESTEER_HOST is {config.host}, where others could reach the backend, and passwords and agents' keys "
+            "would cross the network in clear text. Put a TLS proxy in front and give its address in "
             "CORESTEER_PUBLIC_URL, such as https://coresteer.example, or leave CORESTEER_HOST at 127.0.0.1."
         )
     match arguments.command:
@@ -152,7 +152,7 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
             link = _with_database(config, lambda database: set_up_link(address, database))
             if link is None:
                 raise CommandError(
-                    "Coresteer is set up already; `coresteer reset-password USER` helps a user who cannot sign in."
+                    "Coresteer is already set up; `coresteer reset-password USER` helps a user who cannot sign in."
                 )
             print(link)
         case "reset-password":
@@ -164,8 +164,8 @@ def _run(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
-    """The exit code of a command that asks the backend."""
-    from coresteer.cli.api_client import ApiError, AwayError, UnknownBackendError, environment_client
+    """Run a command that uses the API; return its exit code."""
+    from coresteer.cli.api_client import ApiError, UnknownBackendError, UnreachableError, environment_client
 
     try:
         client = environment_client(config)
@@ -178,7 +178,7 @@ def _through_the_api(arguments: argparse.Namespace, config: Config) -> int:
     except ApiError as error:
         print(f"coresteer: {error}", file=sys.stderr)
         return experiments.Exit.USAGE if error.status == 422 else experiments.Exit.FAILED
-    except AwayError as error:
+    except UnreachableError as error:
         print(f"coresteer: {error}", file=sys.stderr)
         return experiments.Exit.FAILED
 
@@ -231,5 +231,5 @@ def _new_password() -> str:
     try:
         UserUpdate(password=password)
     except pydantic.ValidationError as error:
-        raise CommandError(f"That is no password: {error.errors()[0]['msg']}.") from None
+        raise CommandError(f"The password is not valid: {error.errors()[0]['msg']}.") from None
     return password

@@ -35,7 +35,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Run the command; return its exit code. Raises ApiError, AwayError, UsageError and OSError."""
+    """Run the command; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     options = {"format": arguments.format, "language": arguments.language}
     match arguments.id, arguments.change:
         case [experiment], None:

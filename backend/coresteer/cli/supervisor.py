@@ -1,4 +1,4 @@
-"""`coresteer up`: PostgreSQL, backend and local agent as children of one process that watches them."""
+"""`coresteer up`: PostgreSQL, backend and local agent as supervised child processes."""
 
 import asyncio
 import fcntl
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 _FIRST_RESTART_S = 0.5
 _SLOWEST_RESTART_S = 30.0
-_SETTLED_S = 60.0  # a child that lived so long is restarted without delay
+_SETTLED_S = 60.0  # a child that ran longer than this is restarted without delay
 _HEALTH_POLL_S = 0.05
-# grace to end by itself; together with PostgreSQL's below the ten seconds in which everything is stopped
+# time to end after SIGTERM; with PostgreSQL's below the 10 s in which everything must stop
 _AGENT_GRACE_S = 2.0
 _BACKEND_GRACE_S = 4.5
 
 
-_no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # one from the environment is for outside
+_no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy for loopback
 
 
 class StartError(Exception):
-    """Something did not start; the message says what."""
+    """A child did not start; the message says which and why."""
 
 
 Say: TypeAlias = Callable[[str], None]
@@ -46,7 +46,7 @@ def _prefixed(say: Say, name: str) -> Say:
 
 
 class Child:
-    """A process that is started again, after a pause that doubles, whenever it ends by itself."""
+    """A process that is restarted whenever it ends unexpectedly, after a pause that doubles."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class Child:
         self._start = start
         self._stop = stop
         self.process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._restarter: asyncio.Task[None] | None = None
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start it once; its errors are the caller's."""
+        """Start it once; errors are raised to the caller."""
         self.process = await self._start()
         return self.process
 
     def keep_alive(self) -> None:
-        """From now on, restart it when it ends."""
-        self._keeper = asyncio.create_task(self._keep_alive())
+        """Restart it from now on whenever it ends."""
+        self._restarter = asyncio.create_task(self._keep_alive())
 
     async def stop(self) -> None:
         """End it for good."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        if self._restarter is not None:
+            self._restarter.cancel()
+            await asyncio.wait([self._restarter])
         if self.process is not None:
             await self._stop(self.process)
 
@@ -88,19 +88,19 @@ class Child:
                 status = await self.process.wait()
                 how = f"by signal {-status}" if status < 0 else f"with status {status}"
                 pause_s = _FIRST_RESTART_S if clock() - started > _SETTLED_S else pause_s
-                self._say(f"The {self.name} ended {how}; starting it again in {pause_s:g} s.")
+                self._say(f"The {self.name} ended {how}; restarting it in {pause_s:g} s.")
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _SLOWEST_RESTART_S)
             try:
                 self.process = await self._start()
-                self._say(f"The {self.name} runs again.")
+                self._say(f"The {self.name} is running again.")
             except (PostgresError, OSError) as error:
                 self.process = None
-                self._say(f"The {self.name} did not start: {error} Trying again in {pause_s:g} s.")
+                self._say(f"The {self.name} did not start: {error} Retrying in {pause_s:g} s.")
 
 
 def running_address(state_dir: Path) -> str | None:
-    """Where the backend of the `coresteer up` that runs on this state folder is; None when none runs."""
+    """Return the address of the backend of a running `coresteer up` with this state folder, None without one."""
     try:
         with (state_dir / "lock").open() as file:
             try:
@@ -108,13 +108,13 @@ def running_address(state_dir: Path) -> str | None:
             except BlockingIOError:
                 return file.read() or None
     except OSError:
-        pass  # there is none, or it is another user's
+        pass  # there is no lock file, or it is another user's
     return None
 
 
 @contextmanager
 def _only_one(state_dir: Path, address: str) -> Iterator[None]:
-    """Holds the state folder's lock, which the kernel releases however this process ends; address is kept in it."""
+    """Hold the lock of the state folder, which the kernel releases at any end; the address is stored in it."""
     try:
         state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         file = (state_dir / "lock").open("a")
@@ -127,7 +127,7 @@ def _only_one(state_dir: Path, address: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StartError(
-                f"Coresteer is running on {state_dir} already. Stop it, or name another folder in "
+                f"Coresteer is already running on {state_dir}. Stop it, or name another folder in "
                 "CORESTEER_STATE_DIR and another port with --port."
             ) from None
         file.truncate(0)
@@ -155,7 +155,7 @@ async def up(config: Config, say: Say) -> int:
         try:
             await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                work.result()  # raises what kept it from starting
+                work.result()  # raises the error that prevented the start
                 await stopped
                 say("Stopping.")
         finally:
@@ -168,7 +168,7 @@ async def up(config: Config, say: Say) -> int:
 
 
 async def _start_all(config: Config, children: list[Child], say: Say) -> None:
-    """Each in its turn: the next needs the one before."""
+    """Start the children in order: each needs those before it."""
     if os.geteuid() != 0:
         say("Running as an ordinary user: Coresteer only observes. Start it as root to change settings.")
     url = config.database_url
@@ -200,7 +200,7 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
     backend = Child("backend", start_backend, lambda process: end(process, signal.SIGTERM, _BACKEND_GRACE_S), say)
     children.append(backend)
     process = await backend.start()
-    # half a second of imports, which run while the backend does the same
+    # takes half a second, while the backend imports the same modules
     from coresteer.cli.announce import announce  # noqa: PLC0415
     from coresteer.db import Database  # noqa: PLC0415
 
@@ -230,20 +230,20 @@ async def _start_all(config: Config, children: list[Child], say: Say) -> None:
 
 
 async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, say: Say) -> None:
-    told = False
+    reported = False
     while backend.returncode is None:
         status = await asyncio.to_thread(_health, f"{config.address}/api/health")
         if status == "ok":
             return
-        if status == "degraded" and not told:
-            say("The backend waits for the database named in DATABASE_URL, which does not answer yet.")
-            told = True
+        if status == "degraded" and not reported:
+            say("The backend is waiting for the database in DATABASE_URL, which does not answer yet.")
+            reported = True
         await asyncio.sleep(_HEALTH_POLL_S)
-    raise StartError("The backend did not start; its lines above say why.")
+    raise StartError("The backend did not start; see its output above.")
 
 
 def _health(url: str) -> str | None:
-    """The backend's own word about itself, None when nobody answers."""
+    """Return the backend's health, None when it does not answer."""
     try:
         with _no_proxy.open(url, timeout=5) as answer:
             return "ok" if b'"status":"ok"' in answer.read() else "degraded"
@@ -252,11 +252,11 @@ def _health(url: str) -> str | None:
 
 
 async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path | None:
-    """A file with a one-time token for this machine's agent; None when it has a key that this database knows.
+    """Write a one-time token for this machine's agent; None when it has a key that this database knows.
 
-    A revoked key counts as known: starting again is no way round an administrator's decision.
+    A revoked key counts as known, so that a restart cannot override an administrator's decision.
     """
-    from coresteer.gateway.enrolment import LOCAL_AGENT, new_enrolment_token  # noqa: PLC0415 - loaded with announce by now
+    from coresteer.gateway.enrolment import LOCAL_AGENT, new_enrolment_token  # noqa: PLC0415 - as above
     from coresteer.gateway.enrolment_schemas import EnrolmentTokenCreate  # noqa: PLC0415
     from coresteer.nodes.service import hash_key  # noqa: PLC0415
     from coresteer.nodes.tables import NodeRow  # noqa: PLC0415
@@ -264,9 +264,9 @@ async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path |
     path = agent_dir / "enrolment-token"
     path.unlink(missing_ok=True)
     async with database.session() as session:
-        kept = _kept_key(agent_dir / "key.json")
-        node = await session.get(NodeRow, kept[0]) if kept else None
-        if kept and node and node.key_hash in (None, hash_key(kept[1])):
+        stored = _stored_key(agent_dir / "key.json")
+        node = await session.get(NodeRow, stored[0]) if stored else None
+        if stored and node and node.key_hash in (None, hash_key(stored[1])):
             return None
         new = await new_enrolment_token(session, LOCAL_AGENT, EnrolmentTokenCreate())
     _write_private(path, new.token)
@@ -274,16 +274,16 @@ async def _enrolment_token_file(database: "Database", agent_dir: Path) -> Path |
 
 
 def _write_private(path: Path, text: str) -> None:
-    """A new file that only this user reads."""
+    """Write a new file that only this user can read."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
 
 
-def _kept_key(path: Path) -> tuple[int, str] | None:
-    """The agent's node id and key, as its enrolment keeps them."""
+def _stored_key(path: Path) -> tuple[int, str] | None:
+    """Return the agent's node id and key as stored at its enrolment, None without them."""
     try:
-        kept = json.loads(path.read_bytes())
-        return int(kept["node_id"]), str(kept["key"])
+        stored = json.loads(path.read_bytes())
+        return int(stored["node_id"]), str(stored["key"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -26,9 +26,9 @@ async def get_coalescing(
     packets_per_s: Annotated[float | None, Query(gt=0, le=1e9)] = None,
     frame_bytes: Annotated[float | None, Query(ge=60, le=65_536)] = None,
 ) -> Coalescing:
-    """What a netdev waits for before it interrupts, and what other values would do to its traffic.
+    """Return a device's interrupt coalescing: settings, measurements, and predictions for other values.
 
-    packets_per_s, frame_bytes: of all its queues, in the place of what is measured.
+    packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
     """
     return await service.coalescing(
         session,

@@ -1,4 +1,4 @@
-"""What the API says about a network device's interrupt coalescing."""
+"""Response bodies about interrupt coalescing of a network device."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,17 +11,16 @@ from coresteer_core.node.nic_model import Prediction
 
 
 class QueueParams(BaseModel):
-    """A queue that has settings of its own, by the end of their key."""
+    """A queue with settings of its own, by the end of their key."""
 
     name: str
     params: dict[str, str]
 
 
 class Traffic(BaseModel):
-    """What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
+    """Received traffic of a device. measured_s: seconds of the mean, None for a what-if.
 
-    packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
-    speed.
+    packets_per_s_a_queue: of its busiest queue. gap_us: time of a frame on the wire, None for an unknown link speed.
     """
 
     packets_per_s: float
@@ -32,9 +31,9 @@ class Traffic(BaseModel):
 
 
 class Standing(BaseModel):
-    """The values that stand, the receive interrupts that were measured with them, and what the model says of them.
+    """The present values, the receive interrupts measured with them, and the model's prediction.
 
-    own_pace: rx_usecs is no time but tells the driver to set its own pace; as with adaptive, the model says nothing.
+    own_pace: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
     """
 
     rx_usecs: int | None
@@ -46,12 +45,11 @@ class Standing(BaseModel):
 
 
 class Surface(BaseModel):
-    """What the model says of pairs of values. predicted, bound_us and product_us: a row each of rx_frames, a column
-    each of rx_usecs; one row where rx_frames is empty, for the driver counts none.
+    """Predictions for pairs of values: a row per rx_frames, a column per rx_usecs; one row if rx_frames is empty.
 
-    predicted: interrupts of the whole netdev, packets per interrupt and latency of its busiest queue; None where one
-    of rx_usecs is no time but tells the driver to set its own pace. bound_us: no packet waits longer for its interrupt;
-    None where nothing ends the wait. product_us: the bound of the authors of the model, rx-usecs × rx-frames.
+    predicted: interrupts of the whole device, packets per interrupt and latency of its busiest queue; None where
+    rx_usecs selects the driver's own mode. bound_us: longest wait of a packet for its interrupt, None if unbounded.
+    product_us: the bound of the model's authors, rx-usecs × rx-frames.
     """
 
     rx_usecs: list[int]
@@ -62,7 +60,7 @@ class Surface(BaseModel):
 
 
 class MeasuredPoint(BaseModel):
-    """What the netdev did while these values stood; predicted_interrupts_per_s: the model's word for that traffic."""
+    """Measurements with these values; predicted_interrupts_per_s: the model's prediction for that traffic."""
 
     rx_usecs: int | None
     rx_frames: int | None
@@ -79,7 +77,7 @@ class MeasuredPoint(BaseModel):
 
 
 class PolicyBound(BaseModel):
-    """A policy in force that says how much latency this netdev's coalescing may add."""
+    """A policy in force that limits the latency that this device's coalescing may add."""
 
     policy_id: int
     name: str
@@ -87,11 +85,11 @@ class PolicyBound(BaseModel):
 
 
 class Coalescing(BaseModel):
-    """A netdev's interrupt coalescing: what is set, what its driver made of what was asked, and the trade-off.
+    """Interrupt coalescing of a device: settings, what its driver did with requested values, and the trade-off.
 
-    params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
-    says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-    can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
+    params, params_max: its settings, by the end of their key. timer: None for an unknown driver; timer_why: the reason.
+    rank_correlation: Spearman's, of measured and predicted interrupts over at least three points. can_wait: False when
+    the NIC is known not to support rx-usecs. why_not: why there is no surface.
     """
 
     netdev: str

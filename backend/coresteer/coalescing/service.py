@@ -1,4 +1,4 @@
-"""What a netdev waits for before it interrupts: what is set, what was learned, and what other values would do."""
+"""Interrupt coalescing of a network device: settings, observations of its driver, and predictions."""
 
 import asyncio
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from coresteer_core.policies.coalescing.spec import Coalescing as Spec
 
 _USECS = "coalesce/rx-usecs"
 _ENOUGH_ANSWERS = 3
-"""Where the kernel has not said that it takes none, so many values that came to nothing say so."""
+"""Failed values after which rx-usecs counts as unsupported, unless the kernel reported that explicitly."""
 _SURFACE_POINTS = 6
-"""So many of the newest measured points have a line of the surface to themselves."""
+"""Number of newest measured points whose values are added to the surface."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a netdev and its node."""
+    """A device and its node."""
 
     netdev: Netdev
     inventory: Inventory
@@ -49,40 +49,40 @@ async def coalescing(
     packets_per_s: float | None,
     frame_bytes: float | None,
 ) -> Coalescing:
-    """Everything about one netdev's coalescing. Raises NotFound."""
+    """Return everything about one device's coalescing. Raises NotFound."""
     row = await nodes.find(session, node_id)
-    told = nodes.reported(row)
-    netdev = None if told.inventory is None else told.inventory.netdev(name)
-    if told.inventory is None or netdev is None:
+    state = nodes.reported(row)
+    netdev = None if state.inventory is None else state.inventory.netdev(name)
+    if state.inventory is None or netdev is None:
         raise NotFound(f"{row.name} has no network device {name} now.")
     known = _Known(
         netdev,
-        told.inventory,
+        state.inventory,
         load_of(list(registry.get(node_id).recent)),
-        told.learned,
+        state.learned,
         (row.hello or {}).get("kernel"),
         await _bounds(session, node_id, netdev),
     )
-    # tens of milliseconds, which others need not wait for
-    return await asyncio.to_thread(_picture, known, packets_per_s, frame_bytes)
+    # takes tens of milliseconds; a thread keeps the event loop responsive
+    return await asyncio.to_thread(_describe, known, packets_per_s, frame_bytes)
 
 
 async def _bounds(session: AsyncSession, node_id: int, netdev: Netdev) -> list[PolicyBound]:
     enabled = await policies.enabled(session)
-    (facts,) = await policies.node_attributes(session, [node_id])
+    (attributes,) = await policies.node_attributes(session, [node_id])
     return [
         PolicyBound(policy_id=int(policy.policy_id), name=policy.name, max_added_us=policy.spec.max_added_us)
-        for policy in in_force(enabled, facts)
+        for policy in in_force(enabled, attributes)
         if isinstance(policy.spec, Spec) and _is_in(netdev, policy.scope)
     ]
 
 
 def _is_in(netdev: Netdev, scope: Scope) -> bool:
-    looked_at = ((netdev.name, scope.netdevs), (netdev.driver or "", scope.drivers))
-    return all(not patterns or any(fnmatchcase(text, p) for p in patterns) for text, patterns in looked_at)
+    patterns_by_text = ((netdev.name, scope.netdevs), (netdev.driver or "", scope.drivers))
+    return all(not patterns or any(fnmatchcase(text, p) for p in patterns) for text, patterns in patterns_by_text)
 
 
-def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | None) -> Coalescing:
+def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | None) -> Coalescing:
     netdev = known.netdev
     timer, timer_why = timer_of(netdev.driver, netdev.params)
     seen = received(known.inventory, known.load, netdev)
@@ -98,16 +98,19 @@ def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | No
     share = 1.0 if seen is None else seen.share
     measured_points = [measured(netdev, timer, point, share) for point in points]
     rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
-    cannot_wait = why_not = _cannot_wait(netdev, tried)
-    if cannot_wait is None and traffic is None:
-        why_not = f"{netdev.name} receives nothing now; suppose some traffic to see what other values would do."
-    drawn = None
+    unsupported = why_not = _unsupported(netdev, tried)
+    if unsupported is None and traffic is None:
+        why_not = f"{netdev.name} receives nothing now; enter some traffic to see predictions for other values."
+    predictions = None
     if why_not is None and traffic is not None:
         standing = [(rx_usecs, rx_frames), *((p.rx_usecs, p.rx_frames) for p in points[:_SURFACE_POINTS])]
         usecs, frames = ([value for value in values if value is not None] for values in zip(*standing, strict=True))
-        drawn = surface(netdev, timer, traffic, usecs, frames)
+        predictions = surface(netdev, timer, traffic, usecs, frames)
+    described = None
+    if traffic is not None:
+        described = _traffic(traffic, netdev, known.load, is_supposed=packets_per_s is not None)
     wait, predicted = wait_of(netdev.driver, netdev.params), None
-    if wait is not None and drawn is not None and traffic is not None:
+    if wait is not None and predictions is not None and traffic is not None:
         predicted = predict_received(netdev, traffic, wait)
     return Coalescing(
         netdev=netdev.name,
@@ -119,7 +122,7 @@ def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | No
         timer=timer,
         timer_why=timer_why,
         tried=tried,
-        traffic=None if traffic is None else _told(traffic, netdev, known.load, is_supposed=packets_per_s is not None),
+        traffic=described,
         current=Standing(
             rx_usecs=rx_usecs,
             rx_frames=rx_frames,
@@ -128,16 +131,16 @@ def _picture(known: _Known, packets_per_s: float | None, frame_bytes: float | No
             interrupts_per_s=None if seen is None else seen.interrupts_per_s,
             predicted=predicted,
         ),
-        surface=drawn,
+        surface=predictions,
         points=measured_points,
         rank_correlation=rank_correlation(measured_points),
         bounds=known.bounds,
-        can_wait=cannot_wait is None,
+        can_wait=unsupported is None,
         why_not=why_not,
     )
 
 
-def _told(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool) -> Traffic:
+def _traffic(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool) -> Traffic:
     speed = netdev.speed_bits_per_s
     return Traffic(
         packets_per_s=traffic.packets_per_s,
@@ -148,27 +151,27 @@ def _told(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool) -
     )
 
 
-def _cannot_wait(netdev: Netdev, tried: list[Tried]) -> str | None:
-    """Why the NIC cannot be told to wait, and what can be done instead; None where it can, for all that is known."""
+def _unsupported(netdev: Netdev, tried: list[Tried]) -> str | None:
+    """Return why the NIC does not support rx-usecs and what to use instead, None if it may."""
     who = netdev.driver or "The driver"
     if _USECS not in netdev.params:
-        return f"{who} has no rx-usecs: this NIC cannot be told to wait. {_instead(netdev)}"
+        return f"{who} has no rx-usecs: this NIC does not support interrupt coalescing by time. {_instead(netdev)}"
     answers = sorted((one for one in tried if one.name == _USECS), key=lambda one: one.time_ms)
     if not answers or any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in answers):
         return None
     last = answers[-1]
-    # a value may be refused because it is that value; not so where there is no support at all
+    # a single value may be refused; unsupported hardware refuses every one
     if len(answers) < _ENOUGH_ANSWERS and not any(one.unsupported for one in answers):
         return None
-    became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "took without effect")
+    became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "accepted without effect")
     words = f" ({last.words.rstrip('.')})" if last.words else ""
-    return f"{who} {became} every rx-usecs it was asked for, {last.asked} the last time{words}. {_instead(netdev)}"
+    return f"{who} {became} every requested rx-usecs, last {last.asked}{words}. {_instead(netdev)}"
 
 
 def _instead(netdev: Netdev) -> str:
     if any(name in netdev.params for name in ("gro_flush_timeout", "napi_defer_hard_irqs")):
         return (
-            "The kernel can wait in its place: with napi_defer_hard_irqs above 0 it leaves the interrupt off after "
-            "polling and looks again after gro_flush_timeout."
+            "The kernel can do it instead: with napi_defer_hard_irqs above 0 it leaves the interrupt disabled after "
+            "polling and polls again after gro_flush_timeout."
         )
     return "Its kernel offers no software coalescing for it either."

@@ -1,4 +1,4 @@
-"""Nodes over HTTP."""
+"""The fleet table and nodes over HTTP."""
 
 from fastapi import APIRouter, Request
 
@@ -14,19 +14,19 @@ router = APIRouter(prefix="/api/nodes", tags=["nodes"])
 
 @router.get("")
 async def list_nodes(request: Request, session: Session, _: Viewer) -> list[NodeSummary]:
-    """Every node, by name."""
+    """List all nodes, ordered by name."""
     return await service.summaries(session, request.app.state.registry)
 
 
 @router.get("/{node_id}")
 async def get_node(request: Request, session: Session, _: Viewer, node_id: RowId) -> Node:
-    """One node with topology, inventory and its busiest tasks."""
+    """Return one node with topology, inventory and its busiest tasks."""
     return await service.details(session, request.app.state.registry, node_id)
 
 
 @router.patch("/{node_id}")
 async def update_node(request: Request, identity: Operator, node_id: RowId, body: NodeUpdate) -> NodeSummary:
-    """Replace the labels given by people; those that the agent tells stay."""
+    """Replace the labels that people gave; those that the agent reports are unchanged."""
     state = request.app.state
     database: Database = state.database
     async with database.session() as session:
@@ -37,17 +37,17 @@ async def update_node(request: Request, identity: Operator, node_id: RowId, body
 
 @router.delete("/{node_id}", status_code=204)
 async def delete_node(request: Request, identity: Admin, node_id: RowId) -> None:
-    """Forget a node; its samples go when their time is over."""
+    """Delete a node and disconnect its agent; its samples are dropped when their retention ends."""
     database: Database = request.app.state.database
     async with database.session() as session:
         await service.delete(session, node_id, actor=identity.username)
     service.disconnect(request.app.state.connections, node_id)
-    request.app.state.registry.forget(node_id)
+    request.app.state.registry.remove(node_id)
 
 
 @router.post("/{node_id}/revoke-key", status_code=204)
 async def revoke_key(request: Request, identity: Admin, node_id: RowId) -> None:
-    """The node's agent is disconnected and must be enrolled again."""
+    """Revoke the key of the node's agent: it is disconnected and must be enrolled again."""
     database: Database = request.app.state.database
     async with database.session() as session:
         await service.revoke_key(session, node_id, actor=identity.username)

@@ -14,7 +14,7 @@ from coresteer_core.node.topology import Topology
 
 
 class NodeSummary(BaseModel):
-    """A line of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's."""
+    """A row of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's."""
 
     id: int
     name: str
@@ -36,7 +36,7 @@ class NodeSummary(BaseModel):
 
 
 class Node(NodeSummary):
-    """Everything about one node but its history."""
+    """Everything about one node except its history."""
 
     topology: Annotated[Topology, AsStruct()] | None
     inventory: Annotated[Inventory, AsStruct()] | None
@@ -45,7 +45,7 @@ class Node(NodeSummary):
 
 
 class NodeUpdate(Body):
-    """Labels given by people; they replace the ones there are."""
+    """Labels given by people; they replace all former ones."""
 
     labels: dict[
         Annotated[

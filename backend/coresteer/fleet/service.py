@@ -18,8 +18,8 @@ from coresteer_core.protocol import Close
 async def summaries(
     session: AsyncSession, registry: Registry, node_ids: Sequence[int] | None = None
 ) -> list[NodeSummary]:
-    """Lines of the fleet table, by name."""
-    rows = await repository.every(session, node_ids)
+    """Return the rows of the fleet table, ordered by name."""
+    rows = await repository.list_nodes(session, node_ids)
     counts = await count_open(session)
     return [_summary(row, registry, counts.get(row.id, 0)) for row in rows]
 
@@ -49,7 +49,7 @@ def _summary(row: NodeRow, registry: Registry, open_changes: int) -> NodeSummary
 
 
 async def details(session: AsyncSession, registry: Registry, node_id: int) -> Node:
-    """Everything about one node but its history. Raises NotFound."""
+    """Return everything about one node except its history. Raises NotFound."""
     row = await find(session, node_id)
     counts = await count_open(session)
     summary = _summary(row, registry, counts.get(row.id, 0))
@@ -77,19 +77,19 @@ async def set_labels(
 
 
 async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """The node's key stops working; close its connection once this is committed. Raises NotFound."""
+    """Revoke the key of the node's agent; close its connection after the commit. Raises NotFound."""
     row = await find(session, node_id)
     row.key_hash = None
     record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
 
 
 async def delete(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """Forget the node. Raises NotFound."""
+    """Delete the node; close its connection after the commit. Raises NotFound."""
     row = await find(session, node_id)
     record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
     await repository.remove(session, node_id)
 
 
 def disconnect(connections: Connections, node_id: int) -> None:
-    """End the connection of a node whose key no longer counts."""
+    """Close the connection of a node whose key is no longer valid."""
     connections.close(node_id, Close.BAD_KEY, "This node's key has been revoked; enrol this agent again.")

@@ -1,4 +1,4 @@
-"""WS /api/agent: one connection to one agent. Whatever comes through it is untrusted, and costs others nothing."""
+"""WebSocket /api/agent: one connection per agent. Its messages are untrusted and limited in size and rate."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from coresteer.bus import Bus, InventoryEvent, PoliciesEvent
 from coresteer.classes.store import ClassReportStore
 from coresteer.errors import is_database_away
 from coresteer.experiments.runner import Runner
-from coresteer.gateway.batched import Batched
+from coresteer.gateway.batch_loader import BatchLoader
 from coresteer.gateway.recorder import Recorder
 from coresteer.gateway.validation import Arrival, validate
 from coresteer.live.hub import LiveHub
@@ -63,10 +63,10 @@ _SILENCE_S = 30.0
 _SEND_TIMEOUT_S = 10.0
 _HELLO_TIMEOUT_S = 10.0
 _MESSAGES_PER_S = 300.0
-"""An agent that sends more, also while it replays, is read more slowly."""
+"""An agent that sends more, also while it resends unacknowledged samples, is read more slowly."""
 _BURST = 600.0
-_MOST_WAITING = 256
-_MOST_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has at most 125 bytes, two of them the code
+_MAX_QUEUED = 256
+_MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has at most 125 bytes, two of them the code
 _LIVE_WITHIN_MS = 15_000
 _INTERNAL_ERROR = 1011
 _SHUTTING_DOWN = 1001
@@ -74,14 +74,14 @@ _SHUTTING_DOWN = 1001
 
 @dataclass(frozen=True)
 class Services:
-    """What a connection needs; on app.state.agents.
+    """The parts of the application that a connection uses; on app.state.agents.
 
-    known: nodes by the hash of their key. to_ask: by node, what to ask its agent after Welcome. on_change stores
-    word of a change, on_decision what a policy came to.
+    agents: identities by the hash of their key. state_queries: by node, messages after Welcome that make its agent
+    report its open changes.
     """
 
-    known: Batched[bytes, repository.Known]
-    to_ask: Batched[int, list[ToAgent]]
+    agents: BatchLoader[bytes, repository.AgentIdentity]
+    state_queries: BatchLoader[int, list[ToAgent]]
     bus: Bus
     connections: Connections
     registry: Registry
@@ -92,12 +92,12 @@ class Services:
     class_reports: ClassReportStore
     publisher: PolicyPublisher
     runner: Runner
-    on_change: Callable[[int, ChangeMessage], Awaitable[None]]
-    on_decision: Callable[[int, DecisionMessage], Awaitable[None]]
+    record_change_report: Callable[[int, ChangeMessage], Awaitable[None]]
+    record_decision: Callable[[int, DecisionMessage], Awaitable[None]]
 
 
 class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a failure of ours
-    """The connection is to end with this code and reason."""
+    """The connection must be closed with this code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -107,48 +107,48 @@ class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a fa
 
 @router.websocket("/api/agent")
 async def agent(websocket: WebSocket) -> None:
-    """Serve one agent until either side ends it."""
+    """Serve one agent until either side closes the connection."""
     await websocket.accept()
     await _AgentConnection(websocket, websocket.app.state.agents).run()
 
 
 class _AgentConnection:
-    """Implements connections.Peer. One task reads, one writes; nobody else waits for the socket."""
+    """Implements connections.Peer: one task reads, one writes, and no caller waits for the socket."""
 
     stream = ""
 
     def __init__(self, websocket: WebSocket, services: Services) -> None:
         self._websocket = websocket
         self._services = services
-        self._waiting: deque[ToAgent] = deque()
+        self._queue: deque[ToAgent] = deque()
         self._ack: Ack | None = None
         self._closing: tuple[int, str] | None = None
         self._wake = asyncio.Event()
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._budget = _BURST
-        self._last_seq = 0  # of this connection; it may begin with what is stored already
+        self._last_seq = 0  # of this connection, which may begin with samples that are already stored
         self._expected_seq = 1
-        self._gap_told = False
+        self._gap_logged = False
         self._name = "an unknown agent"
 
     def post(self, message: ToAgent) -> None:
-        """Queue a message. Of acknowledgements only the last counts."""
+        """Queue a message; a newer acknowledgement replaces an older one."""
         if isinstance(message, Ack):
             self._ack = message
-        elif len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(message)
+        elif len(self._queue) < _MAX_QUEUED:
+            self._queue.append(message)
         else:
-            self.close(Close.BAD_FRAME, f"{_MOST_WAITING} messages to this agent were not taken.")
+            self.close(Close.BAD_FRAME, f"This agent has not read the last {_MAX_QUEUED} messages.")
         self._wake.set()
 
     def close(self, code: int, reason: str) -> None:
-        """End the connection; what comes from now on is left unread."""
+        """Close the connection; messages that arrive from now on are not read."""
         if self._closing is None:
             self._closing = (code, reason)
             self._wake.set()
 
     async def run(self) -> None:
-        """From the key to the end."""
+        """Serve the connection from authentication to its end."""
         reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
             await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +160,7 @@ class _AgentConnection:
             await asyncio.gather(reader, writer, return_exceptions=True)
 
     async def _read(self) -> None:
-        """Ends with self._closing set, which ends the writer."""
+        """Read until self._closing is set, which also ends the writer."""
         try:
             await self._serve()
         except _Refused as refused:
@@ -172,49 +172,49 @@ class _AgentConnection:
             away = is_database_away(error)
             if not away:
                 log.exception("The connection of %s failed.", self._name)
-            reason = "The database does not answer." if away else "The backend met an error it did not expect."
+            reason = "The database does not answer." if away else "The backend met an unexpected error."
             self.close(TRY_AGAIN_LATER if away else _INTERNAL_ERROR, reason)
 
     async def _serve(self) -> None:
-        known = await self._authenticate()
-        self._name = f"Node {known.node_id} ({known.name})"
+        identity = await self._authenticate()
+        self._name = f"Node {identity.node_id} ({identity.name})"
         hello = await self._hello()
         s = self._services
-        questions = await s.to_ask.get(known.node_id) or []
-        state = s.registry.made(known.node_id)
+        queries = await s.state_queries.get(identity.node_id) or []
+        state = s.registry.get_or_create(identity.node_id)
         self.stream = hello.stream
-        s.connections.add(known.node_id, self)
-        feed = s.ingest.begin(known.node_id, hello.stream, Mark(known.stream, known.acked_seq))
+        s.connections.add(identity.node_id, self)
+        feed = s.ingest.begin(identity.node_id, hello.stream, Mark(identity.stream, identity.acked_seq))
         try:
             state.connected, state.interval_s = True, hello.interval_s
-            s.recorder.tell(known.node_id, msgspec.structs.replace(hello, simulated=known.simulated))
+            s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
             self._expected_seq = max(feed.acked_seq + 1, hello.first_seq)
-            self.post(Welcome(PROTOCOL, known.node_id, feed.acked_seq))
+            self.post(Welcome(PROTOCOL, identity.node_id, feed.acked_seq))
             self.post(Ping(now_ms()))
-            for question in questions:
-                self.post(question)
-            s.publisher.schedule(known.node_id)
-            s.runner.set_connected(known.node_id, connected=True)
+            for query in queries:
+                self.post(query)
+            s.publisher.schedule(identity.node_id)
+            s.runner.set_connected(identity.node_id, connected=True)
             while self._closing is None:
                 await s.ingest.room()
                 frame = await self._receive()
-                await self._handle(known.node_id, state, feed, frame)
+                await self._handle(identity.node_id, state, feed, frame)
         finally:
-            if s.connections.remove(known.node_id, self):
+            if s.connections.remove(identity.node_id, self):
                 state.connected = False
                 s.ingest.end(feed)
-                s.runner.set_connected(known.node_id, connected=False)
+                s.runner.set_connected(identity.node_id, connected=False)
 
-    async def _authenticate(self) -> repository.Known:
+    async def _authenticate(self) -> repository.AgentIdentity:
         scheme, _, key = self._websocket.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key:
-            raise _Refused(Close.BAD_KEY, "The Authorization header holds no key; enrol this agent first.")
+            raise _Refused(Close.BAD_KEY, "The Authorization header has no key; enrol this agent first.")
         if not self._websocket.app.state.is_ready:
             raise _Refused(TRY_AGAIN_LATER, "The backend is waiting for its database.")
-        known = await self._services.known.get(hash_key(key.strip()))
-        if known is None:
+        identity = await self._services.agents.get(hash_key(key.strip()))
+        if identity is None:
             raise _Refused(Close.BAD_KEY, "This key is unknown or revoked; enrol this agent again.")
-        return known
+        return identity
 
     async def _hello(self) -> Hello:
         try:
@@ -237,15 +237,15 @@ class _AgentConnection:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005))
         now = time.monotonic()
-        self._budget = min(_BURST, self._budget + (now - self._heard_at) * _MESSAGES_PER_S) - 1
-        self._heard_at = now
+        self._budget = min(_BURST, self._budget + (now - self._received_at) * _MESSAGES_PER_S) - 1
+        self._received_at = now
         if self._budget < 0:
             await asyncio.sleep(-self._budget / _MESSAGES_PER_S)
         frame = message.get("bytes")
         if frame is None:
-            raise _Refused(Close.BAD_FRAME, "A text frame came where only binary ones belong.")
+            raise _Refused(Close.BAD_FRAME, "Text frames are not allowed; send binary ones.")
         if len(frame) > MAX_FRAME_BYTES:
-            raise _Refused(Close.TOO_LARGE, f"A message may have {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
+            raise _Refused(Close.TOO_LARGE, f"A message may have at most {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
         return bytes(frame)
 
     @staticmethod
@@ -267,18 +267,18 @@ class _AgentConnection:
         message = self._validated(frame)
         match message:
             case RatesMessage(rates):
-                self._take(node_id, state, feed, rates, len(frame))
+                self._ingest(node_id, state, feed, rates, len(frame))
             case Clock(ping_ms, node_ms):
-                state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # it answered half a round trip ago
+                state.clock_skew_ms = node_ms - (ping_ms + now_ms()) / 2  # the answer was sent half a round trip ago
             case TopologyMessage(topology):
-                self._services.recorder.tell(node_id, topology)
+                self._services.recorder.record(node_id, topology)
                 self._services.snapshots.add(node_id, topology)
             case InventoryMessage(inventory):
-                state.learn(inventory)
-                self._services.recorder.tell(node_id, inventory)
+                state.set_inventory(inventory)
+                self._services.recorder.record(node_id, inventory)
                 self._services.snapshots.add(node_id, inventory)
             case LearnedMessage(learned):
-                self._services.recorder.tell(node_id, learned)
+                self._services.recorder.record(node_id, learned)
             case TasksMessage(_, tasks):
                 state.tasks = tasks
                 self._services.bus.publish(InventoryEvent(node_id))
@@ -287,30 +287,30 @@ class _AgentConnection:
                 self._services.snapshots.add_flows(node_id, message)
                 self._services.bus.publish(PoliciesEvent(node_id))
             case ClassesMessage():
-                state.take_classes(message)
+                state.add_classes(message)
                 self._services.class_reports.add(node_id, message)
                 self._services.live.publish_classes(node_id, message)
             case ChangeMessage():
-                await self._services.on_change(node_id, message)
+                await self._services.record_change_report(node_id, message)
             case DecisionMessage():
-                await self._services.on_decision(node_id, message)
+                await self._services.record_decision(node_id, message)
             case ExperimentMessage():
                 self._services.runner.handle_message(node_id, message)
 
-    def _take(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
-        if rates.seq > self._expected_seq and not self._gap_told:
-            self._gap_told = True
+    def _ingest(self, node_id: int, state: NodeState, feed: Feed, rates: Rates, size: int) -> None:
+        if rates.seq > self._expected_seq and not self._gap_logged:
+            self._gap_logged = True
             log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
         self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
         self._services.ingest.take(feed, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
-        if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # a replayed past is for the history only
-            state.take(rates)
+        if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # resent samples are for the history only
+            state.add_rates(rates)
             self._services.live.publish_rates(node_id, rates)
             self._services.runner.handle_rates(node_id, rates)
 
     async def _write(self) -> None:
-        """Sends what waits, pings, and ends a connection whose peer is silent or does not read."""
+        """Send queued messages and pings, and close the connection of a peer that is silent or does not read."""
         ping_at = time.monotonic() + _PING_EVERY_S
         try:
             while self._closing is None:
@@ -319,20 +319,20 @@ class _AgentConnection:
                         await self._wake.wait()
                 except TimeoutError:
                     ping_at = time.monotonic() + _PING_EVERY_S
-                    self._waiting.append(Ping(now_ms()))
-                    if time.monotonic() - self._heard_at > _SILENCE_S:
-                        self.close(_INTERNAL_ERROR, f"Nothing came for {_SILENCE_S:.0f} s.")
+                    self._queue.append(Ping(now_ms()))
+                    if time.monotonic() - self._received_at > _SILENCE_S:
+                        self.close(_INTERNAL_ERROR, f"Nothing was received for {_SILENCE_S:.0f} s.")
                 self._wake.clear()
-                while self._waiting:
-                    await self._send(self._waiting.popleft())
+                while self._queue:
+                    await self._send(self._queue.popleft())
                 if self._ack is not None:
                     ack, self._ack = self._ack, None
                     await self._send(ack)
             code, reason = self._closing
             async with asyncio.timeout(_SEND_TIMEOUT_S):
-                await self._websocket.close(code, reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore"))
+                await self._websocket.close(code, reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore"))
         except (WebSocketDisconnect, RuntimeError, TimeoutError, OSError) as error:
-            # the peer is gone or does not read; its transport is ended by the keepalive
+            # the peer is gone or does not read; the keepalive ends its transport
             log.debug("%s: %r", self._name, error)
             self._closing = self._closing or (_INTERNAL_ERROR, "")
 

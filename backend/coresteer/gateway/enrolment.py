@@ -1,4 +1,4 @@
-"""How agents are let in: a one-time token for each, exchanged for the node's own key."""
+"""Enrolment of agents: a one-time token is exchanged for the node's own key."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,21 +15,21 @@ from coresteer.nodes.repository import find_by_name
 from coresteer.nodes.service import enrol as enrol_nodes
 
 LOCAL_AGENT = "coresteer up"
-"""Maker of the tokens that may take over a node whose agent lost its key; no person's name has a space."""
+"""Creator of tokens that may replace the key of an existing node; user names contain no space."""
 
-_NAMES_TOLD = 20
+_MAX_NAMES_IN_AUDIT = 20
 
 
 @dataclass(frozen=True)
 class NewEnrolmentToken:
-    """The token's text, which is not kept, and when it ends."""
+    """The token's text, which is not stored, and its expiry."""
 
     token: str
     expires_at: datetime
 
 
 async def new_enrolment_token(session: AsyncSession, by: str, request: EnrolmentTokenCreate) -> NewEnrolmentToken:
-    """A token for one agent, or for any number of simulated nodes at once."""
+    """Create a token for one agent, or for any number of simulated nodes at once."""
     new = NewEnrolmentToken(
         new_token(ENROLMENT_TOKEN_PREFIX), datetime.now(UTC) + timedelta(minutes=request.expires_in_minutes)
     )
@@ -53,17 +53,17 @@ async def new_enrolment_token(session: AsyncSession, by: str, request: Enrolment
 
 
 async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
-    """Exchange the token for one key a name; nothing is used up when it raises Forbidden, Invalid or Conflict."""
-    token = await repository.take_one_time_token(session, token_hash(request.token), "enrolment")
+    """Exchange the token for one key per name. Raises Forbidden, Invalid and Conflict; then the token stays valid."""
+    token = await repository.consume_one_time_token(session, token_hash(request.token), "enrolment")
     if token is None:
-        raise Forbidden("The enrolment token is unknown, used or expired; an administrator can make a new one.")
+        raise Forbidden("The enrolment token is unknown, used or expired; an administrator can create a new one.")
     if len(request.names) > 1 and not token.simulated:
         raise Invalid("This token enrols one node; several need a token for simulated nodes.", field="names")
-    reassert = token.created_by == LOCAL_AGENT
-    is_known = reassert and await find_by_name(session, request.names[0]) is not None
-    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated, reassert=reassert)
-    names = ", ".join(request.names[:_NAMES_TOLD])
-    more = f" and {len(request.names) - _NAMES_TOLD} more" if len(request.names) > _NAMES_TOLD else ""
+    replace_keys = token.created_by == LOCAL_AGENT
+    is_known = replace_keys and await find_by_name(session, request.names[0]) is not None
+    enrolled = await enrol_nodes(session, request.names, simulated=token.simulated, replace_keys=replace_keys)
+    names = ", ".join(request.names[:_MAX_NAMES_IN_AUDIT])
+    more = f" and {len(request.names) - _MAX_NAMES_IN_AUDIT} more" if len(request.names) > _MAX_NAMES_IN_AUDIT else ""
     record(
         session,
         actor=token.created_by,

@@ -15,7 +15,7 @@ router = APIRouter(tags=["auth"])
 async def create_enrolment_token(
     request: Request, by: Admin, body: EnrolmentTokenCreate, session: Session
 ) -> EnrolmentToken:
-    """Make a one-time token that lets one agent in, or simulated nodes."""
+    """Create a one-time token with which one agent enrols, or any number of simulated nodes."""
     new = await enrolment.new_enrolment_token(session, by.username, body)
     backend = public_url(request)
     command = f"coresteer-agent simulate --backend {backend} --token {new.token}"
@@ -28,5 +28,5 @@ async def create_enrolment_token(
 
 @router.post("/api/enrol")
 async def enrol(body: EnrolRequest, session: Session) -> EnrolAnswer:
-    """For agents: exchange a one-time token for the node's own key."""
+    """Exchange a one-time token for a node's own key; called by agents."""
     return await enrolment.enrol(session, body)

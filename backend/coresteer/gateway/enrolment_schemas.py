@@ -32,13 +32,13 @@ class EnrolmentToken(BaseModel):
 
 
 class EnrolRequest(Body):
-    """Sent by an agent: the one-time token and its node names (several only with a token for simulated nodes)."""
+    """An agent's one-time token and its node names (several only with a token for simulated nodes)."""
 
     token: Token
     names: list[NodeName] = Field(min_length=1, max_length=10_000)
 
 
 class EnrolAnswer(BaseModel):
-    """One entry for each name asked for."""
+    """One entry per requested name."""
 
     nodes: list[EnrolledNode]

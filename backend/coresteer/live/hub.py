@@ -88,7 +88,7 @@ class LiveHub:
         """Send the attainment of a node's service classes to the browsers that subscribed to the node."""
         if browsers := self._subscribers.get(node_id):
             event = {"type": "classes", "node_id": node_id, "policy_id": int(message.policy_id)}
-            event |= {"time_ms": message.time_ms, "told": message.classes}
+            event |= {"time_ms": message.time_ms, "reported": message.classes}
             text = msgspec.json.encode(event).decode()
             for browser in browsers:
                 browser.send(text)

@@ -1,4 +1,4 @@
-"""SQL about nodes."""
+"""SQL of nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,29 +15,32 @@ _UPSERT = text("""
     INSERT INTO node (name, key_hash, simulated)
     SELECT name, key_hash, :simulated FROM unnest(:names, :hashes) AS new (name, key_hash)
     ON CONFLICT (name) DO UPDATE SET key_hash = excluded.key_hash
-    WHERE node.simulated = excluded.simulated AND (:reassert OR node.key_hash IS NULL)
+    WHERE node.simulated = excluded.simulated AND (:replace_keys OR node.key_hash IS NULL)
     RETURNING id, name
 """).bindparams(bindparam("names", type_=ARRAY(Text)), bindparam("hashes", type_=ARRAY(LargeBinary)))
 
 
 async def upsert(
-    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, reassert: bool
+    session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, replace_keys: bool
 ) -> dict[str, int]:
-    """Ids by name; left out is a node of the other kind and, unless reassert, one that has a key."""
+    """Create nodes or replace their keys; return ids by name.
+
+    Left out are nodes of the other kind (simulated or not) and, unless replace_keys, nodes that have a key.
+    """
     rows = await session.execute(
         _UPSERT,
         {
             "names": list(key_hashes),
             "hashes": list(key_hashes.values()),
             "simulated": simulated,
-            "reassert": reassert,
+            "replace_keys": replace_keys,
         },
     )
     return {row.name: row.id for row in rows}
 
 
-async def every(session: AsyncSession, node_ids: Sequence[int] | None = None) -> Sequence[NodeRow]:
-    """All nodes, or those of the ids, by name; without topology and inventory."""
+async def list_nodes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> Sequence[NodeRow]:
+    """Return all nodes, or those of the ids, ordered by name; without topology and inventory."""
     query = select(NodeRow).order_by(NodeRow.name)
     if node_ids is not None:
         query = query.where(NodeRow.id.in_(node_ids))
@@ -45,30 +48,30 @@ async def every(session: AsyncSession, node_ids: Sequence[int] | None = None) ->
 
 
 async def seen_before(session: AsyncSession) -> dict[int, bool]:
-    """Every node's id, and whether its agent was ever heard of."""
+    """Return by node id whether its agent has ever connected."""
     rows = await session.execute(select(NodeRow.id, NodeRow.last_seen_at.is_not(None)))
     return {row[0]: row[1] for row in rows}
 
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
-    """One node with everything."""
-    told = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
-    return await session.get(NodeRow, node_id, options=[undefer(column) for column in told])
+    """Return a node with all columns, None if there is none."""
+    deferred = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
+    return await session.get(NodeRow, node_id, options=[undefer(column) for column in deferred])
 
 
 async def find_by_name(session: AsyncSession, name: str) -> NodeRow | None:
-    """The node of that name, without topology and inventory."""
+    """Return the node of that name without topology and inventory, None if there is none."""
     return await session.scalar(select(NodeRow).where(NodeRow.name == name))
 
 
 async def remove(session: AsyncSession, node_id: int) -> None:
-    """Delete the node; its samples go with their partitions."""
+    """Delete the node; its samples are dropped with their partitions."""
     await session.execute(delete(NodeRow).where(NodeRow.id == node_id))
 
 
 @dataclass(frozen=True)
-class Known:
-    """A node that a key belongs to, and how far its stream is stored."""
+class AgentIdentity:
+    """The node that a key belongs to. acked_seq: everything up to that sample of the stream is stored."""
 
     node_id: int
     name: str
@@ -77,18 +80,20 @@ class Known:
     acked_seq: int
 
 
-async def find_by_keys(connection: AsyncConnection[TupleRow], key_hashes: Sequence[bytes]) -> dict[bytes, Known]:
-    """The nodes whose agents hold these keys."""
+async def find_by_keys(
+    connection: AsyncConnection[TupleRow], key_hashes: Sequence[bytes]
+) -> dict[bytes, AgentIdentity]:
+    """Return the nodes whose agents hold these keys, by the hash of the key."""
     cursor = await connection.execute(
         "SELECT key_hash, id, name, simulated, stream, acked_seq FROM node WHERE key_hash = ANY(%s)",
         (list(key_hashes),),
     )
-    return {key_hash: Known(*rest) for key_hash, *rest in await cursor.fetchall()}
+    return {key_hash: AgentIdentity(*rest) for key_hash, *rest in await cursor.fetchall()}
 
 
 @dataclass
-class Told:
-    """What an agent told and is to be kept; None leaves what is there. JSON as bytes, the rest for lists."""
+class NodeReport:
+    """Columns to update from an agent's reports; None leaves a column unchanged. JSON as bytes."""
 
     hello: bytes | None = None
     topology: bytes | None = None
@@ -100,14 +105,14 @@ class Told:
     drivers: list[str] | None = None
     netdevs: bytes | None = None
 
-    def overlaid_by(self, newer: "Told") -> "Told":
-        """The newer value of each field."""
+    def merged_with(self, newer: "NodeReport") -> "NodeReport":
+        """Return the newer value of each field."""
         values = {f.name: getattr(self, f.name) if (v := getattr(newer, f.name)) is None else v for f in fields(self)}
-        return Told(**values)
+        return NodeReport(**values)
 
 
-async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) -> None:
-    """Write what these nodes told."""
+async def store_reports(connection: AsyncConnection[TupleRow], reports: Mapping[int, NodeReport]) -> None:
+    """Update the nodes' columns."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
@@ -126,6 +131,6 @@ async def keep(connection: AsyncConnection[TupleRow], told: Mapping[int, Told]) 
                     *(t.cpus, t.packages, t.numa_nodes, t.drivers),
                     *(None if t.netdevs is None else t.netdevs.decode(), node_id),
                 )
-                for node_id, t in sorted(told.items())
+                for node_id, t in sorted(reports.items())
             ],
         )

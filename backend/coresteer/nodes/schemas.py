@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 
 class EnrolledNode(BaseModel):
-    """A node's own key, which the agent keeps; told once."""
+    """A node's own key, which the agent stores; it is returned only once."""
 
     node_id: int
     name: str

@@ -1,4 +1,4 @@
-"""Nodes: enrolment, what is shown of them, labels, keys and deletion."""
+"""Nodes: creation with a key, look-up by key or id, and what their agents reported."""
 
 import hashlib
 import secrets
@@ -19,44 +19,44 @@ from coresteer_core.node.topology import Topology
 
 
 def hash_key(key: str) -> bytes:
-    """What is kept of an agent's key. Keys are random, so that one round of SHA-256 is enough."""
+    """Return the stored hash of an agent's key. Keys are random, so one round of SHA-256 is enough."""
     return hashlib.sha256(key.encode()).digest()
 
 
-async def known(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, repository.Known]:
-    """The nodes whose agents hold these keys."""
+async def identify_agents(database: Database, key_hashes: Sequence[bytes]) -> dict[bytes, repository.AgentIdentity]:
+    """Return the nodes whose agents hold these keys, by the hash of the key."""
     async with database.pool.connection() as connection:
         return await repository.find_by_keys(connection, key_hashes)
 
 
 async def enrol(
-    session: AsyncSession, names: list[str], *, simulated: bool, reassert: bool = False
+    session: AsyncSession, names: list[str], *, simulated: bool, replace_keys: bool = False
 ) -> list[EnrolledNode]:
-    """Nodes of these names with a new key each, in the order asked for.
+    """Create nodes of these names with a new key each; return them in the order of the names.
 
-    A name that exists already keeps its history. Only a simulated node, or any with reassert, gets a new key while it
-    has one; the old one stops working. Raises Conflict when a node has a key, or when a real node would become a
-    simulated one or the other way round; Invalid when a name is given twice.
+    A node that exists keeps its history. Only a simulated node, or any with replace_keys, gets a new key while it has
+    one; the old one becomes invalid. Raises Conflict when a node has a key, or when a real node would become a
+    simulated one or the reverse; Invalid when a name is given twice.
     """
     if len(set(names)) != len(names):
-        raise Invalid("A name is given twice; every node needs a name of its own.", field="names")
+        raise Invalid("A name is given twice; node names must be unique.", field="names")
     keys = {name: f"csn_{secrets.token_urlsafe(32)}" for name in names}
     hashes = {name: hash_key(key) for name, key in keys.items()}
-    ids = await repository.upsert(session, hashes, simulated=simulated, reassert=simulated or reassert)
+    ids = await repository.upsert(session, hashes, simulated=simulated, replace_keys=simulated or replace_keys)
     if missing := [name for name in names if name not in ids]:
-        there = await repository.find_by_name(session, missing[0])
-        if there is not None and there.simulated == simulated:
+        existing = await repository.find_by_name(session, missing[0])
+        if existing is not None and existing.simulated == simulated:
             raise Conflict(
-                f"“{missing[0]}” is enrolled already. If its agent lost its key, an administrator revokes the old one "
-                "first, in the settings under Nodes; otherwise give this agent another name."
+                f"“{missing[0]}” is already enrolled. If its agent lost its key, an administrator must revoke the old "
+                "one first in the settings under Nodes; otherwise give this agent another name."
             )
         kind, other = ("simulated", "real") if simulated else ("real", "simulated")
-        raise Conflict(f"“{missing[0]}” is a {other} node already; choose another name for the {kind} one.")
+        raise Conflict(f"“{missing[0]}” is already a {other} node; choose another name for the {kind} one.")
     return [EnrolledNode(node_id=ids[name], name=name, key=key) for name, key in keys.items()]
 
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow:
-    """The node with everything, or NotFound."""
+    """Return the node with all columns. Raises NotFound."""
     row = await repository.find(session, node_id)
     if row is None:
         raise NotFound(f"There is no node {node_id}; it may have been deleted.")
@@ -72,7 +72,7 @@ class ReportedState(NamedTuple):
 
 
 def reported(row: NodeRow) -> ReportedState:
-    """Topology, inventory and what was learned of NICs, of a row that was found with everything."""
+    """Decode the latest reports of a row that was loaded with all columns."""
     return ReportedState(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),
@@ -81,5 +81,5 @@ def reported(row: NodeRow) -> ReportedState:
 
 
 async def seen_before(session: AsyncSession) -> dict[int, bool]:
-    """Every node's id, and whether its agent was ever heard of."""
+    """Return by node id whether its agent has ever connected."""
     return await repository.seen_before(session)

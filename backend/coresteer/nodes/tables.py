@@ -1,4 +1,4 @@
-"""The table of nodes."""
+"""Table of nodes."""
 
 from datetime import datetime
 from typing import Any
@@ -15,10 +15,10 @@ from coresteer.db import Base
 class NodeRow(Base):
     """One node.
 
-    key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed when it enrolled, whatever its agent says.
-    hello, topology, inventory, learned (of its NICs): what its agent told last. cpus, packages, numa_nodes, drivers,
-    netdevs (drivers by name): their gist, for lists and selectors.
-    stream and acked_seq: everything up to that sequence number of that stream is stored.
+    key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed at enrolment. hello, topology, inventory,
+    learned (observations of its NICs): latest reports of its agent. cpus, packages, numa_nodes, drivers, netdevs
+    (driver by name): extracts of these, for lists and selectors. stream and acked_seq: everything up to that sample of
+    that stream is stored.
     """
 
     __tablename__ = "node"

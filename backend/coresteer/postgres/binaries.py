@@ -28,7 +28,7 @@ class Binaries:
 
 
 def server_account() -> Account | None:
-    """None for the present user; as root, which PostgreSQL refuses, the account postgres or else nobody."""
+    """Return None for the present user; for root, which PostgreSQL refuses, the account postgres or else nobody."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -61,7 +61,7 @@ async def _major_version(folder: Path, account: Account | None) -> int:
 
 
 def _copy_package(package: Path, target: Path) -> None:
-    """The programs and the libraries they find by a relative path, at target; complete or not at all."""
+    """Copy the programs and the libraries that they find by a relative path to target, completely or not at all."""
     libraries = package.with_name(f"{_PACKAGE}.libs")
     partial = target.with_name(target.name + ".new")
     shutil.rmtree(partial, ignore_errors=True)
@@ -80,9 +80,9 @@ def _copy_package(package: Path, target: Path) -> None:
 
 
 async def find_binaries(state_dir: Path, pg_bin: Path | None, account: Account | None) -> Binaries:
-    """The machine's own programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
+    """Return the programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
 
-    A copy is made below state_dir when, as root, the package lies in a folder closed to the server's account.
+    A copy is made below state_dir when, as root, the package is in a folder that the account cannot enter.
     """
     if pg_bin is not None:
         try:

@@ -1,4 +1,4 @@
-"""Starts, stops and repairs a PostgreSQL server of our own, reachable through a private Unix socket only."""
+"""Starts, stops and recovers a private PostgreSQL server, reachable only through a Unix socket."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ ROLE = "coresteer"
 _LONGEST_SOCKET_PATH = 107  # sun_path without its final zero, sys/un.h
 _START_TIMEOUT_S = 60  # recovery after a crash replays at most max_wal_size
 _LEFTOVER_TIMEOUT_S = 10
-_STOP_TIMEOUT_S = 3  # then it is killed, which loses nothing: the log is replayed at the next start
+_STOP_TIMEOUT_S = 3  # then it is killed, which loses nothing: the write-ahead log is replayed at the next start
 _CONNECT_TIMEOUT_S = 10
 _POLL_S = 0.02
 
@@ -32,25 +32,25 @@ _SETTINGS = {
     "max_connections": "50",
     "shared_buffers": "128MB",
     "max_wal_size": "512MB",
-    # nothing replicates from this server, and less WAL is less disk traffic on a node that is being measured
+    # no replicas; less WAL is less disk traffic on a node that is being measured
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "synchronous_commit": "on",
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "log_min_messages": "fatal",  # errors of statements are told to whoever sent them
+    "log_min_messages": "fatal",  # errors of statements go to the client
     "log_line_prefix": "",
 }
 
 
 def socket_url(folder: Path, database: str = DATABASE) -> str:
-    """libpq's address of a database behind the socket in folder."""
+    """Return libpq's address of a database behind the socket in folder."""
     return f"postgresql://{ROLE}@/{database}?host={quote(str(folder), safe='')}"
 
 
 def running_url(state_dir: Path) -> str | None:
-    """The address of the server that runs on this state folder, None when there is none or it may not be read."""
+    """Return the address of the server that runs on this state folder, None without one or without access."""
     try:
         lines = _pid_file(state_dir).read_text().splitlines()
     except (FileNotFoundError, PermissionError):
@@ -63,9 +63,9 @@ def _pid_file(state_dir: Path) -> Path:
 
 
 def _server_pid(state_dir: Path) -> int | None:
-    """The process that the lock file names, when it lives and works in this cluster.
+    """Return the process id in the lock file if that process runs on this cluster.
 
-    After kill -9 or a reboot the number may belong to somebody else; a server's working directory is its cluster.
+    After kill -9 or a reboot the id may belong to another process; a server's working directory is its cluster.
     """
     try:
         pid = int(_pid_file(state_dir).read_text().split("\n", 1)[0])
@@ -99,18 +99,18 @@ class EmbeddedPostgres:
 
     @property
     def process(self) -> asyncio.subprocess.Process:
-        """The running server's process; start() first."""
+        """Return the running server's process; call start() first."""
         if self._process is None:
             raise PostgresError("The built-in PostgreSQL has not been started.")
         return self._process
 
     @property
     def url(self) -> str:
-        """libpq's address of Coresteer's database."""
+        """Return libpq's address of Coresteer's database."""
         return socket_url(self._short_socket_folder or self._socket_folder)
 
     async def start(self) -> None:
-        """Make the cluster if there is none, start the server, wait until it answers. Raises PostgresError."""
+        """Create the cluster if there is none, start the server, wait until it answers. Raises PostgresError."""
         try:
             await self._start()
         except BaseException:  # cancellation too: nothing half-started stays behind
@@ -144,7 +144,7 @@ class EmbeddedPostgres:
         await self._make_database()
 
     async def stop(self) -> None:
-        """Fast shutdown: open transactions are rolled back, everything committed is on disk."""
+        """Shut down fast: open transactions are rolled back, everything committed is on disk."""
         await self._end_server()
         if self._short_socket_folder is not None:
             shutil.rmtree(self._short_socket_folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Which agents are connected, and the way to speak to them."""
+"""Open connections to agents."""
 
 import asyncio
 from typing import Protocol
@@ -12,45 +12,45 @@ class Peer(Protocol):
 
     @property
     def stream(self) -> str:
-        """The stream its Hello named."""
+        """Return the stream that its Hello named."""
 
     def post(self, message: ToAgent) -> None:
-        """Queue a message; one that does not take them is disconnected."""
+        """Queue a message without blocking; a peer that does not read is disconnected."""
 
     def close(self, code: int, reason: str) -> None:
-        """End the connection with a code and a reason the agent logs."""
+        """Close the connection with a code and a reason, which the agent logs."""
 
 
 class Connections:
-    """The connected agents by node id, one a node."""
+    """The open connections by node id, one per node."""
 
     def __init__(self) -> None:
         self._peers: dict[int, Peer] = {}
 
     def add(self, node_id: int, peer: Peer) -> None:
-        """A second connection of a node replaces the first: a half-dead one must not lock its agent out."""
+        """Add a connection. It replaces an earlier one of the node, which may be half-open."""
         before = self._peers.get(node_id)
         self._peers[node_id] = peer
         if before is not None:
             before.close(Close.REPLACED, "Another connection with this node's key has taken over.")
 
     def remove(self, node_id: int, peer: Peer) -> bool:
-        """Forget a connection that ended; False when it had been replaced already."""
+        """Remove a closed connection; return False when another one has replaced it."""
         if self._peers.get(node_id) is not peer:
             return False
         del self._peers[node_id]
         return True
 
     def is_connected(self, node_id: int) -> bool:
-        """Whether the node's agent can be spoken to."""
+        """Return whether the node's agent is connected."""
         return node_id in self._peers
 
     def get(self, node_id: int) -> Peer | None:
-        """The node's connection, if it has one."""
+        """Return the node's connection, None if it has none."""
         return self._peers.get(node_id)
 
     async def send(self, node_id: int, message: ToAgent) -> None:
-        """Tell a node's agent. Raises NodeAway when it is not connected."""
+        """Queue a message to a node's agent. Raises NodeAway when it is not connected."""
         peer = self._peers.get(node_id)
         if peer is None:
             raise NodeAway("The node's agent is not connected; try again when the node is live.")
@@ -58,11 +58,11 @@ class Connections:
         await asyncio.sleep(0)
 
     def close(self, node_id: int, code: int, reason: str) -> None:
-        """End a node's connection if it has one."""
+        """Close a node's connection if it has one."""
         if peer := self._peers.get(node_id):
             peer.close(code, reason)
 
     def close_all(self, code: int, reason: str) -> None:
-        """End every connection."""
+        """Close every connection."""
         for peer in list(self._peers.values()):
             peer.close(code, reason)

@@ -1,4 +1,4 @@
-"""What is known of the nodes right now, in memory: their last interval, clock and tasks."""
+"""Present state of nodes, in memory: latest interval, clock skew, tasks, service classes."""
 
 import time
 from collections import deque
@@ -15,24 +15,24 @@ from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import ClassesMessage, FlowsMessage
 
-_SHORTEST_PATIENCE_S = 3.0
-_MOST_RECENT = 100
-_MOST_POLICIES = 16
+_MIN_STALE_AFTER_S = 3.0
+_MAX_RECENT = 100
+_MAX_POLICIES = 16
 
 
 @dataclass
 class NodeState:
-    """One node since the backend started. Times are monotonic seconds; physical: its netdevs that are hardware.
+    """State of one node since the backend started. Times are monotonic seconds.
 
-    recent: its intervals of the last STEP_S, which policies look at. flows, classes: what it told last of its
-    processes, and of its service classes by policy id.
+    physical: names of its network devices that are hardware. recent: its intervals of the last STEP_S, which policies
+    evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
     """
 
     connected: bool = False
     interval_s: float = 1.0
     rates: Rates | None = None
     rates_at: float | None = None
-    recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    recent: deque[Rates] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
     flows: FlowsMessage | None = None
     classes: dict[int, ClassesMessage] = field(default_factory=dict)
     clock_skew_ms: float | None = None
@@ -41,40 +41,40 @@ class NodeState:
     last_health: Health | None = None
     figures: Figures | None = None
 
-    def learn(self, inventory: Inventory) -> None:
-        """Remember which netdevs are hardware."""
+    def set_inventory(self, inventory: Inventory) -> None:
+        """Store which network devices are hardware."""
         self.physical = inventory.physical_netdevs()
 
     def health(self, *, seen_before: bool) -> Health:
-        """Live with a sample in the last three intervals (at least 3 s); see Health."""
+        """Return the node's health; a sample is recent within three intervals, at least 3 s."""
         if not self.connected:
             return Health.AWAY if seen_before or self.rates_at is not None else Health.NEW
-        patience = max(3 * self.interval_s, _SHORTEST_PATIENCE_S)
-        is_fresh = self.rates_at is not None and time.monotonic() - self.rates_at <= patience
+        stale_after_s = max(3 * self.interval_s, _MIN_STALE_AFTER_S)
+        is_fresh = self.rates_at is not None and time.monotonic() - self.rates_at <= stale_after_s
         return Health.LIVE if is_fresh else Health.STALE
 
-    def take(self, rates: Rates) -> None:
-        """The node's newest interval."""
+    def add_rates(self, rates: Rates) -> None:
+        """Add the node's newest interval."""
         self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= STEP_S * 1000:
             self.recent.popleft()
 
-    def take_classes(self, message: ClassesMessage) -> None:
-        """What it told last of a policy's classes; of many policies those told last."""
+    def add_classes(self, message: ClassesMessage) -> None:
+        """Store the latest report of a policy's classes; of many policies, the most recent 16."""
         policy_id = int(message.policy_id)
         self.classes.pop(policy_id, None)
         self.classes[policy_id] = message
-        while len(self.classes) > _MOST_POLICIES:
+        while len(self.classes) > _MAX_POLICIES:
             del self.classes[next(iter(self.classes))]
 
     @property
     def net_tasks(self) -> list[NetTask]:
-        """The processes that talk over the network, as last told."""
+        """Return the processes that use the network, as last reported."""
         return [] if self.flows is None else self.flows.tasks
 
     def last_figures(self) -> Figures | None:
-        """The last interval in numbers, worked out when somebody asks."""
+        """Return figures of the latest interval, computed on first use; None without one."""
         if self.figures is None and self.rates is not None:
             self.figures = figures(self.rates, self.physical)
         return self.figures
@@ -87,23 +87,23 @@ class Registry:
         self._states: dict[int, NodeState] = {}
 
     def get(self, node_id: int) -> NodeState:
-        """The node's state; an empty one for a node that has not been heard of since the start."""
+        """Return the node's state; a new, empty one for a node that has not connected since the start."""
         return self._states.get(node_id) or NodeState()
 
-    def made(self, node_id: int) -> NodeState:
-        """The node's state, to be changed."""
+    def get_or_create(self, node_id: int) -> NodeState:
+        """Return the node's state to be modified."""
         return self._states.setdefault(node_id, NodeState())
 
-    def forget(self, node_id: int) -> None:
-        """The node is deleted."""
+    def remove(self, node_id: int) -> None:
+        """Remove a deleted node."""
         self._states.pop(node_id, None)
 
     def items(self) -> Iterator[tuple[int, NodeState]]:
-        """Every node heard of since the start."""
+        """Yield every node that has connected since the start."""
         yield from list(self._states.items())
 
     def changed_health(self) -> list[int]:
-        """Nodes whose health is another than at the last call."""
+        """Return the nodes whose health differs from the last call."""
         changed = []
         for node_id, state in self._states.items():
             health = state.health(seen_before=True)

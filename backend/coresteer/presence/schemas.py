@@ -10,7 +10,7 @@ from coresteer_core.metrics import FLEET
 
 
 class Health(StrEnum):
-    """live: a sample in the last three intervals; stale: connected but silent; away: not connected; new: never seen."""
+    """live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never seen."""
 
     LIVE = "live"
     STALE = "stale"
@@ -25,7 +25,7 @@ else:
 
 
 class Figures(BaseModel):
-    """A node's last interval in a few numbers; None where unknown.
+    """Figures of a node's latest interval; None where unknown.
 
     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
     softirq_cpu_percent.

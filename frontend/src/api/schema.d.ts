@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Answers always, also without a database.
+         * @description Return the backend's health; answers also without a database.
          */
         get: operations["health"];
         put?: never;
@@ -33,13 +33,13 @@ export interface paths {
         };
         /**
          * Setup State
-         * @description Whether the first administrator is still to be made.
+         * @description Return whether the first administrator has yet to be created.
          */
         get: operations["setup_state"];
         put?: never;
         /**
          * Setup
-         * @description Make the first administrator with the token of the printed link, and sign in.
+         * @description Create the first administrator with the token of the printed link, and sign in.
          */
         post: operations["setup"];
         delete?: never;
@@ -97,7 +97,7 @@ export interface paths {
         };
         /**
          * Me
-         * @description Who is signed in.
+         * @description Return the signed-in user.
          */
         get: operations["me"];
         put?: never;
@@ -117,13 +117,13 @@ export interface paths {
         };
         /**
          * List Users
-         * @description Everybody who may sign in or might once.
+         * @description List all users, also disabled ones.
          */
         get: operations["list_users"];
         put?: never;
         /**
          * Create User
-         * @description Add a person.
+         * @description Create a user.
          */
         post: operations["create_user"];
         delete?: never;
@@ -147,7 +147,7 @@ export interface paths {
         head?: never;
         /**
          * Update User
-         * @description Change a person's role or password, or disable them.
+         * @description Change a user's role or password, or disable or enable the user.
          */
         patch: operations["update_user"];
         trace?: never;
@@ -161,13 +161,13 @@ export interface paths {
         };
         /**
          * List Tokens
-         * @description Every API token, without its text.
+         * @description List all API tokens, without their texts.
          */
         get: operations["list_tokens"];
         put?: never;
         /**
          * Create Token
-         * @description Make an API token; its text is in this answer only.
+         * @description Create an API token; only this response has its text.
          */
         post: operations["create_token"];
         delete?: never;
@@ -225,7 +225,7 @@ export interface paths {
         };
         /**
          * List Nodes
-         * @description Every node, by name.
+         * @description List all nodes, ordered by name.
          */
         get: operations["list_nodes"];
         put?: never;
@@ -245,21 +245,21 @@ export interface paths {
         };
         /**
          * Get Node
-         * @description One node with topology, inventory and its busiest tasks.
+         * @description Return one node with topology, inventory and its busiest tasks.
          */
         get: operations["get_node"];
         put?: never;
         post?: never;
         /**
          * Delete Node
-         * @description Forget a node; its samples go when their time is over.
+         * @description Delete a node and disconnect its agent; its samples are dropped when their retention ends.
          */
         delete: operations["delete_node"];
         options?: never;
         head?: never;
         /**
          * Update Node
-         * @description Replace the labels given by people; those that the agent tells stay.
+         * @description Replace the labels that people gave; those that the agent reports are unchanged.
          */
         patch: operations["update_node"];
         trace?: never;
@@ -275,7 +275,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke Key
-         * @description The node's agent is disconnected and must be enrolled again.
+         * @description Revoke the key of the node's agent: it is disconnected and must be enrolled again.
          */
         post: operations["revoke_key"];
         delete?: never;
@@ -295,7 +295,7 @@ export interface paths {
         put?: never;
         /**
          * Create Enrolment Token
-         * @description Make a one-time token that lets one agent in, or simulated nodes.
+         * @description Create a one-time token with which one agent enrols, or any number of simulated nodes.
          */
         post: operations["create_enrolment_token"];
         delete?: never;
@@ -315,7 +315,7 @@ export interface paths {
         put?: never;
         /**
          * Enrol
-         * @description For agents: exchange a one-time token for the node's own key.
+         * @description Exchange a one-time token for a node's own key; called by agents.
          */
         post: operations["enrol"];
         delete?: never;
@@ -849,9 +849,9 @@ export interface paths {
         };
         /**
          * Get Coalescing
-         * @description What a netdev waits for before it interrupts, and what other values would do to its traffic.
+         * @description Return a device's interrupt coalescing: settings, measurements, and predictions for other values.
          *
-         *     packets_per_s, frame_bytes: of all its queues, in the place of what is measured.
+         *     packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
          */
         get: operations["get_coalescing"];
         put?: never;
@@ -871,7 +871,7 @@ export interface paths {
         };
         /**
          * Get Node Classes
-         * @description How far the classes of the policies in force get what they were promised, as the agent told it last.
+         * @description Return the latest figures of the classes of the policies in force, as the agent reported them.
          */
         get: operations["get_node_classes"];
         put?: never;
@@ -891,7 +891,7 @@ export interface paths {
         };
         /**
          * Get Node Classes History
-         * @description The same over a range of at most a week, a value a second up to 15 minutes, else 900 steps.
+         * @description Return the figures over a range of at most a week: per second up to 15 minutes, else 900 steps.
          */
         get: operations["get_node_classes_history"];
         put?: never;
@@ -913,7 +913,7 @@ export interface paths {
         put?: never;
         /**
          * Match Node Classes
-         * @description Which of the node's processes belong to each class now. Changes nothing.
+         * @description Return which of the node's processes match each class now. Changes nothing.
          */
         post: operations["match_node_classes"];
         delete?: never;
@@ -1170,7 +1170,7 @@ export interface components {
         };
         /**
          * ApiToken
-         * @description A token for scripts, sent as ``Authorization: Bearer``. Its text is shown once, when it is made.
+         * @description A token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created.
          */
         ApiToken: {
             /** Id */
@@ -1192,7 +1192,7 @@ export interface components {
         };
         /**
          * ApiTokenCreate
-         * @description A new token, with no more rights than its maker.
+         * @description A new token, with at most its creator's rights.
          */
         ApiTokenCreate: {
             /** Name */
@@ -1203,7 +1203,7 @@ export interface components {
         };
         /**
          * ApiTokenCreated
-         * @description The only answer that carries the token's text.
+         * @description The only response with the token's text.
          */
         ApiTokenCreated: {
             /** Id */
@@ -1528,13 +1528,13 @@ export interface components {
         };
         /**
          * ClassFigure
-         * @description Figures of a service class over time: f as it is, requests and longest wait of the window, times in µs.
+         * @description Figures of a service class: f at the moment, requests and longest wait of the window, times in µs.
          * @enum {string}
          */
         ClassFigure: "f" | "requests" | "satisfied" | "waiting" | "active" | "p50_us" | "p95_us" | "p99_us" | "longest_wait_us";
         /**
          * ClassHistory
-         * @description A class's figures, a value for each step; None is no word, and for f and response times also no request.
+         * @description A class's figures, one value per step; None without a report, for f and response times also without requests.
          */
         ClassHistory: {
             /** Name */
@@ -1546,9 +1546,9 @@ export interface components {
         };
         /**
          * ClassesHistory
-         * @description What classes got over time. times_ms: the start of each step, by the node's clock.
+         * @description Figures of classes over time. times_ms: the start of each step, by the node's clock.
          *
-         *     Of several seconds in a step the worst: the lowest f and satisfied, the highest of the others.
+         *     A step of several seconds has the worst value: the lowest f and satisfied, the highest of the others.
          */
         ClassesHistory: {
             /** Step Ms */
@@ -1560,11 +1560,11 @@ export interface components {
         };
         /**
          * Coalescing
-         * @description A netdev's interrupt coalescing: what is set, what its driver made of what was asked, and the trade-off.
+         * @description Interrupt coalescing of a device: settings, what its driver did with requested values, and the trade-off.
          *
-         *     params, params_max: its settings, by the end of their key. timer: None where the driver's is not known; timer_why
-         *     says so. rank_correlation: Spearman's, of measured and predicted interrupts over the points, from three on.
-         *     can_wait: for all that is known, the NIC can be told to. why_not: why there is no surface.
+         *     params, params_max: its settings, by the end of their key. timer: None for an unknown driver; timer_why: the reason.
+         *     rank_correlation: Spearman's, of measured and predicted interrupts over at least three points. can_wait: False when
+         *     the NIC is known not to support rx-usecs. why_not: why there is no surface.
          */
         Coalescing: {
             /** Netdev */
@@ -1756,7 +1756,7 @@ export interface components {
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";
         /**
          * EnrolAnswer
-         * @description One entry for each name asked for.
+         * @description One entry per requested name.
          */
         EnrolAnswer: {
             /** Nodes */
@@ -1764,7 +1764,7 @@ export interface components {
         };
         /**
          * EnrolRequest
-         * @description Sent by an agent: the one-time token and its node names (several only with a token for simulated nodes).
+         * @description An agent's one-time token and its node names (several only with a token for simulated nodes).
          */
         EnrolRequest: {
             /** Token */
@@ -1774,7 +1774,7 @@ export interface components {
         };
         /**
          * EnrolledNode
-         * @description A node's own key, which the agent keeps; told once.
+         * @description A node's own key, which the agent stores; it is returned only once.
          */
         EnrolledNode: {
             /** Node Id */
@@ -2703,7 +2703,7 @@ export interface components {
         };
         /**
          * Figures
-         * @description A node's last interval in a few numbers; None where unknown.
+         * @description Figures of a node's latest interval; None where unknown.
          *
          *     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
          *     softirq_cpu_percent.
@@ -2756,13 +2756,13 @@ export interface components {
         };
         /**
          * Health
-         * @description live: a sample in the last three intervals; stale: connected but silent; away: not connected; new: never seen.
+         * @description live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never seen.
          * @enum {string}
          */
         Health: "live" | "stale" | "away" | "new";
         /**
          * HealthAnswer
-         * @description Whether the backend can work: degraded while the database is away.
+         * @description Health of the backend; degraded while the database does not answer.
          */
         HealthAnswer: {
             /**
@@ -2790,7 +2790,7 @@ export interface components {
         };
         /**
          * MatchRequest
-         * @description Classes to try on a node's processes. scope: as in the policy, processes outside are not looked at.
+         * @description Classes to match against a node's processes. scope: as in the policy; processes outside it are ignored.
          */
         MatchRequest: {
             /**
@@ -2936,7 +2936,7 @@ export interface components {
         };
         /**
          * MatchedClass
-         * @description A class and the processes that belong to it.
+         * @description A class and its processes.
          */
         MatchedClass: {
             /** Name */
@@ -2946,7 +2946,7 @@ export interface components {
         };
         /**
          * MatchedTask
-         * @description A process that talks over the network, with all that a class can match.
+         * @description A process that uses the network, with every attribute that a class can match.
          */
         MatchedTask: {
             /** Pid */
@@ -2968,9 +2968,9 @@ export interface components {
         };
         /**
          * Matches
-         * @description Classes in order of precedence with their processes; unmatched: those of no class.
+         * @description Classes in order of precedence with their processes; unmatched: processes of no class.
          *
-         *     at: when the node told its processes, None while it has not. exact: as in NodeFlows.
+         *     at: when the node reported its processes, None before its first report. exact: as in NodeFlows.
          */
         Matches: {
             /** At */
@@ -3020,7 +3020,7 @@ export interface components {
         };
         /**
          * Me
-         * @description Who is signed in, by session or API token. csrf_token goes into the X-CSRF-Token header of every change.
+         * @description The signed-in user, by session or API token. csrf_token: for the X-CSRF-Token header of every unsafe request.
          */
         Me: {
             /** Username */
@@ -3031,7 +3031,7 @@ export interface components {
         };
         /**
          * MeasuredPoint
-         * @description What the netdev did while these values stood; predicted_interrupts_per_s: the model's word for that traffic.
+         * @description Measurements with these values; predicted_interrupts_per_s: the model's prediction for that traffic.
          */
         MeasuredPoint: {
             /** Rx Usecs */
@@ -3070,7 +3070,7 @@ export interface components {
         Mode: "observe" | "recommend" | "enforce";
         /**
          * Node
-         * @description Everything about one node but its history.
+         * @description Everything about one node except its history.
          */
         Node: {
             /** Id */
@@ -3331,7 +3331,7 @@ export interface components {
         };
         /**
          * NodeSummary
-         * @description A line of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's.
+         * @description A row of the fleet table. clock_skew_ms: how far the node's clock is ahead of the backend's.
          */
         NodeSummary: {
             /** Id */
@@ -3371,7 +3371,7 @@ export interface components {
         };
         /**
          * NodeUpdate
-         * @description Labels given by people; they replace the ones there are.
+         * @description Labels given by people; they replace all former ones.
          */
         NodeUpdate: {
             /** Labels */
@@ -3803,7 +3803,7 @@ export interface components {
         };
         /**
          * PolicyBound
-         * @description A policy in force that says how much latency this netdev's coalescing may add.
+         * @description A policy in force that limits the latency that this device's coalescing may add.
          */
         PolicyBound: {
             /** Policy Id */
@@ -3815,7 +3815,7 @@ export interface components {
         };
         /**
          * PolicyClasses
-         * @description A policy in force on the node. told, at: what its agent said last, None where it has not said anything yet.
+         * @description A policy in force on the node. reported, at: the agent's latest report, None before the first one.
          */
         PolicyClasses: {
             /** Policy Id */
@@ -3936,8 +3936,8 @@ export interface components {
             };
             /** At */
             at: string | null;
-            /** Told */
-            told: {
+            /** Reported */
+            reported: {
                 name: string;
                 target_percent: number;
                 deadline_us: number | null;
@@ -3959,7 +3959,7 @@ export interface components {
         };
         /**
          * PolicyHistory
-         * @description The classes that a policy had in a range. name: None of a policy that is not there any more.
+         * @description The classes of a policy in a range. name: None for a policy that no longer exists.
          */
         PolicyHistory: {
             /** Policy Id */
@@ -4067,7 +4067,7 @@ export interface components {
         };
         /**
          * QueueParams
-         * @description A queue that has settings of its own, by the end of their key.
+         * @description A queue with settings of its own, by the end of their key.
          */
         QueueParams: {
             /** Name */
@@ -4091,7 +4091,7 @@ export interface components {
         Resolution: "sample" | "minute" | "hour";
         /**
          * Role
-         * @description viewer reads, operator also changes nodes, admin also manages people, tokens and agents.
+         * @description viewer reads, operator also changes nodes, admin also manages users, tokens and agents.
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
@@ -4262,7 +4262,7 @@ export interface components {
         };
         /**
          * SetupState
-         * @description Whether the first administrator is still to be made, through the link printed at first start.
+         * @description Whether the first administrator has yet to be created, with the link printed at the first start.
          */
         SetupState: {
             /** Needs Setup */
@@ -4302,9 +4302,9 @@ export interface components {
         };
         /**
          * Standing
-         * @description The values that stand, the receive interrupts that were measured with them, and what the model says of them.
+         * @description The present values, the receive interrupts measured with them, and the model's prediction.
          *
-         *     own_pace: rx_usecs is no time but tells the driver to set its own pace; as with adaptive, the model says nothing.
+         *     own_pace: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
          */
         Standing: {
             /** Rx Usecs */
@@ -4329,12 +4329,11 @@ export interface components {
         };
         /**
          * Surface
-         * @description What the model says of pairs of values. predicted, bound_us and product_us: a row each of rx_frames, a column
-         *     each of rx_usecs; one row where rx_frames is empty, for the driver counts none.
+         * @description Predictions for pairs of values: a row per rx_frames, a column per rx_usecs; one row if rx_frames is empty.
          *
-         *     predicted: interrupts of the whole netdev, packets per interrupt and latency of its busiest queue; None where one
-         *     of rx_usecs is no time but tells the driver to set its own pace. bound_us: no packet waits longer for its interrupt;
-         *     None where nothing ends the wait. product_us: the bound of the authors of the model, rx-usecs × rx-frames.
+         *     predicted: interrupts of the whole device, packets per interrupt and latency of its busiest queue; None where
+         *     rx_usecs selects the driver's own mode. bound_us: longest wait of a packet for its interrupt, None if unbounded.
+         *     product_us: the bound of the model's authors, rx-usecs × rx-frames.
          */
         Surface: {
             /** Rx Usecs */
@@ -4685,10 +4684,9 @@ export interface components {
         Timer: "restarting" | "absolute" | "throttle";
         /**
          * Traffic
-         * @description What a netdev receives. measured_s: the mean of so many seconds; None where somebody asked “what if”.
+         * @description Received traffic of a device. measured_s: seconds of the mean, None for a what-if.
          *
-         *     packets_per_s_a_queue: of its busiest queue. gap_us: how long a frame takes on the wire, None with an unknown link
-         *     speed.
+         *     packets_per_s_a_queue: of its busiest queue. gap_us: time of a frame on the wire, None for an unknown link speed.
          */
         Traffic: {
             /** Packets Per S */
@@ -4704,7 +4702,7 @@ export interface components {
         };
         /**
          * User
-         * @description A person who may sign in.
+         * @description A user.
          */
         User: {
             /** Id */
@@ -4724,7 +4722,7 @@ export interface components {
         };
         /**
          * UserCreate
-         * @description A new person.
+         * @description A new user.
          */
         UserCreate: {
             /** Username */
@@ -4735,7 +4733,7 @@ export interface components {
         };
         /**
          * UserUpdate
-         * @description What to change of a person, at least one thing; absent fields stay.
+         * @description Changes of a user, at least one; absent fields are unchanged.
          */
         UserUpdate: {
             role?: components["schemas"]["Role"] | null;

@@ -21,7 +21,7 @@ export type ClassesEvent = {
   node_id: number;
   policy_id: number;
   time_ms: number;
-  told: NonNullable<Schemas["PolicyClasses"]["told"]>;
+  reported: NonNullable<Schemas["PolicyClasses"]["reported"]>;
 };
 
 /** State of the live connection. since: Date.now() of the last transition. */

@@ -116,11 +116,11 @@ export const classesQuery = (nodeId: number) =>
   });
 
 /** Takes over what was told of a policy's classes, if it is known to be in force. */
-export function applyClassReport({ node_id, policy_id, time_ms, told }: ClassesEvent): void {
+export function applyClassReport({ node_id, policy_id, time_ms, reported }: ClassesEvent): void {
   queryClient.setQueryData(classesQuery(node_id).queryKey, (known) => {
     if (known === undefined) return known;
     const at = new Date(time_ms).toISOString();
-    return { policies: known.policies.map((one) => (one.policy_id === policy_id ? { ...one, at, told } : one)) };
+    return { policies: known.policies.map((one) => (one.policy_id === policy_id ? { ...one, at, reported } : one)) };
   });
 }
 

@@ -138,7 +138,7 @@ function OfPolicy({ view, policy, other }: PolicyProps) {
                 target={one.target_percent}
                 deadlineMs={one.deadline_ms ?? null}
                 colour={colourOf(place, spec.classes.length)}
-                report={policy.told?.find((other) => other.name === one.name)}
+                report={policy.reported?.find((other) => other.name === one.name)}
               />
             ))}
           </tbody>

@@ -3,7 +3,7 @@ import { type Point, pointsOf } from "../../charts/seriesRing";
 import type { LineOf } from "../../charts/TimeChart";
 
 export type PolicyClasses = Schemas["PolicyClasses"];
-export type ClassReport = NonNullable<PolicyClasses["told"]>[number];
+export type ClassReport = NonNullable<PolicyClasses["reported"]>[number];
 export type Percentile = "p50_us" | "p95_us" | "p99_us";
 type History = Schemas["ClassesHistory"];
 
