@@ -20,7 +20,7 @@ function Kpi({ label, figure, tone, more }: { label: string; figure: Figure; ton
 
 const plain = (value: number): Figure => ({ value: value.toLocaleString("en"), unit: "" });
 
-/** The shown nodes in a few figures. A node without data adds nothing; with none that has any, nothing is known. */
+/** Summary figures of the shown nodes. Nodes without data are excluded; without any data a figure is unknown. */
 export function Figures({ nodes, changes }: { nodes: Schemas["NodeSummary"][]; changes: Schemas["Change"][] }) {
   const figures = useFigures();
   const known = (column: FigureColumn) =>

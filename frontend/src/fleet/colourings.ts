@@ -1,13 +1,13 @@
 import type { FleetMetric } from "../lib/metrics";
 import type { ColorBy } from "./search";
 
-/** How a figure becomes a colour: its column and its scale's ends. */
+/** The mapping of a figure to the colour scale: its column and the ends of the scale. */
 export type Colouring = {
   explanation: string;
   column: FleetMetric;
   cpu?: "softirq_cpu" | "busiest_cpu";
   ends: [string, string];
-  /** 0 to 1 on the colour scale. */
+  /** Position on the colour scale, 0 to 1. */
   position(value: number): number;
 };
 

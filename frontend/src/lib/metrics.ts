@@ -36,7 +36,7 @@ export function labelWithUnit(name: string): string {
   return metric.unit === "" ? metric.label : `${metric.label}, ${metric.unit}`;
 }
 
-/** What a guardrail's limit is of: `RTT p99` in µs. */
+/** A guardrail metric's label and unit: `RTT p99` in µs. */
 export const GUARDRAIL_LABELS = Object.fromEntries(
   GUARDRAIL_METRICS.map((name) => {
     const { short, unit } = METRICS[name];

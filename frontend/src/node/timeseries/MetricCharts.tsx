@@ -8,7 +8,7 @@ import styles from "../node.module.css";
 import type { NodeView } from "../nodeView";
 import type { LiveWindow } from "../time/liveWindow";
 
-/** colours: of the lines, in the order of the metrics. format: in place of that by the metrics' unit. */
+/** A chart. colours: of its lines, in the order of the metrics. format: overrides the format of the metrics' unit. */
 type ChartOf = { title: string; colours: string[]; format?: (value: number | null) => Figure; absent: string };
 
 const CHARTS: Record<ChartName, ChartOf> = {
@@ -30,12 +30,12 @@ const CHARTS: Record<ChartName, ChartOf> = {
     colours: ["bad", "softirq", "tx", "user", "rx"],
     absent: "Neither netdevs, softnet_stat nor TCP counters were read.",
   },
-  agent: { title: "The agent itself", colours: ["user"], absent: "The agent did not report its own use of CPU time." },
+  agent: { title: "Agent overhead", colours: ["user"], absent: "The agent did not report its CPU time." },
 };
 
 type Chart = ComponentProps<typeof TimeChart>;
 
-/** The charts with a line for each metric that names them. */
+/** The charts with one line for each of their metrics. */
 const DRAWN: Pick<Chart, "title" | "lines" | "format" | "absent">[] = (
   Object.entries(CHARTS) as [ChartName, ChartOf][]
 ).map(([name, { title, colours, format, absent }]) => {
@@ -52,17 +52,17 @@ const DRAWN: Pick<Chart, "title" | "lines" | "format" | "absent">[] = (
   };
 });
 
-/** Time between two charts' redrawing, so that each is a short task of its own and the page stays smooth. */
-const APART_MS = 40;
+/** Delay between the redraws of two charts: separate short tasks keep the page responsive. */
+const STAGGER_MS = 40;
 
-/** Renders anew with every step of the live window, each chart in its turn. */
+/** Rerenders with every step of the live window, delayed by the chart's index; returns the step count. */
 export function useSteps(window: LiveWindow, turn: number): number {
   const [step, setStep] = useState(window.steps);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const stop = window.on(() => {
       clearTimeout(timer);
-      timer = setTimeout(() => setStep(window.steps()), turn * APART_MS);
+      timer = setTimeout(() => setStep(window.steps()), turn * STAGGER_MS);
     });
     return () => {
       clearTimeout(timer);
@@ -74,7 +74,7 @@ export function useSteps(window: LiveWindow, turn: number): number {
 
 type Props = { view: NodeView; pastPoints: Point[] };
 
-/** The lines over time, all on the page's one time axis. pastPoints: a past range's, empty while they are fetched. */
+/** The metric charts on the page's time axis. pastPoints: points of a past range, empty while loading. */
 export function MetricCharts({ view, pastPoints }: Props) {
   return (
     <div className={styles.charts}>
@@ -88,9 +88,9 @@ export function MetricCharts({ view, pastPoints }: Props) {
 function One({ chart, turn, view, pastPoints }: Props & { chart: (typeof DRAWN)[number]; turn: number }) {
   const { window, past, marks, cursor, zoom, hold } = view;
   const step = useSteps(window, turn);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is mutated in place; step changes with it.
   const points = useMemo(() => (past === null ? window.points() : pastPoints), [past, pastPoints, window, step]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is written to in place; step tells when.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the window is mutated in place; step changes with it.
   const axis = useMemo(
     () => ({ range: past ?? window.range(), marks, cursor, onZoom: zoom, onHold: hold }),
     [past, window, marks, cursor, zoom, hold, step],
@@ -100,6 +100,11 @@ function One({ chart, turn, view, pastPoints }: Props & { chart: (typeof DRAWN)[
     [points],
   );
   return (
-    <TimeChart {...chart} absent={sampled ? chart.absent : "No samples in this time."} points={points} axis={axis} />
+    <TimeChart
+      {...chart}
+      absent={sampled ? chart.absent : "No samples in this time range."}
+      points={points}
+      axis={axis}
+    />
   );
 }

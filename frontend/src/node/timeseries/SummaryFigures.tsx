@@ -10,10 +10,10 @@ import styles from "./timeseries.module.css";
 
 type Peak = { cpu: number; percent: number } | null;
 
-/** Above this a CPU needs somebody's eye. */
+/** CPU load from which a figure is shown in red. */
 const HOT_PERCENT = 90;
 
-/** The busiest CPU of a past range. */
+/** The CPU with the highest value in a past range; null without data. */
 function peakOf(block: HeatBlock | undefined): Peak {
   let peak: Peak = null;
   for (let cpu = 0; cpu < (block?.rows ?? 0); cpu++) {
@@ -23,7 +23,7 @@ function peakOf(block: HeatBlock | undefined): Peak {
   return peak;
 }
 
-/** The interrupt and CPU with the highest rate of a frame, `IRQ 41 on CPU 2`; architecture rows do not count. */
+/** The IRQ × CPU cell with the highest rate of a frame, `IRQ 41 on CPU 2`; without architecture rows. */
 function busiestCell(frame: RatesFrame | undefined): string {
   const irqs = frame?.irqs;
   if (!irqs) return "";
@@ -35,7 +35,7 @@ function busiestCell(frame: RatesFrame | undefined): string {
   return best === -1 ? "" : `IRQ ${irqs.ids[best]} on CPU ${irqs.cpus[best]}`;
 }
 
-/** Seven figures that answer “is anything wrong”: of the last interval, or over the past range. */
+/** Seven summary figures of the last interval, or over the past range. */
 export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoints: Point[] }) {
   useFrames(view.window);
   const busyPast = useQuery(heatQuery(view.node.id, "busy", view.past));
@@ -54,7 +54,7 @@ export function SummaryFigures({ view, pastPoints }: { view: NodeView; pastPoint
       <One
         label="Packets / interrupt"
         figure={ratio(perInterrupt)}
-        note={!live ? "known live only" : perInterrupt === null ? "" : "received, of NICs"}
+        note={!live ? "live only" : perInterrupt === null ? "" : "received, of NICs"}
       />
       <One
         label={live ? "Busiest CPU" : "Busiest CPU, highest"}

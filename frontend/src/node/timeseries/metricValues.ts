@@ -5,7 +5,7 @@ import type { Inventory } from "../types";
 
 export type Values = Record<HistoryMetric, number | null>;
 
-/** The index and per cent of a share column's largest value, null when none is known. */
+/** The CPU with the largest value of a share column, in percent; null if all are unknown. */
 export function largestShare(column: Uint8Array | null): { cpu: number; percent: number } | null {
   let best: { cpu: number; percent: number } | null = null;
   (column ?? new Uint8Array()).forEach((value, cpu) => {
@@ -14,7 +14,7 @@ export function largestShare(column: Uint8Array | null): { cpu: number; percent:
   return best;
 }
 
-/** Means over points, null where a metric was never known. */
+/** Means over points; null for metrics without a value. */
 export function meanOf(points: Point[]): Values {
   const means = HISTORY_METRICS.map((name) => {
     const known = points.map((point) => point[name]).filter((value) => value !== null && value !== undefined);
@@ -23,7 +23,7 @@ export function meanOf(points: Point[]): Values {
   return Object.fromEntries(means) as Values;
 }
 
-/** Received packets for each interrupt of a NIC; null without either. */
+/** Received packets per NIC interrupt; null without NIC interrupts. */
 export function packetsPerInterrupt(frames: RatesFrame[], inventory: Inventory | null): number | null {
   const ofNics = new Set(inventory?.irqs.filter((irq) => irq.netdev !== null).map((irq) => irq.irq));
   let packets = 0;
