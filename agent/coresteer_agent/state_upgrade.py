@@ -7,7 +7,7 @@ through upgrade() and has the current format from its next write on.
 import msgspec
 
 FORMAT = 2
-"""Format of journal.jsonl and policies.json that this version writes."""
+"""Format of journal.jsonl, policies.json and nics.json that this version writes."""
 
 KEYS = {
     "lent": "delegated",
@@ -23,14 +23,17 @@ KEYS_IN = {
     "damping": {"window_s": "min_revert_s"},
     "spec": {"rings": "max_distance"},
     "memory": {"left": "recent_values", "swings": "flaps"},
+    "drivers": {"tried": "responses"},
+    "responses": {"asked": "requested", "stood": "read_back", "words": "message"},
 }
-"""Keys of the object at this key only, by their name in format 1."""
+"""Keys of the object, or of the objects in the list, at this key (new name) only, by their name in format 1."""
 
 VALUES = {
     "on_controller": {"take_over": "reassert"},
     "on_drift": {"take_over": "reassert"},
     "response": {"take_over": "reassert"},
     "adaptive": {"take_over": "disable"},
+    "verdict": {"taken": "accepted"},
 }
 """Strings by their value in format 1, for the object keys (new names) that hold them."""
 
@@ -42,7 +45,7 @@ def upgrade(text: bytes, written_format: int) -> bytes:
 
 def _renamed(value: object, parent: str = "") -> object:
     if isinstance(value, list):
-        return [_renamed(item) for item in value]
+        return [_renamed(item, parent) for item in value]
     if not isinstance(value, dict):
         return value
     found: dict[str, object] = {}

@@ -60,6 +60,15 @@ JSON = [
         ),
     ),
     (
+        "node",
+        "id",
+        "learned",
+        Renames(
+            {"tried": "responses", "asked": "requested", "stood": "read_back", "words": "message"},
+            {"verdict": {"taken": "accepted"}},
+        ),
+    ),
+    (
         "policy_version",
         "policy_id, version",
         "body",

@@ -21,13 +21,13 @@ from coresteer_agent.observe.flows import FlowReader
 from coresteer_agent.runtime import changes, loop
 from coresteer_agent.runtime.identity import observe_reason
 from coresteer_agent.runtime.loop import Agent, Schedule
-from coresteer_agent.runtime.nic_learning import NicsFile
+from coresteer_agent.runtime.nic_learning import NicLearningFile
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Link
 from coresteer_core.changes.events import ApplyRequested
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
-from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.node.view import View
 from coresteer_core.policies import engine
@@ -155,9 +155,9 @@ def test_what_was_learned_of_nics_is_kept_and_told_again(
 ) -> None:
     (root / "proc/sys/kernel").mkdir(parents=True)
     (root / "proc/sys/kernel/osrelease").write_text("6.12\n")
-    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", time.time_ns() // 1_000_000)
+    tried = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", time.time_ns() // 1_000_000)
     learned = Learned([DriverRecord("igb", "6.12", [tried])], [Point("eth0", 504, None, False, 5.0, 1, 1, 1, 0)])
-    NicsFile(tmp_path / "state/agent/nics.json").write(learned)
+    NicLearningFile(tmp_path / "state/agent/nics.json").write(learned)
     for _ in range(2):
         process = start()
         connection = backend.next_connection()

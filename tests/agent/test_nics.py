@@ -10,26 +10,26 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from coresteer_agent.runtime.nic_learning import TELL_S, NicBook, NicsFile
+from coresteer_agent.runtime.nic_learning import REPORT_INTERVAL_S, NicLearner, NicLearningFile
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import (
-    ASKED_AGAIN_S,
     MAX_DRIVERS,
+    MAX_MESSAGE,
     MAX_NETDEVS,
     MAX_POINTS,
-    MAX_TRIED,
-    MAX_WORDS,
+    MAX_RESPONSES,
+    RETRY_AFTER_S,
     DriverRecord,
+    DriverResponse,
     Learned,
     Point,
-    Tried,
     Verdict,
 )
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency
-from coresteer_core.policies.coalescing.effective import Attempt
+from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Channels, NetdevParam
 
-TAKEN = Tried("coalesce/rx-usecs", "54", Verdict.TAKEN, "54", "", 1)
+TAKEN = DriverResponse("coalesce/rx-usecs", "54", Verdict.ACCEPTED, "54", "", 1)
 STEP_S = 5.0
 BEGIN_MS = time.time_ns() // 1_000_000
 
@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, learned: Learned | None = None, *, kernel: str = "6.12") -> None:
         self.kept: list[Learned] = []
-        self.book = NicBook(kernel, self.kept.append, learned=learned)
+        self.book = NicLearner(kernel, self.kept.append, learned=learned)
         self.now_s = 0.0
         self.seq = 0
 
@@ -70,8 +70,8 @@ class World:
         tcp = TcpLatency(4, 200, 300, 400)
         return Rates(self.seq, BEGIN_MS + 1000 * self.seq, 1.0, 4, {}, {}, *columns, counts, tcp, None, None)
 
-    def tried(self) -> list[tuple[str, str, Verdict]]:
-        return [(t.name, t.asked, t.verdict) for record in self.book.learned.drivers for t in record.tried]
+    def responses(self) -> list[tuple[str, str, Verdict]]:
+        return [(t.name, t.requested, t.verdict) for record in self.book.learned.drivers for t in record.responses]
 
 
 def test_a_point_adds_up_what_was_counted_while_its_values_stood() -> None:
@@ -106,7 +106,7 @@ def test_what_was_written_to_and_put_back_within_a_step_adds_to_no_point() -> No
     world = World()
     for _ in range(2):
         world.step(machine(500))
-    world.book.attempted(Attempt(NetdevParam("eth0", "coalesce/rx-usecs"), "54", "500", "54"))
+    world.book.record_attempt(WriteAttempt(NetdevParam("eth0", "coalesce/rx-usecs"), "54", "500", "54"))
     world.step(machine(500))
     assert [point.seconds for point in world.book.learned.points] == [5.0]
 
@@ -175,9 +175,9 @@ def test_a_value_that_reads_back_and_does_nothing_is_found_out(case: str) -> Non
         world.step(before, interrupts=interrupts)
     for _ in range(2):
         world.step(after, interrupts=interrupts_after)
-    assert world.tried() == [], "one window is not enough"
+    assert world.responses() == [], "one window is not enough"
     world.step(after, interrupts=interrupts_after)
-    assert world.tried() == verdicts
+    assert world.responses() == verdicts
 
 
 def test_a_change_is_judged_once_there_is_traffic() -> None:
@@ -185,10 +185,10 @@ def test_a_change_is_judged_once_there_is_traffic() -> None:
     world.step(machine(20), interrupts=15_000)
     for _ in range(5):
         world.step(machine(500), interrupts=900, packets=900)
-    assert world.tried() == []
+    assert world.responses() == []
     for _ in range(2):
         world.step(machine(500), interrupts=15_000)
-    assert world.tried() == [("coalesce/rx-usecs", "500", Verdict.NO_EFFECT)]
+    assert world.responses() == [("coalesce/rx-usecs", "500", Verdict.NO_EFFECT)]
 
 
 def test_the_last_word_on_a_value_counts() -> None:
@@ -196,25 +196,25 @@ def test_the_last_word_on_a_value_counts() -> None:
     world.step(machine(3))
     setting = NetdevParam("eth0", "coalesce/rx-usecs")
     for stood, words in (("504", ""), (None, "The kernel said: Invalid argument."), ("500", "")):
-        world.book.attempted(Attempt(setting, "500", "3", stood, words))
-    world.book.attempted(Attempt(setting, "9", "3", None, "x" * 2 * MAX_WORDS))
-    assert world.tried() == [
-        ("coalesce/rx-usecs", "500", Verdict.TAKEN),
+        world.book.record_attempt(WriteAttempt(setting, "500", "3", stood, words))
+    world.book.record_attempt(WriteAttempt(setting, "9", "3", None, "x" * 2 * MAX_MESSAGE))
+    assert world.responses() == [
+        ("coalesce/rx-usecs", "500", Verdict.ACCEPTED),
         ("coalesce/rx-usecs", "9", Verdict.REFUSED),
     ]
     (record,) = world.book.learned.drivers
-    assert (record.driver, record.kernel, len(record.tried[1].words)) == ("igb", "6.12", MAX_WORDS)
+    assert (record.driver, record.kernel, len(record.responses[1].message)) == ("igb", "6.12", MAX_MESSAGE)
 
 
 @pytest.mark.parametrize(
     ("verdict", "age_s", "stays"),
     [
-        (Verdict.REFUSED, ASKED_AGAIN_S - 60, True),
-        (Verdict.REFUSED, ASKED_AGAIN_S + 60, False),
-        (Verdict.ROUNDED, ASKED_AGAIN_S + 60, False),
-        (Verdict.NO_EFFECT, ASKED_AGAIN_S + 60, False),
-        (Verdict.TAKEN, ASKED_AGAIN_S + 60, True),
-        (Verdict.REFUSED, -ASKED_AGAIN_S - 60, False),
+        (Verdict.REFUSED, RETRY_AFTER_S - 60, True),
+        (Verdict.REFUSED, RETRY_AFTER_S + 60, False),
+        (Verdict.ROUNDED, RETRY_AFTER_S + 60, False),
+        (Verdict.NO_EFFECT, RETRY_AFTER_S + 60, False),
+        (Verdict.ACCEPTED, RETRY_AFTER_S + 60, True),
+        (Verdict.REFUSED, -RETRY_AFTER_S - 60, False),
     ],
 )
 def test_a_driver_may_be_asked_again_after_a_day_for_what_it_did_not_take(
@@ -223,15 +223,15 @@ def test_a_driver_may_be_asked_again_after_a_day_for_what_it_did_not_take(
     tried = replace(TAKEN, verdict=verdict, time_ms=time.time_ns() // 1_000_000 - age_s * 1000)
     world = World(Learned([DriverRecord("igb", "6.12", [tried])]))
     world.step(machine(54))
-    assert world.book.learned.tried("igb", tried.name) == ([tried] if stays else [])
-    assert all(record.tried == ([tried] if stays else []) for kept in world.kept for record in kept.drivers)
+    assert world.book.learned.responses("igb", tried.name) == ([tried] if stays else [])
+    assert all(record.responses == ([tried] if stays else []) for kept in world.kept for record in kept.drivers)
 
 
 def test_writes_that_are_not_of_a_nics_parameters_teach_nothing() -> None:
     world = World()
     world.step(machine(3))
-    world.book.attempted(Attempt(Channels("eth0"), "combined 4", "combined 2", None, "no"))
-    world.book.attempted(Attempt(NetdevParam("eth7", "coalesce/rx-usecs"), "5", "3", None, "no"))
+    world.book.record_attempt(WriteAttempt(Channels("eth0"), "combined 4", "combined 2", None, "no"))
+    world.book.record_attempt(WriteAttempt(NetdevParam("eth7", "coalesce/rx-usecs"), "5", "3", None, "no"))
     assert world.book.learned == Learned()
 
 
@@ -239,11 +239,11 @@ def test_all_that_is_learned_is_bounded() -> None:
     world = World()
     for driver in range(MAX_DRIVERS + 3):
         world.step(machine(3, driver=f"d{driver}"))
-        for value in range(MAX_TRIED + 3):
+        for value in range(MAX_RESPONSES + 3):
             setting = NetdevParam("eth0", "coalesce/rx-usecs")
-            world.book.attempted(Attempt(setting, str(value), "3", str(value)))
+            world.book.record_attempt(WriteAttempt(setting, str(value), "3", str(value)))
     assert [record.driver for record in world.book.learned.drivers] == [f"d{n}" for n in range(3, MAX_DRIVERS + 3)]
-    assert {len(record.tried) for record in world.book.learned.drivers} == {MAX_TRIED}
+    assert {len(record.responses) for record in world.book.learned.drivers} == {MAX_RESPONSES}
     for name in range(MAX_NETDEVS + 3):
         for rx_usecs in range(10, 13):
             for _ in range(2):
@@ -264,7 +264,7 @@ def test_it_is_told_at_most_every_ten_seconds_and_only_what_has_grown() -> None:
         world.step(machine(500))
         told += [world.now_s] * (len(world.kept) - before)
     apart = [b - a for a, b in pairwise(told)]
-    assert min(apart) >= TELL_S
+    assert min(apart) >= REPORT_INTERVAL_S
     assert apart[-1] > 30 and len(told) < 30, "a steady state is told ever more seldom"
     assert world.kept[-1].points[0].seconds > 0.8 * world.book.learned.points[0].seconds
 
@@ -275,23 +275,23 @@ def test_what_another_kernel_did_is_forgotten() -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> NicsFile:
-    return NicsFile(tmp_path / "agent/nics.json")
+def file(tmp_path: Path) -> NicLearningFile:
+    return NicLearningFile(tmp_path / "agent/nics.json")
 
 
-def test_what_was_learned_outlives_the_agent(file: NicsFile) -> None:
+def test_what_was_learned_outlives_the_agent(file: NicLearningFile) -> None:
     assert file.read() == Learned()
     world = World()
     for _ in range(4):
         world.step(machine(500))
-    world.book.attempted(Attempt(NetdevParam("eth0", "coalesce/rx-usecs"), "500", "3", "504"))
+    world.book.record_attempt(WriteAttempt(NetdevParam("eth0", "coalesce/rx-usecs"), "500", "3", "504"))
     world.book.save()
     file.write(world.kept[-1])
     assert World(file.read()).book.learned == world.book.learned != Learned()
 
 
 def test_a_file_that_makes_no_sense_is_done_without(
-    file: NicsFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    file: NicLearningFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file.write(Learned())
     (tmp_path / "agent/nics.json").write_bytes(b'{"drivers": [{}')
@@ -300,7 +300,7 @@ def test_a_file_that_makes_no_sense_is_done_without(
 
 
 def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new_one(
-    file: NicsFile, monkeypatch: pytest.MonkeyPatch
+    file: NicLearningFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = Learned([DriverRecord("igb", "6.1", [TAKEN])], [])
     file.write(old)

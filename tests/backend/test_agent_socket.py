@@ -11,7 +11,16 @@ from tests.backend.conftest import Backend, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, hello, now_ms, rates, stored_seqs
 
 from coresteer_core.changes.plan import Action
-from coresteer_core.node.nic import MAX_POINTS, MAX_TRIED, MAX_WORDS, DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.nic import (
+    MAX_MESSAGE,
+    MAX_POINTS,
+    MAX_RESPONSES,
+    DriverRecord,
+    DriverResponse,
+    Learned,
+    Point,
+    Verdict,
+)
 from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.node.tasks import NetTask
 from coresteer_core.policies.base import Evaluation, Mode, Skipped
@@ -59,12 +68,14 @@ def _decision(*, change_id: str | None = None, **changes: object) -> bytes:
     return encode(DecisionMessage(now_ms(), evaluation, change_id))
 
 
-TRIED = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", now_ms())
+RESPONSE = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", now_ms())
 POINT = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0)
 
 
-def _learned(*, tried: list[Tried] | None = None, points: list[Point] | None = None, drivers: int = 1) -> bytes:
-    record = DriverRecord("igb", "6.1", tried or [])
+def _learned(
+    *, responses: list[DriverResponse] | None = None, points: list[Point] | None = None, drivers: int = 1
+) -> bytes:
+    record = DriverRecord("igb", "6.1", responses or [])
     return encode(LearnedMessage(Learned([record] * drivers, points or [])))
 
 
@@ -84,7 +95,11 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
     "a cpuset that is none": (encode(FlowsMessage(now_ms(), [replace(NET_TASK, allowed="3-")])), 4400, "Flows:"),
     "flows of 1970": (encode(FlowsMessage(0, [])), 4400, "set the node's clock"),
     "too many drivers": (_learned(drivers=17), 4400, "$.learned.drivers"),
-    "too many values of a driver": (_learned(tried=[TRIED] * (MAX_TRIED + 1)), 4400, "$.learned.drivers[0].tried"),
+    "too many values of a driver": (
+        _learned(responses=[RESPONSE] * (MAX_RESPONSES + 1)),
+        4400,
+        "$.learned.drivers[0].responses",
+    ),
     "too many points of a netdev": (
         _learned(points=[POINT] * (MAX_POINTS + 1)),
         4400,
@@ -96,13 +111,13 @@ BAD_FRAMES: dict[str, tuple[str | bytes, int, str]] = {
         "17 netdevs with points exceed",
     ),
     "a driver that says too much": (
-        _learned(tried=[replace(TRIED, words="x" * (MAX_WORDS + 1))]),
+        _learned(responses=[replace(RESPONSE, message="x" * (MAX_MESSAGE + 1))]),
         4400,
-        "$.learned.drivers[0].tried[0].words",
+        "$.learned.drivers[0].responses[0].message",
     ),
-    "a value with a line break": (_learned(tried=[replace(TRIED, stood="1\n2")]), 4400, "Learned: "),
+    "a value with a line break": (_learned(responses=[replace(RESPONSE, read_back="1\n2")]), 4400, "Learned: "),
     "a value asked long after the end of time": (
-        _learned(tried=[replace(TRIED, time_ms=2**62)]),
+        _learned(responses=[replace(RESPONSE, time_ms=2**62)]),
         4400,
         "time_ms",
     ),

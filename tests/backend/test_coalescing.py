@@ -16,7 +16,7 @@ from coresteer.coalescing.schemas import MeasuredPoint
 from coresteer.coalescing.surface import rank_correlation
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
 from coresteer_core.node.rates import NetdevCounts
 from coresteer_core.protocol import InventoryMessage, LearnedMessage
 
@@ -117,19 +117,23 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
 async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(
     node: PolicyNode, params: dict[str, str], verdict: Verdict | None, sentences: list[str]
 ) -> None:
-    tried = (
+    responses = (
         []
         if verdict is None
-        else [Tried("coalesce/rx-usecs", "50", verdict, None, "Operation not supported", 5, unsupported=True)]
+        else [DriverResponse("coalesce/rx-usecs", "50", verdict, None, "Operation not supported", 5, unsupported=True)]
     )
-    other = DriverRecord("virtio_net", "5.10", [Tried("coalesce/rx-usecs", "60", Verdict.TAKEN, "60", "", 6)])
-    learned = Learned([DriverRecord("virtio_net", "6.12", tried), other])
+    other = DriverRecord(
+        "virtio_net", "5.10", [DriverResponse("coalesce/rx-usecs", "60", Verdict.ACCEPTED, "60", "", 6)]
+    )
+    learned = Learned([DriverRecord("virtio_net", "6.12", responses), other])
     await tell(node, learned, driver="virtio_net", params=params)
     await show_traffic(node)
     found = await coalescing(node)
     assert (found["surface"], found["can_wait"]) == (None, False)
     assert [sentence for sentence in sentences if sentence not in found["why_not"]] == []
-    assert [(one["asked"], one["verdict"]) for one in found["tried"]] == [(one.asked, one.verdict) for one in tried]
+    assert [(one["requested"], one["verdict"]) for one in found["responses"]] == [
+        (one.requested, one.verdict) for one in responses
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ async def test_one_refused_value_does_not_mean_that_a_nic_cannot_wait(
     node: PolicyNode, verdicts: list[Verdict], can_wait: bool
 ) -> None:
     tried = [
-        Tried("coalesce/rx-usecs", str(place), verdict, None, "Invalid argument", place)
+        DriverResponse("coalesce/rx-usecs", str(place), verdict, None, "Invalid argument", place)
         for place, verdict in enumerate(verdicts)
     ]
     await tell(node, Learned([DriverRecord("igb", "6.12", tried)]), driver="igb", params=PARAMS)
@@ -176,7 +180,7 @@ async def test_a_mode_of_the_driver_is_no_time_and_the_model_says_nothing_of_it(
     await tell(node, driver="igb", params={"coalesce/rx-usecs": "3"})
     await show_traffic(node)
     found = await coalescing(node)
-    assert (found["current"]["own_pace"], found["current"]["predicted"]) == (True, None)
+    assert (found["current"]["adaptive_mode"], found["current"]["predicted"]) == (True, None)
     (line,) = found["surface"]["predicted"]
     assert line[found["surface"]["rx_usecs"].index(3)] is None
     assert found["surface"]["rx_frames"] == []

@@ -22,7 +22,7 @@ from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.experiments.model import Classes, Observe, TcpStream
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import Load, NetdevLoad
-from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 
@@ -208,19 +208,23 @@ def test_where_the_card_takes_no_rx_usecs_the_kernel_waits_in_its_place(node: No
     assert spec_of(node, "rx-usecs").primary == ("cpu_s_per_gbit" if node is THIS else "interrupts_per_s")
 
 
-def tried(asked: str, verdict: Verdict, stood: str | None = None, driver: str = "igb") -> Learned:
-    return Learned([DriverRecord(driver, "6.12.1", [Tried("coalesce/rx-usecs", asked, verdict, stood, "", 1)])])
+def learned(requested: str, verdict: Verdict, read_back: str | None = None, driver: str = "igb") -> Learned:
+    return Learned(
+        [DriverRecord(driver, "6.12.1", [DriverResponse("coalesce/rx-usecs", requested, verdict, read_back, "", 1)])]
+    )
 
 
 def test_a_virtual_card_that_took_a_value_is_swept() -> None:
-    taken = replace(THIS, learned=tried("50", Verdict.TAKEN, "50", driver="virtio_net"))
+    taken = replace(THIS, learned=learned("50", Verdict.ACCEPTED, "50", driver="virtio_net"))
     assert spec_of(taken, "rx-usecs").primary == "interrupts_per_s"
 
 
 def test_what_was_learned_of_a_driver_is_heeded() -> None:
-    rounded = spec_of(replace(TWO_SOCKET, learned=tried("18", Verdict.ROUNDED, "24")), "rx-usecs").factors[0].levels[0]
+    rounded = (
+        spec_of(replace(TWO_SOCKET, learned=learned("18", Verdict.ROUNDED, "24")), "rx-usecs").factors[0].levels[0]
+    )
     assert (rounded.name, rounded.value, rounded.settings[0].value) == ("18 µs", 24, "24")
-    refused = spec_of(replace(TWO_SOCKET, learned=tried("18", Verdict.REFUSED)), "rx-usecs")
+    refused = spec_of(replace(TWO_SOCKET, learned=learned("18", Verdict.REFUSED)), "rx-usecs")
     assert "gro_flush_timeout" in refused.factors[0].levels[0].settings[1].key
 
 

@@ -12,7 +12,7 @@ from coresteer.errors import Conflict, Invalid
 from coresteer.nodes import service as nodes
 from coresteer.nodes.service import enrol
 from coresteer_core.node.inventory import Inventory, Irq, Netdev
-from coresteer_core.node.nic import DriverRecord, Learned, Point, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Point, Verdict
 from coresteer_core.node.tasks import Task
 from coresteer_core.node.topology import Cpu, NumaNode, Topology
 from coresteer_core.protocol import InventoryMessage, LearnedMessage, TasksMessage, TopologyMessage
@@ -69,7 +69,7 @@ async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
 
 
 async def test_what_an_agent_learned_of_its_nics_is_kept_and_is_part_of_the_view(backend: Backend) -> None:
-    tried = Tried("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1_700_000_000_000)
+    tried = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1_700_000_000_000)
     point = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
     learned = Learned([DriverRecord("ixgbe", "6.1", [tried])], [point])
     agent = await enrolled(backend.database, backend.url, "learner")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.load import IrqLoad, Load, NetdevLoad
-from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, sets_own_pace
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Timer, Verdict, selects_adaptive_mode
 from coresteer_core.node.nic_model import Host, Prediction, QueueTraffic, TimerParams, predict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
@@ -104,7 +104,7 @@ class Plant(Struct, frozen=True):
             return self.adaptive_us
         kernels = int(self.params[FLUSH]) / 1000 if self.params.get(DEFER, "0") != "0" else 0.0
         value = int(self.params.get(USECS, "0"))
-        return OWN_PACE_US if sets_own_pace(self.name, value) else max(float(value), kernels)
+        return OWN_PACE_US if selects_adaptive_mode(self.name, value) else max(float(value), kernels)
 
     def measured(self, scale: float = 1.0) -> tuple[float, float, Prediction]:
         """Packets per second of a queue, round-trip time and what the model says."""
@@ -131,18 +131,18 @@ class Plant(Struct, frozen=True):
             try:
                 stood = self.driver(name, action.becomes)
             except ValueError as error:
-                tried.append(Tried(name, action.becomes, Verdict.REFUSED, None, str(error), 0))
+                tried.append(DriverResponse(name, action.becomes, Verdict.REFUSED, None, str(error), 0))
                 continue
             if stood == action.becomes:
                 params[name] = stood
                 done.append(action)
-                tried.append(Tried(name, action.becomes, Verdict.TAKEN, stood, "", 0))
+                tried.append(DriverResponse(name, action.becomes, Verdict.ACCEPTED, stood, "", 0))
             else:
                 verdict = Verdict.IGNORED if stood == params[name] else Verdict.ROUNDED
-                tried.append(Tried(name, action.becomes, verdict, stood, "", 0))
-        record = self.learned.drivers[0].tried if self.learned.drivers else []
-        new = {(each.name, each.asked) for each in tried}
-        kept = [each for each in record if (each.name, each.asked) not in new]
+                tried.append(DriverResponse(name, action.becomes, verdict, stood, "", 0))
+        record = self.learned.drivers[0].responses if self.learned.drivers else []
+        new = {(each.name, each.requested) for each in tried}
+        kept = [each for each in record if (each.name, each.requested) not in new]
         learned = Learned([DriverRecord(self.name, "6.12", [*kept, *tried])])
         return replace(self, params=params, learned=learned, time_s=self.time_s + STEP_S), done
 

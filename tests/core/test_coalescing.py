@@ -23,7 +23,15 @@ from tests.core.nic_plant import (
 
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.load import Load
-from coresteer_core.node.nic import DriverRecord, Learned, Timer, Tried, Verdict, added_bound_us, product_bound_us
+from coresteer_core.node.nic import (
+    DriverRecord,
+    DriverResponse,
+    Learned,
+    Timer,
+    Verdict,
+    added_bound_us,
+    product_bound_us,
+)
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import Decision, Scope
 from coresteer_core.policies.coalescing.candidates import Delay, find_mechanism, next_writes
@@ -406,9 +414,9 @@ def test_a_refused_value_is_not_retried_and_a_rounded_one_is_used() -> None:
     course = run(replace(nic(), driver=in_eights), Coalescing(max_added_us=150.0), 60)
     assert course.values == ["3", "144"]
     (record,) = course.end.learned.drivers
-    assert [(tried.asked, tried.verdict) for tried in record.tried] == [
+    assert [(tried.requested, tried.verdict) for tried in record.responses] == [
         ("150", Verdict.ROUNDED),
-        ("144", Verdict.TAKEN),
+        ("144", Verdict.ACCEPTED),
     ]
 
 
@@ -428,14 +436,14 @@ def test_a_driver_that_accepts_nothing_is_skipped_after_two_values() -> None:
         course = run(replace(VIRTIO, driver=driver), SPEC, 60)
         assert course.writes == []
         (record,) = course.end.learned.drivers
-        assert len([tried for tried in record.tried if tried.name == USECS]) == 2
+        assert len([tried for tried in record.responses if tried.name == USECS]) == 2
         assert why(course).startswith("Its driver virtio_net does not support rx-usecs:")
         assert why(course).endswith(words)
 
 
 def test_values_without_effect_are_given_up() -> None:
-    def lies(tried: str) -> Tried:
-        return Tried(USECS, tried, Verdict.NO_EFFECT, tried, "20,000 interrupts/s before, 20,000/s after", 0)
+    def lies(tried: str) -> DriverResponse:
+        return DriverResponse(USECS, tried, Verdict.NO_EFFECT, tried, "20,000 interrupts/s before, 20,000/s after", 0)
 
     plant = replace(nic(), learned=Learned([DriverRecord("igb", "6.12", [lies("200"), lies("250")])]))
     (skipped,) = first(plant.view()).skipped
@@ -447,7 +455,7 @@ def test_values_without_effect_are_given_up() -> None:
 def test_a_restarting_timer_without_a_count_has_no_bound() -> None:
     course = run(nic(name="foo", rx_usecs="10"), SPEC, 60)
     assert course.writes == []
-    assert "nobody" in why(course) or "not known from when foo counts" in why(course)
+    assert "nobody" in why(course) or "from which foo counts rx-usecs is unknown" in why(course)
 
 
 @pytest.mark.parametrize(

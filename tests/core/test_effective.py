@@ -10,13 +10,13 @@ from coresteer_core.node.inventory import Inventory, Netdev, Queue
 from coresteer_core.node.nic import Timer, Verdict
 from coresteer_core.node.rates import NetdevCounts, Rates, TcpLatency, encode_irq_id
 from coresteer_core.policies.coalescing.effective import (
-    Attempt,
+    CoalescingState,
     Measured,
-    Standing,
-    agrees,
+    WriteAttempt,
+    check_agreement,
+    coalescing_state,
     measured,
     receive_interrupts,
-    standing_of,
 )
 from coresteer_core.settings import NetdevParam
 
@@ -28,8 +28,8 @@ def nic(driver: str = "igb", *, shared: bool = True, queues: int = 2, **params: 
     return Netdev("eth0", driver, 10**9, 1500, 0, True, False, False, found, params=named)
 
 
-def standing(driver: str = "igb", *, shared: bool = True, queues: int = 2, **params: str) -> Standing:
-    found = standing_of(nic(driver, shared=shared, queues=queues, **params))
+def standing(driver: str = "igb", *, shared: bool = True, queues: int = 2, **params: str) -> CoalescingState:
+    found = coalescing_state(nic(driver, shared=shared, queues=queues, **params))
     assert found is not None
     return found
 
@@ -58,11 +58,11 @@ def test_what_stands_is_read_from_the_parameters() -> None:
     ids=["nothing", "no queues", "a queue of its own", "the kernel defers"],
 )
 def test_nothing_stands_where_the_parameters_do_not_decide_alone(netdev: Netdev) -> None:
-    assert standing_of(netdev) is None
+    assert coalescing_state(netdev) is None
 
 
 HELD = standing(rx_usecs="500")
-CASES: dict[str, tuple[bool | None, Standing, Measured, Standing | None, Measured | None]] = {
+CASES: dict[str, tuple[bool | None, CoalescingState, Measured, CoalescingState | None, Measured | None]] = {
     "a timer that holds": (True, HELD, did(1990), None, None),
     "a timer that does not hold": (False, HELD, did(19_800), None, None),
     "a timer nearly held, as NICs count in steps": (True, HELD, did(2600), None, None),
@@ -114,16 +114,16 @@ CASES: dict[str, tuple[bool | None, Standing, Measured, Standing | None, Measure
 @pytest.mark.parametrize("case", CASES)
 def test_a_value_is_effective_when_the_measured_interrupts_agree_with_it(case: str) -> None:
     holds, now, since, before, until = CASES[case]
-    found = agrees(now, since, before, until)
+    found = check_agreement(now, since, before, until)
     assert found.holds is holds
-    assert bool(found.words) is (holds is False)
+    assert bool(found.explanation) is (holds is False)
 
 
-def test_a_lie_is_told_with_its_figures() -> None:
-    words = agrees(HELD, did(19_800)).words
-    assert words == (
-        "With rx-usecs 500 a queue can interrupt 2,000 times a second; "
-        "the busiest did 19,800 times at 80,000 packets/s."
+def test_a_contradiction_is_explained_with_its_figures() -> None:
+    explanation = check_agreement(HELD, did(19_800)).explanation
+    assert explanation == (
+        "With rx-usecs 500 a queue can interrupt at most 2,000 times/s; "
+        "the busiest interrupted 19,800 times/s at 80,000 packets/s."
     )
 
 
@@ -166,7 +166,7 @@ def test_windows_add_up() -> None:
 @pytest.mark.parametrize(
     ("found", "stood", "verdict"),
     [
-        ("3", "500", Verdict.TAKEN),
+        ("3", "500", Verdict.ACCEPTED),
         ("3", "504", Verdict.ROUNDED),
         ("3", "3", Verdict.IGNORED),
         ("3", None, Verdict.REFUSED),
@@ -174,4 +174,4 @@ def test_windows_add_up() -> None:
     ],
 )
 def test_what_became_of_a_value(found: str | None, stood: str | None, verdict: Verdict) -> None:
-    assert Attempt(NetdevParam("eth0", "coalesce/rx-usecs"), "500", found, stood).verdict is verdict
+    assert WriteAttempt(NetdevParam("eth0", "coalesce/rx-usecs"), "500", found, stood).verdict is verdict

@@ -275,7 +275,7 @@ def test_the_authors_bound_is_the_product_of_both() -> None:
         ("virtio_net", {}, Timer.ABSOLUTE, "first packet"),
         ("mlx5_core", {"coalesce/cqe-mode-rx": "on"}, Timer.RESTARTING, "completion"),
         ("mlx5_core", {"coalesce/cqe-mode-rx": "off"}, Timer.THROTTLE, "interrupt"),
-        ("mlx5_core", {}, None, "not known"),
+        ("mlx5_core", {}, None, "is unknown"),
         ("bnxt_en", {"coalesce/cqe-mode-rx": "off"}, Timer.ABSOLUTE, "first completion"),
         ("hns3", {"coalesce/cqe-mode-rx": "on"}, Timer.ABSOLUTE, "first new completion"),
         ("later", {"coalesce/cqe-mode-rx": "on"}, Timer.RESTARTING, "cqe-mode-rx on"),
@@ -283,7 +283,7 @@ def test_the_authors_bound_is_the_product_of_both() -> None:
         (None, {}, None, "this driver"),
     ],
 )
-def test_a_drivers_timer_is_told_with_its_reason(
+def test_the_timer_of_a_driver_has_a_reason(
     driver: str | None, params: dict[str, str], timer: Timer | None, reason: str
 ) -> None:
     found, why = timer_of(driver, params)

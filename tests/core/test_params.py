@@ -1,4 +1,4 @@
-"""What may be asked of a NIC's coalescing and rings, and what a person is told first."""
+"""What may be requested of a NIC's coalescing and rings, and what a person is told first."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from coresteer_core.changes.guard import refusals, warnings
 from coresteer_core.changes.plan import DesiredValue, inverse, preview
 from coresteer_core.node.inventory import Inventory, Netdev, Queue
-from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import parse_setting
@@ -17,20 +17,24 @@ from coresteer_core.settings.params import PARAMS
 RX_USECS = "netdev/eth0/coalesce/rx-usecs"
 
 
-def tried(name: str, asked: str, verdict: Verdict, stood: str | None = None, words: str = "") -> Tried:
-    return Tried(name, asked, verdict, stood, words, 0)
+def response(
+    name: str, requested: str, verdict: Verdict, read_back: str | None = None, message: str = ""
+) -> DriverResponse:
+    return DriverResponse(name, requested, verdict, read_back, message, 0)
 
 
-TRIED = [
-    tried("coalesce/rx-usecs", "4", Verdict.REFUSED, words="Invalid argument"),
-    tried("coalesce/adaptive-rx", "on", Verdict.IGNORED, "off"),
-    tried("coalesce/rx-usecs", "50", Verdict.TAKEN, "50"),
-    tried("coalesce/rx-usecs", "60", Verdict.NO_EFFECT, "60", "8,000 interrupts/s before and after."),
-    tried("ring/rx", "500", Verdict.ROUNDED, "504"),
+RESPONSES = [
+    response("coalesce/rx-usecs", "4", Verdict.REFUSED, message="Invalid argument"),
+    response("coalesce/adaptive-rx", "on", Verdict.IGNORED, "off"),
+    response("coalesce/rx-usecs", "50", Verdict.ACCEPTED, "50"),
+    response("coalesce/rx-usecs", "60", Verdict.NO_EFFECT, "60", "8,000 interrupts/s before and after."),
+    response("ring/rx", "500", Verdict.ROUNDED, "504"),
 ]
 
 
-def view(params: dict[str, str], queue: dict[str, str] | None = None, learned: list[Tried] = TRIED) -> View:
+def view(
+    params: dict[str, str], queue: dict[str, str] | None = None, learned: list[DriverResponse] = RESPONSES
+) -> View:
     """eth0 of igb with these params and a queue that has its own."""
     netdev = Netdev(
         "eth0", "igb", None, None, None, True, virtual=False, management=False,

@@ -5,7 +5,7 @@ from tests.core.policy_machines import make_topology
 from tests.golden.samples import made
 
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
-from coresteer_core.node.nic import DriverRecord, Learned, Tried, Verdict
+from coresteer_core.node.nic import DriverRecord, DriverResponse, Learned, Verdict
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
 from coresteer_core.node.view import View
@@ -20,9 +20,9 @@ _LEARNED = Learned(
             "mlx5_core",
             "6.12",
             [
-                Tried("coalesce/rx-usecs", "77", Verdict.REFUSED, None, "Invalid argument", 0),
-                Tried("coalesce/rx-usecs", "78", Verdict.ROUNDED, "80", "", 0),
-                Tried("coalesce/rx-usecs", "79", Verdict.IGNORED, "8", "", 0),
+                DriverResponse("coalesce/rx-usecs", "77", Verdict.REFUSED, None, "Invalid argument", 0),
+                DriverResponse("coalesce/rx-usecs", "78", Verdict.ROUNDED, "80", "", 0),
+                DriverResponse("coalesce/rx-usecs", "79", Verdict.IGNORED, "8", "", 0),
             ],
         )
     ]

@@ -21,7 +21,7 @@ from tests.lab.provision import provide
 from tests.lab.rig import Guest, GuestError, boot
 from tests.lab.test_affinity import STATE, door
 
-from coresteer_core.node.nic import Timer, sets_own_pace
+from coresteer_core.node.nic import Timer, selects_adaptive_mode
 from coresteer_core.node.nic_model import QueueTraffic, TimerParams, predict
 
 MACHINE = Machine(
@@ -83,7 +83,7 @@ def sweep(guest: Guest, netdev: str, driver: str, address: str, rate: int) -> No
     for value, seen in sorted(measured.items()):
         packets_per_s, interrupts_per_s = seen.packets / seen.seconds, seen.interrupts / seen.seconds
         said = "– | {:.1f} | –"
-        if not sets_own_pace(driver, value):
+        if not selects_adaptive_mode(driver, value):
             arrivals = QueueTraffic(packets_per_s, seen.bytes / seen.packets, LINK_BITS_PER_S)
             model = predict(arrivals, TimerParams(Timer.THROTTLE, value))
             pairs.append((interrupts_per_s, model.interrupts_per_s))

@@ -57,13 +57,17 @@ def failed(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
     return found
 
 
-def tried(host: Backend, node_id: int, netdev: str, name: str, asked: str, *, seconds: float = 15) -> dict[str, Any]:
+def response(
+    host: Backend, node_id: int, netdev: str, name: str, requested: str, *, seconds: float = 15
+) -> dict[str, Any]:
     """What the agent has learned of a value that the driver was asked for."""
     end = time.monotonic() + seconds
     while True:
-        everything = coalescing(host, node_id, netdev)["tried"]
-        found: list[dict[str, Any]] = [each for each in everything if (each["name"], each["asked"]) == (name, asked)]
-        if found and found[0]["verdict"] != "taken":
+        everything = coalescing(host, node_id, netdev)["responses"]
+        found: list[dict[str, Any]] = [
+            each for each in everything if (each["name"], each["requested"]) == (name, requested)
+        ]
+        if found and found[0]["verdict"] != "accepted":
             return found[0]
         assert time.monotonic() < end, everything
         time.sleep(0.5)
@@ -82,7 +86,7 @@ def test_what_a_driver_refuses_is_told_in_the_kernels_words_and_not_asked_again(
 ) -> None:
     assert "Invalid argument" in failed(host, node, RX_USECS, "5")["sentence"]
     assert told(two_socket, "eth0", "rx-usecs") == IGB_OWN
-    assert tried(host, node, "eth0", "coalesce/rx-usecs", "5")["verdict"] == "refused"
+    assert response(host, node, "eth0", "coalesce/rx-usecs", "5")["verdict"] == "refused"
     again = preview(host, node, RX_USECS, "5")
     assert [refusal["code"] for refusal in again["refused"]] == ["learned"]
     assert "Invalid argument" in again["refused"][0]["sentence"]
@@ -94,8 +98,8 @@ def test_a_ring_that_the_driver_rounds_is_undone_and_the_next_one_is_told(
     result = failed(host, node, "netdev/eth0/ring/rx", "500")
     assert (result["found"], result["read_back"]) == ("256", "504"), result
     assert told(two_socket, "eth0", "RX") == "256"
-    learned = tried(host, node, "eth0", "ring/rx", "500")
-    assert (learned["verdict"], learned["stood"]) == ("rounded", "504")
+    learned = response(host, node, "eth0", "ring/rx", "500")
+    assert (learned["verdict"], learned["read_back"]) == ("rounded", "504")
     assert "ask for 504" in preview(host, node, "netdev/eth0/ring/rx", "500")["refused"][0]["sentence"]
 
 
@@ -103,8 +107,8 @@ def test_a_driver_that_acknowledges_and_changes_nothing_is_found_out(trio: list[
     with agent_in(trio[0], host):
         node_id = host.await_live("trio-1")["id"]
         failed(host, node_id, "netdev/eth0/coalesce/adaptive-rx", "on")
-        learned = tried(host, node_id, "eth0", "coalesce/adaptive-rx", "on")
-        assert (learned["verdict"], learned["stood"]) == ("ignored", "off")
+        learned = response(host, node_id, "eth0", "coalesce/adaptive-rx", "on")
+        assert (learned["verdict"], learned["read_back"]) == ("ignored", "off")
 
 
 @pytest.mark.usefixtures("flooded")
@@ -126,8 +130,8 @@ def test_the_policy_waits_as_long_as_it_may_then_interrupts_are_fewer_and_the_or
 def test_a_value_that_reads_back_and_does_not_hold_is_found_by_its_interrupts(host: Backend, node: int) -> None:
     """igb keeps the lower 13 bits of it, so of 8192 nothing is left (kernel: igb_main.c, igb_write_itr)."""
     change = apply(host, node, RX_USECS, "8192")
-    learned = tried(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=60)
-    assert (learned["verdict"], learned["stood"]) == ("no_effect", "8192"), learned
+    learned = response(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=60)
+    assert (learned["verdict"], learned["read_back"]) == ("no_effect", "8192"), learned
     host.ask("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
 

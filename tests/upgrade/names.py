@@ -25,6 +25,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "place": "queue_position",
         "smallest_visible": "minimum_detectable",
         "told": "reported",
+        "tried": "responses",
         "unmoved": "skipped",
     },
     "method": {},  # of the service classes' experiment
@@ -39,7 +40,7 @@ RENAMED: dict[str, dict[str, str]] = {
     "rollout state": {"undone": "rolled_back"},
     "series metric": {},
     "setting": {},  # keys
-    "verdict": {},
+    "verdict": {"taken": "accepted"},
 }
 """By what it is a name of: the name then, the name now. What is not in it is called as it was."""
 

@@ -252,7 +252,7 @@ async def test_how_service_classes_fared_is_still_read(reader: Reader) -> None:
 
 
 async def test_what_was_learned_of_nics_is_still_told(reader: Reader) -> None:
-    tried: list[Json] = []
+    responses: list[Json] = []
     points: list[Json] = []
     for node in await reader.get("/api/nodes"):
         path = f"/api/nodes/{node[field('id')]}"
@@ -260,9 +260,9 @@ async def test_what_was_learned_of_nics_is_still_told(reader: Reader) -> None:
         for netdev in inventory["netdevs"] if inventory else []:
             if netdev["driver"] is not None:
                 told = await reader.get(f"{path}/netdevs/{netdev['name']}/coalescing")
-                tried = tried or told[field("tried")]
+                responses = responses or told[field("tried")]
                 points += told[field("points")]
-    assert set(names("verdict", (each["verdict"] for each in tried))) == {
+    assert set(names("verdict", (each["verdict"] for each in responses))) == {
         "taken",
         "refused",
         "rounded",

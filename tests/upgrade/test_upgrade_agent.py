@@ -14,7 +14,7 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.commands import allowed_command
-from coresteer_agent.runtime.nic_learning import NicsFile
+from coresteer_agent.runtime.nic_learning import NicLearningFile
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.transport.enrol import load_key
 from coresteer_core.changes.report import ChangeMessage
@@ -182,8 +182,8 @@ def test_after_a_reboot_only_the_policies_count(state: Path, machine: Machine) -
 
 
 def test_what_was_learned_of_nics_is_still_known(state: Path) -> None:
-    learned = NicsFile(state / "nics.json").read()
-    verdicts = Counter(then("verdict", t.verdict) for record in learned.drivers for t in record.tried)
+    learned = NicLearningFile(state / "nics.json").read()
+    verdicts = Counter(then("verdict", t.verdict) for record in learned.drivers for t in record.responses)
     assert verdicts == {"refused": 1, "rounded": 1, "ignored": 1, "taken": 1}
     assert (len(learned.points), learned.points[0].rx_usecs) == (1, 7)
 

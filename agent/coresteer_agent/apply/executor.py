@@ -18,7 +18,7 @@ from coresteer_core.changes.guard import Refusal, refusals
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Outcome, Result
 from coresteer_core.node.view import View
-from coresteer_core.policies.coalescing.effective import Attempt
+from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.settings import Setting, SettingError, parse_setting
 
 _LONG = 80
@@ -35,7 +35,7 @@ class Executor:
         root: Path,
         journal: Journal,
         view_source: Callable[[], View],
-        attempted: Callable[[Attempt], None] = lambda _: None,
+        attempted: Callable[[WriteAttempt], None] = lambda _: None,
     ) -> None:
         self._root = root
         self._journal = journal
@@ -264,7 +264,7 @@ class Executor:
             outcome, why = Tunable(self._root, setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
-                self._attempted(Attempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))
+                self._attempted(WriteAttempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))
             return _result(
                 setting,
                 outcome,
@@ -276,7 +276,7 @@ class Executor:
         if isinstance(after, Result):
             return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
         stands = self._is(setting, after, wanted)
-        self._attempted(Attempt(setting, wanted, found, wanted if stands else after))
+        self._attempted(WriteAttempt(setting, wanted, found, wanted if stands else after))
         if not stands:
             sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
             return _result(setting, Outcome.FAILED, sentence, found, after)

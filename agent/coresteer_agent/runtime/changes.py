@@ -42,7 +42,7 @@ from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, Outcome, Result
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
-from coresteer_core.policies.coalescing.effective import Attempt
+from coresteer_core.policies.coalescing.effective import WriteAttempt
 from coresteer_core.protocol import Apply, ChangeAck, Confirm, Extend, Rollback
 
 log = logging.getLogger("coresteer.changes")
@@ -214,7 +214,7 @@ class NodeChanges(ChangeRunner):
         view_source: Callable[[], View],
         report: Callable[[ChangeMessage], None],
         *,
-        attempted: Callable[[Attempt], None] = lambda _: None,
+        attempted: Callable[[WriteAttempt], None] = lambda _: None,
     ) -> None:
         self._journal = Journal(journal_path, root) if observe_reason is None else None
         self._executor = Executor(root, self._journal, view_source, attempted) if self._journal is not None else None

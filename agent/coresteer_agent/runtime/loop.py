@@ -25,7 +25,7 @@ from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.identity import make_hello, netdev_with, observe_reason
-from coresteer_agent.runtime.nic_learning import NicBook, NicsFile
+from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
 from coresteer_agent.runtime.policies import PolicyKeeper
 from coresteer_agent.runtime.policies_file import PoliciesFile, absent_from_views
 from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
@@ -102,9 +102,9 @@ class Agent:
         self._net_tasks: list[NetTask] = []
         self._cgroups: dict[str, dict[str, str]] = {}
         self._flows_told = False
-        self._nics_file = NicsFile(config.nics_path)
-        self._nics = NicBook(hello.kernel, self._learned, learned=self._nics_file.read())
-        attempted = self._nics.attempted
+        self._nics_file = NicLearningFile(config.nics_path)
+        self._nics = NicLearner(hello.kernel, self._learned, learned=self._nics_file.read())
+        attempted = self._nics.record_attempt
         self._changes = NodeChanges(
             self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
         )

@@ -4,7 +4,7 @@ import errno
 import math
 import os
 
-from coresteer_core.node.nic import Timer, sets_own_pace
+from coresteer_core.node.nic import Timer, selects_adaptive_mode
 from coresteer_core.node.nic_model import TimerParams
 
 _POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
@@ -59,7 +59,7 @@ def driver_response(driver: str | None, param: str, value: str, was: str) -> str
     """
     if driver == "mlx5_core" and param == "coalesce/rx-usecs" and int(value) > _MLX5_MAX_US:
         raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
-    if driver == "igb" and param == "coalesce/rx-usecs" and not sets_own_pace(driver, int(value)):
+    if driver == "igb" and param == "coalesce/rx-usecs" and not selects_adaptive_mode(driver, int(value)):
         return str(-(-int(value) // _IGB_STEP_US) * _IGB_STEP_US)
     return was if driver == "ena" and param == "coalesce/adaptive-rx" else value
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.runtime.nic_learning import NicBook
+from coresteer_agent.runtime.nic_learning import NicLearner
 from coresteer_agent.simulate.classes import SimulatedClasses
 from coresteer_agent.simulate.coalescing import driver_response
 from coresteer_agent.simulate.load import (
@@ -33,7 +33,7 @@ from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.node.tasks import NetTask, Task
 from coresteer_core.node.view import View
 from coresteer_core.policies.base import STEP_S
-from coresteer_core.policies.coalescing.effective import Attempt, Interrupts, receive_interrupts
+from coresteer_core.policies.coalescing.effective import Interrupts, WriteAttempt, receive_interrupts
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.policies.service_class.policy import ServiceClasses, assign_classes
 from coresteer_core.protocol import PROTOCOL, Hello
@@ -160,7 +160,7 @@ class SimulatedNode:
         self._placement = _placement_of(self.inventory)
         self._wait = self._first_nic_waits()
         self._learned: Learned | None = None
-        self._nics = NicBook(_KERNEL, self._learn, counted=lambda rates, _: made.interrupts(machine, rates))
+        self._nics = NicLearner(_KERNEL, self._learn, count_interrupts=lambda rates, _: made.interrupts(machine, rates))
         self._max_unacked = max(60, int(_REPLAY_S / made.duration_s))
         self._first_s: float | None = None
 
@@ -344,9 +344,9 @@ class SimulatedNode:
             stands = driver_response(self._netdev(netdev).driver, name, value, was)
         except OSError as error:
             words = f"The kernel's answer was: {error.strerror}."
-            self._nics.attempted(Attempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))
+            self._nics.record_attempt(WriteAttempt(setting, value, was, None, words, error.errno == errno.EOPNOTSUPP))
             raise
-        self._nics.attempted(Attempt(setting, value, was, stands))
+        self._nics.record_attempt(WriteAttempt(setting, value, was, stands))
         self._renew(netdev, params={**self._netdev(netdev).params, name: stands})
         self._wait = self._first_nic_waits()
         return stands

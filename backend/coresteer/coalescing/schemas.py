@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from coresteer.structs import AsStruct
-from coresteer_core.node.nic import Timer, Tried
+from coresteer_core.node.nic import DriverResponse, Timer
 from coresteer_core.node.nic_model import Prediction
 
 
@@ -30,16 +30,16 @@ class Traffic(BaseModel):
     measured_s: float | None
 
 
-class Standing(BaseModel):
+class PresentCoalescing(BaseModel):
     """The present values, the receive interrupts measured with them, and the model's prediction.
 
-    own_pace: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
+    adaptive_mode: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
     """
 
     rx_usecs: int | None
     rx_frames: int | None
     adaptive: bool
-    own_pace: bool
+    adaptive_mode: bool
     interrupts_per_s: float | None
     predicted: Annotated[Prediction, AsStruct()] | None
 
@@ -100,9 +100,9 @@ class Coalescing(BaseModel):
     queues: list[QueueParams]
     timer: Timer | None
     timer_why: str
-    tried: list[Annotated[Tried, AsStruct()]]
+    responses: list[Annotated[DriverResponse, AsStruct()]]
     traffic: Traffic | None
-    current: Standing
+    current: PresentCoalescing
     surface: Surface | None
     points: list[MeasuredPoint]
     rank_correlation: float | None

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coresteer.coalescing.schemas import Coalescing, PolicyBound, QueueParams, Standing, Traffic
+from coresteer.coalescing.schemas import Coalescing, PolicyBound, PresentCoalescing, QueueParams, Traffic
 from coresteer.coalescing.surface import measured, rank_correlation, supposed, surface
 from coresteer.errors import NotFound
 from coresteer.nodes import service as nodes
@@ -15,7 +15,7 @@ from coresteer.policies.in_force import in_force
 from coresteer.presence.registry import Registry
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load, load_of
-from coresteer_core.node.nic import Learned, Tried, Verdict, sets_own_pace, timer_of
+from coresteer_core.node.nic import DriverResponse, Learned, Verdict, selects_adaptive_mode, timer_of
 from coresteer_core.node.nic_model import packet_gap_us
 from coresteer_core.node.receive import Received, number, predict_received, received, wait_of
 from coresteer_core.policies.base import Scope
@@ -88,17 +88,17 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
     seen = received(known.inventory, known.load, netdev)
     usual = float(netdev.mtu or 1500)
     traffic = supposed(seen, packets_per_s=packets_per_s, frame_bytes=frame_bytes, usual_frame_bytes=usual)
-    tried = [
+    responses = [
         one
         for record in known.learned.drivers
         if (record.driver, record.kernel) == (netdev.driver, known.kernel)
-        for one in record.tried
+        for one in record.responses
     ]
     points = sorted((p for p in known.learned.points if p.netdev == netdev.name), key=lambda p: -p.last_ms)
     share = 1.0 if seen is None else seen.share
     measured_points = [measured(netdev, timer, point, share) for point in points]
     rx_usecs, rx_frames = number(netdev.params, _USECS), number(netdev.params, "coalesce/rx-frames")
-    unsupported = why_not = _unsupported(netdev, tried)
+    unsupported = why_not = _unsupported(netdev, responses)
     if unsupported is None and traffic is None:
         why_not = f"{netdev.name} receives nothing now; enter some traffic to see predictions for other values."
     predictions = None
@@ -121,13 +121,13 @@ def _describe(known: _Known, packets_per_s: float | None, frame_bytes: float | N
         queues=[QueueParams(name=queue.name, params=queue.params) for queue in netdev.queues if queue.params],
         timer=timer,
         timer_why=timer_why,
-        tried=tried,
+        responses=responses,
         traffic=described,
-        current=Standing(
+        current=PresentCoalescing(
             rx_usecs=rx_usecs,
             rx_frames=rx_frames,
             adaptive=netdev.params.get("coalesce/adaptive-rx") == "on",
-            own_pace=rx_usecs is not None and sets_own_pace(netdev.driver, rx_usecs),
+            adaptive_mode=rx_usecs is not None and selects_adaptive_mode(netdev.driver, rx_usecs),
             interrupts_per_s=None if seen is None else seen.interrupts_per_s,
             predicted=predicted,
         ),
@@ -151,21 +151,21 @@ def _traffic(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool
     )
 
 
-def _unsupported(netdev: Netdev, tried: list[Tried]) -> str | None:
+def _unsupported(netdev: Netdev, responses: list[DriverResponse]) -> str | None:
     """Return why the NIC does not support rx-usecs and what to use instead, None if it may."""
     who = netdev.driver or "The driver"
     if _USECS not in netdev.params:
         return f"{who} has no rx-usecs: this NIC does not support interrupt coalescing by time. {_instead(netdev)}"
-    answers = sorted((one for one in tried if one.name == _USECS), key=lambda one: one.time_ms)
-    if not answers or any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in answers):
+    answers = sorted((one for one in responses if one.name == _USECS), key=lambda one: one.time_ms)
+    if not answers or any(one.verdict in (Verdict.ACCEPTED, Verdict.ROUNDED) for one in answers):
         return None
     last = answers[-1]
     # a single value may be refused; unsupported hardware refuses every one
     if len(answers) < _ENOUGH_ANSWERS and not any(one.unsupported for one in answers):
         return None
     became = {Verdict.REFUSED: "refused", Verdict.IGNORED: "ignored"}.get(last.verdict, "accepted without effect")
-    words = f" ({last.words.rstrip('.')})" if last.words else ""
-    return f"{who} {became} every requested rx-usecs, last {last.asked}{words}. {_instead(netdev)}"
+    reason = f" ({last.message.rstrip('.')})" if last.message else ""
+    return f"{who} {became} every requested rx-usecs, last {last.requested}{reason}. {_instead(netdev)}"
 
 
 def _instead(netdev: Netdev) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coresteer.coalescing.schemas import MeasuredPoint, Surface
 from coresteer.telemetry.repository import at_ms
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, sets_own_pace
+from coresteer_core.node.nic import Point, Timer, added_bound_us, product_bound_us, selects_adaptive_mode
 from coresteer_core.node.nic_model import Prediction, TimerParams
 from coresteer_core.node.receive import Received, predict_received
 
@@ -29,7 +29,7 @@ def predicted(
 
     For an unknown timer the one that waits longest is assumed, as in receive.wait_of.
     """
-    if sets_own_pace(netdev.driver, rx_usecs):
+    if selects_adaptive_mode(netdev.driver, rx_usecs):
         return None
     return predict_received(
         netdev, traffic, TimerParams(timer or Timer.RESTARTING, rx_usecs, rx_frames), packets=_PACKETS
@@ -40,7 +40,7 @@ def surface(
     netdev: Netdev, timer: Timer | None, traffic: Received, usecs: Sequence[int], frames: Sequence[int]
 ) -> Surface:
     """Return predictions for the usual values and the given ones (usecs, frames)."""
-    columns = sorted({*(value for value in _USECS if not sets_own_pace(netdev.driver, value)), *usecs})
+    columns = sorted({*(value for value in _USECS if not selects_adaptive_mode(netdev.driver, value)), *usecs})
     rows = sorted({*_FRAMES, *frames}) if "coalesce/rx-frames" in netdev.params else []
     lines: Sequence[int | None] = rows or [None]
     return Surface(

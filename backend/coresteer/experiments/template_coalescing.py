@@ -104,20 +104,20 @@ def _waiting(facts: NodeFacts, name: str) -> Netdev | None:
 
 def _takes(facts: NodeFacts, nic: Netdev, name: str) -> bool:
     """Whether a driver has it and has not refused or ignored whatever it was asked for, or has not mostly done so."""
-    tried = facts.learned.tried(nic.driver, name)
-    if name not in nic.params or any(one.unsupported for one in tried):
+    responses = facts.learned.responses(nic.driver, name)
+    if name not in nic.params or any(one.unsupported for one in responses):
         return False
-    if not tried:
+    if not responses:
         return nic.driver not in _MOSTLY_REFUSE
-    return any(one.verdict in (Verdict.TAKEN, Verdict.ROUNDED) for one in tried)
+    return any(one.verdict in (Verdict.ACCEPTED, Verdict.ROUNDED) for one in responses)
 
 
 def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) -> list[tuple[int, int]]:
     """What the authors asked for, with what the driver makes of it as far as that was learned; none twice."""
     made = {
-        one.asked: int(one.stood)
-        for one in facts.learned.tried(nic.driver, name)
-        if one.verdict is Verdict.ROUNDED and one.stood is not None and one.stood.isdecimal()
+        one.requested: int(one.read_back)
+        for one in facts.learned.responses(nic.driver, name)
+        if one.verdict is Verdict.ROUNDED and one.read_back is not None and one.read_back.isdecimal()
     }
     found: dict[int, int] = {}
     for value in asked:

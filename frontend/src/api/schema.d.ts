@@ -1586,28 +1586,28 @@ export interface components {
             timer: components["schemas"]["Timer"] | null;
             /** Timer Why */
             timer_why: string;
-            /** Tried */
-            tried: {
+            /** Responses */
+            responses: {
                 name: string;
-                asked: string;
+                requested: string;
                 /**
                  * Verdict
-                 * @description What became of a value that was asked of a driver.
+                 * @description Result of requesting a value from a driver.
                  *
-                 *         taken: it read back as asked. refused: the kernel or the driver said no. rounded: it read back as another value
-                 *         than before and than asked. ignored: the write was acknowledged and the value read back as before. no_effect: it
-                 *         read back as asked, but the interrupts that were measured do not agree with it.
+                 *         accepted: it reads back as requested. refused: the kernel or the driver returned an error. rounded: it reads back as
+                 *         a value other than before and other than requested. ignored: the write succeeded and the value reads back as before.
+                 *         no_effect: it reads back as requested, but the measured interrupts contradict it.
                  * @enum {string}
                  */
-                verdict: "ignored" | "no_effect" | "refused" | "rounded" | "taken";
-                stood: string | null;
-                words: string;
+                verdict: "accepted" | "ignored" | "no_effect" | "refused" | "rounded";
+                read_back: string | null;
+                message: string;
                 time_ms: number;
                 /** @default false */
                 unsupported: boolean;
             }[];
             traffic: components["schemas"]["Traffic"] | null;
-            current: components["schemas"]["Standing"];
+            current: components["schemas"]["PresentCoalescing"];
             surface: components["schemas"]["Surface"] | null;
             /** Points */
             points: components["schemas"]["MeasuredPoint"][];
@@ -4009,6 +4009,33 @@ export interface components {
             note: string;
         };
         /**
+         * PresentCoalescing
+         * @description The present values, the receive interrupts measured with them, and the model's prediction.
+         *
+         *     adaptive_mode: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
+         */
+        PresentCoalescing: {
+            /** Rx Usecs */
+            rx_usecs: number | null;
+            /** Rx Frames */
+            rx_frames: number | null;
+            /** Adaptive */
+            adaptive: boolean;
+            /** Adaptive Mode */
+            adaptive_mode: boolean;
+            /** Interrupts Per S */
+            interrupts_per_s: number | null;
+            /** Predicted */
+            predicted: {
+                interrupts_per_s: number;
+                packets_per_interrupt: number;
+                added_mean_us: number;
+                added_p99_us: number;
+                added_worst_us: number;
+                dropped_share: number;
+            } | null;
+        };
+        /**
          * PreviewAnswer
          * @description The plan and its effect. blocked_because: why it cannot be applied, None when can_apply is true.
          *
@@ -4299,33 +4326,6 @@ export interface components {
              * @default 30
              */
             days: number;
-        };
-        /**
-         * Standing
-         * @description The present values, the receive interrupts measured with them, and the model's prediction.
-         *
-         *     own_pace: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
-         */
-        Standing: {
-            /** Rx Usecs */
-            rx_usecs: number | null;
-            /** Rx Frames */
-            rx_frames: number | null;
-            /** Adaptive */
-            adaptive: boolean;
-            /** Own Pace */
-            own_pace: boolean;
-            /** Interrupts Per S */
-            interrupts_per_s: number | null;
-            /** Predicted */
-            predicted: {
-                interrupts_per_s: number;
-                packets_per_interrupt: number;
-                added_mean_us: number;
-                added_p99_us: number;
-                added_worst_us: number;
-                dropped_share: number;
-            } | null;
         };
         /**
          * Surface
@@ -4675,10 +4675,10 @@ export interface components {
         };
         /**
          * Timer
-         * @description From when a NIC counts rx-usecs.
+         * @description The event from which a NIC counts rx-usecs.
          *
          *     restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
-         *     first packet that waits; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+         *     first waiting packet; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
          * @enum {string}
          */
         Timer: "restarting" | "absolute" | "throttle";

@@ -20,7 +20,7 @@ from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import Verdict
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
-from coresteer_core.policies.coalescing.effective import Attempt
+from coresteer_core.policies.coalescing.effective import WriteAttempt
 
 Affinity = Callable[[int], str]
 
@@ -312,7 +312,7 @@ def test_a_path_with_dots_is_never_opened(root: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("error", "stands", "expected"),
     [
-        (None, "2-3", [(Verdict.TAKEN, "2-3")]),
+        (None, "2-3", [(Verdict.ACCEPTED, "2-3")]),
         (None, "5", [(Verdict.ROUNDED, "5")]),
         (None, "0-7", [(Verdict.IGNORED, "0-7")]),
         (errno.EINVAL, "0-7", [(Verdict.REFUSED, None)]),
@@ -335,8 +335,8 @@ def test_what_became_of_a_write_is_told_unless_the_value_was_not_at_fault(  # no
             raise OSError(error, "no")
         (root / "proc/irq/41/smp_affinity_list").write_text(f"{stands}\n")
 
-    told: list[Attempt] = []
+    told: list[WriteAttempt] = []
     monkeypatch.setattr(IrqAffinityHandler, "write", write)
     Executor(root, journal, lambda: view, told.append).apply(action("2-3"), change_id="c")
-    assert [(t.verdict, t.stood) for t in told] == expected
-    assert all((t.asked, t.found) == ("2-3", "0-7") and bool(t.words) is (t.stood is None) for t in told)
+    assert [(t.verdict, t.read_back) for t in told] == expected
+    assert all((t.requested, t.found) == ("2-3", "0-7") and bool(t.message) is (t.read_back is None) for t in told)

@@ -9,7 +9,7 @@ from coresteer_agent.simulate.machine import make_machine
 from coresteer_agent.simulate.node import Made, SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, Outcome, Result
-from coresteer_core.node.nic import Timer, Tried, Verdict
+from coresteer_core.node.nic import DriverResponse, Timer, Verdict
 from coresteer_core.node.nic_model import Host, QueueTraffic, TimerParams, predict
 from coresteer_core.policies.base import STEP_S
 from coresteer_core.policies.coalescing.effective import receive_interrupts
@@ -52,15 +52,15 @@ class Node:
             self.changes.handle(Confirm(f"c{self.made}"))
         return next(result for message in said for result in message.results if result.key == action.key)
 
-    def tried(self, param: str) -> list[Tried]:
-        return self.node.learned.tried(self.node.machine.nic.driver, param)
+    def responses(self, param: str) -> list[DriverResponse]:
+        return self.node.learned.responses(self.node.machine.nic.driver, param)
 
     def interrupts(self) -> float:
         return receive_interrupts(self.node.sample(self.now_s), self.node.inventory)[self.netdev][0]
 
 
 ODD: dict[str, tuple[int, str, str, Outcome, Verdict, str | None]] = {
-    "taken": (ENA, "coalesce/rx-usecs", "200", Outcome.APPLIED, Verdict.TAKEN, "200"),
+    "taken": (ENA, "coalesce/rx-usecs", "200", Outcome.APPLIED, Verdict.ACCEPTED, "200"),
     "refused": (MLX5, "coalesce/rx-usecs", "5000", Outcome.FAILED, Verdict.REFUSED, None),
     "rounded": (IGB, "coalesce/rx-usecs", "500", Outcome.FAILED, Verdict.ROUNDED, "504"),
     "ignored": (ENA, "coalesce/adaptive-rx", "on", Outcome.FAILED, Verdict.IGNORED, "off"),
@@ -74,11 +74,11 @@ def test_drivers_take_refuse_round_and_ignore_and_that_is_learned(case: str) -> 
     before = node.read(param)
     result = node.set(param, value)
     assert result.outcome is outcome, result
-    (tried,) = [each for each in node.tried(param) if each.asked == value]
-    assert (tried.verdict, tried.stood) == (verdict, stood)
+    (tried,) = [each for each in node.responses(param) if each.requested == value]
+    assert (tried.verdict, tried.read_back) == (verdict, stood)
     assert node.read(param) == (value if outcome is Outcome.APPLIED else before), "what failed is undone"
     if verdict is Verdict.REFUSED:
-        assert tried.words == "The kernel's answer was: Numerical result out of range."
+        assert tried.message == "The kernel's answer was: Numerical result out of range."
 
 
 def test_a_value_that_was_rounded_once_is_refused_with_what_to_ask_for() -> None:
@@ -100,7 +100,7 @@ def test_interrupts_follow_what_is_set_and_the_points_show_it() -> None:
     assert seldom < often / 4
     points = {p.rx_usecs: p.interrupts / p.seconds for p in node.node.learned.points if p.netdev == node.netdev}
     assert points[500] < points[20] / 4
-    assert [t.verdict for t in node.tried("coalesce/rx-usecs")] == [Verdict.TAKEN], "it does what it says"
+    assert [t.verdict for t in node.responses("coalesce/rx-usecs")] == [Verdict.ACCEPTED], "it does what it says"
 
 
 def test_a_longer_wait_shows_in_the_round_trips() -> None:

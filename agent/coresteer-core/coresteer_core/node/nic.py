@@ -1,6 +1,6 @@
-"""What is known of a NIC beyond its values: how its interrupt timer counts, and what its driver made of what was asked.
+"""NICs beyond their parameters: how the interrupt timer counts, and how the driver responded to writes.
 
-Nothing of a driver is assumed that can be learned by reading it or by what a write returned.
+Nothing is assumed about a driver that can be learned by reading it or from the result of a write.
 """
 
 import math
@@ -13,24 +13,24 @@ from msgspec import Meta, Struct
 from coresteer_core.bounds import Count, Name, Quantity, UnixMs
 
 MAX_DRIVERS = 16
-"""Drivers of which an agent keeps a record."""
-MAX_TRIED = 64
-"""Values that are kept of one driver."""
+"""Drivers of which an agent stores responses."""
+MAX_RESPONSES = 64
+"""Stored responses of one driver."""
 MAX_NETDEVS = 16
-"""Netdevs of which an agent keeps points."""
+"""Netdevs of which an agent stores points."""
 MAX_POINTS = 32
-"""Points that are kept of one netdev."""
-MAX_WORDS = 500
-"""Characters of what a driver said."""
-ASKED_AGAIN_S = 24 * 3600
-"""A driver that did not take a value may take it later: when it is another version, or when other values stand."""
+"""Stored points of one netdev."""
+MAX_MESSAGE = 500
+"""Characters of a driver's error message."""
+RETRY_AFTER_S = 24 * 3600
+"""A rejected value may be accepted later: by another version of the driver, or together with other values."""
 
 
 class Timer(StrEnum):
-    """From when a NIC counts rx-usecs.
+    """The event from which a NIC counts rx-usecs.
 
     restarting: from the last packet (shared paper 4's model, and a completion queue in CQE mode); absolute: from the
-    first packet that waits; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
+    first waiting packet; throttle: from the last interrupt, so that a packet after a pause does not wait at all.
     """
 
     RESTARTING = "restarting"
@@ -39,49 +39,49 @@ class Timer(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of a value that was asked of a driver.
+    """Result of requesting a value from a driver.
 
-    taken: it read back as asked. refused: the kernel or the driver said no. rounded: it read back as another value
-    than before and than asked. ignored: the write was acknowledged and the value read back as before. no_effect: it
-    read back as asked, but the interrupts that were measured do not agree with it.
+    accepted: it reads back as requested. refused: the kernel or the driver returned an error. rounded: it reads back as
+    a value other than before and other than requested. ignored: the write succeeded and the value reads back as before.
+    no_effect: it reads back as requested, but the measured interrupts contradict it.
     """
 
-    TAKEN = "taken"
+    ACCEPTED = "accepted"
     REFUSED = "refused"
     ROUNDED = "rounded"
     IGNORED = "ignored"
     NO_EFFECT = "no_effect"
 
 
-class Tried(Struct, frozen=True):
-    """A value that a driver was asked for. name: the end of the setting's key, ``coalesce/rx-usecs``.
+class DriverResponse(Struct, frozen=True):
+    """Response of a driver to one requested value. name: the end of the setting's key, ``coalesce/rx-usecs``.
 
-    stood: as it read back; None where it was refused. words: the kernel's own, or the figures of a verdict no_effect.
-    unsupported: the refusal was of any value, not of this one (EOPNOTSUPP).
+    read_back: None where it was refused. message: the kernel's error, or the figures of the verdict no_effect.
+    unsupported: every value is refused, not only this one (EOPNOTSUPP).
     """
 
     name: Name
-    asked: Name
+    requested: Name
     verdict: Verdict
-    stood: Name | None
-    words: Annotated[str, Meta(max_length=MAX_WORDS)]
+    read_back: Name | None
+    message: Annotated[str, Meta(max_length=MAX_MESSAGE)]
     time_ms: UnixMs
     unsupported: bool = False
 
 
 class DriverRecord(Struct, frozen=True):
-    """What a driver of one kernel made of what it was asked: the last time for each name and value."""
+    """Last response of a driver of one kernel for each name and value."""
 
     driver: Name
     kernel: Name
-    tried: Annotated[list[Tried], Meta(max_length=MAX_TRIED)] = []
+    responses: Annotated[list[DriverResponse], Meta(max_length=MAX_RESPONSES)] = []
 
 
 _U32: TypeAlias = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class Point(Struct, frozen=True):
-    """What a netdev did while its coalescing stood at these values, added up over the intervals in which it worked.
+    """Measurements of a netdev at one combination of coalescing values, summed over intervals with traffic.
 
     rx_usecs, rx_frames: None where the driver has none. adaptive: adaptive-rx was on. interrupts: of its receiving
     queues. rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known; rtt_s: those seconds.
@@ -102,17 +102,17 @@ class Point(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """All that an agent has learned of its node's NICs; bounded, kept over restarts."""
+    """Everything an agent has learned about its node's NICs; bounded, stored across restarts."""
 
     drivers: Annotated[list[DriverRecord], Meta(max_length=MAX_DRIVERS)] = []
     points: Annotated[list[Point], Meta(max_length=MAX_NETDEVS * MAX_POINTS)] = []
 
-    def tried(self, driver: str | None, name: str) -> list[Tried]:
-        """What became of values of one name that the driver was asked for."""
-        return [t for record in self.drivers if record.driver == driver for t in record.tried if t.name == name]
+    def responses(self, driver: str | None, name: str) -> list[DriverResponse]:
+        """Return the driver's responses to values of one parameter."""
+        return [t for record in self.drivers if record.driver == driver for t in record.responses if t.name == name]
 
 
-_OWN_PACE = {
+_ADAPTIVE_VALUES = {
     "e1000": frozenset({1, 3, 4}),
     "e1000e": frozenset({1, 3, 4}),
     "igb": frozenset({1, 3}),
@@ -122,12 +122,12 @@ _OWN_PACE = {
 }
 
 
-def sets_own_pace(driver: str | None, rx_usecs: int) -> bool:
-    """Whether a value of rx-usecs is no time, but tells a driver to change its timer by itself as the load goes.
+def selects_adaptive_mode(driver: str | None, rx_usecs: int) -> bool:
+    """Return whether a value of rx-usecs is not a time but makes the driver adapt its timer to the load.
 
-    Kernel: drivers/net/ethernet/intel, each driver's set_coalesce.
+    Source: drivers/net/ethernet/intel in the kernel, set_coalesce of each driver.
     """
-    return rx_usecs in _OWN_PACE.get(driver or "", frozenset())
+    return rx_usecs in _ADAPTIVE_VALUES.get(driver or "", frozenset())
 
 
 _THROTTLES = {
@@ -151,11 +151,11 @@ _CQE_MODES = {
     "bnxt_en": (Timer.RESTARTING, "completion", Timer.ABSOLUTE, "first completion that waits"),
     "hns3": (Timer.ABSOLUTE, "first new completion", Timer.THROTTLE, "interrupt"),
 }
-"""From when these drivers count with cqe-mode-rx on, and off."""
+"""The timer and the event it counts from, with cqe-mode-rx on and off."""
 
 
 def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | None, str]:
-    """How a netdev counts rx-usecs and the sentence why; None where nobody knows.
+    """Return the timer of a netdev, None where it is unknown, and a sentence with the reason.
 
     params: of the netdev or of the queue. Sources: the drivers in the kernel's drivers/net, the virtio specification
     (notifications coalescing).
@@ -172,16 +172,17 @@ def timer_of(driver: str | None, params: Mapping[str, str]) -> tuple[Timer | Non
     if cqe == "on":
         return Timer.RESTARTING, "With cqe-mode-rx on, rx-usecs counts from the last packet's completion."
     return None, (
-        f"It is not known from when {driver or 'this driver'} counts rx-usecs; the longest wait of all timers is taken."
+        f"The event from which {driver or 'this driver'} counts rx-usecs is unknown; the longest wait of all timers is "
+        "assumed."
     )
 
 
 def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) -> float:
-    """How long a packet waits for its interrupt at most, in µs; None as a timer: the most of all.
+    """Return how long a packet waits for its interrupt at most, in µs. timer None: the maximum of all timers.
 
-    A timer that restarts may be put off by every packet but the one that makes rx_frames full. Infinite where nothing
-    ends it: such a timer without rx_frames (0 or None), or rx_usecs 0 with rx_frames above 1, where only the count
-    decides (kernel: include/uapi/linux/ethtool.h).
+    A restarting timer may be restarted by every packet except the one that reaches rx_frames. Infinite where nothing
+    bounds the wait: a restarting timer without rx_frames (0 or None), or rx_usecs 0 with rx_frames above 1, where only
+    the count decides (kernel: include/uapi/linux/ethtool.h).
     """
     if rx_frames == 1:
         return 0.0
@@ -193,5 +194,5 @@ def added_bound_us(timer: Timer | None, rx_usecs: float, rx_frames: int | None) 
 
 
 def product_bound_us(rx_usecs: float, rx_frames: int | None) -> float | None:
-    """The authors' bound, rx-usecs × rx-frames (PAPERS 4: 90 µs × 42 is 3.8 ms); None without rx_frames."""
+    """Return the bound rx-usecs × rx-frames in µs of paper 4 (90 µs × 42 is 3.8 ms); None without rx_frames."""
     return rx_usecs * rx_frames if rx_frames else None

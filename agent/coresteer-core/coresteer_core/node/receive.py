@@ -1,4 +1,4 @@
-"""A netdev's receive side as the model of a NIC takes it: its interrupts, its traffic, how long it waits."""
+"""Receive side of a netdev as input of the NIC model: its interrupts, traffic and coalescing."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from coresteer_core.node.inventory import Inventory, Netdev
 from coresteer_core.node.load import Load
-from coresteer_core.node.nic import Timer, sets_own_pace, timer_of
+from coresteer_core.node.nic import Timer, selects_adaptive_mode, timer_of
 from coresteer_core.node.nic_model import TYPICAL_HOST, Host, Prediction, QueueTraffic, TimerParams, predict
 
 
 class Received(Struct, frozen=True):
-    """What a netdev receives. share: of the packets, on its busiest queue or on the one that was asked about.
+    """Traffic that a netdev receives. share: of the packets, on its busiest queue or on the selected one.
 
-    interrupts_per_s: of the queues that share stands for all of; None where not known.
+    interrupts_per_s: of all queues together, or of the selected one; None where unknown.
     """
 
     packets_per_s: float
@@ -24,13 +24,13 @@ class Received(Struct, frozen=True):
 
 
 def number(params: Mapping[str, str], name: str) -> int | None:
-    """A parameter's value; None where the device has none."""
+    """Return the value of a parameter, None where the device has none."""
     value = params.get(name, "")
     return int(value) if value.isdecimal() else None
 
 
 def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
-    """The interrupts of its receive queues; all of its interrupts where those are not known."""
+    """Return the IRQs of its receive queues; all of its IRQs where those are unknown."""
     from_queues = {q.irq for q in netdev.queues if q.irq is not None and q.name.startswith("rx-")}
     irqs = [irq for irq in inventory.irqs if irq.netdev == netdev.name]
     receiving = from_queues | {irq.irq for irq in irqs if any(queue.startswith("rx-") for queue in irq.queues)}
@@ -38,9 +38,9 @@ def receive_irqs(inventory: Inventory, netdev: Netdev) -> frozenset[int]:
 
 
 def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None = None) -> Received | None:
-    """What it receives on all its queues, or on the one of an interrupt; None where nothing was measured.
+    """Return what it receives on all its queues, or on the one of an interrupt; None where nothing was measured.
 
-    Packets are divided among queues as their interrupts are.
+    Packets are divided among queues in proportion to their interrupts.
     """
     counted = next((each for each in load.netdevs if each.name == netdev.name), None)
     if counted is None or counted.rx_packets_per_s <= 0:
@@ -60,20 +60,20 @@ def received(inventory: Inventory, load: Load, netdev: Netdev, irq: int | None =
 
 
 def wait_of(driver: str | None, params: Mapping[str, str]) -> TimerParams | None:
-    """How long it waits; None where it has no rx-usecs, or where the driver changes it as the load goes.
+    """Return its coalescing; None where it has no rx-usecs, or where the driver adapts it to the load.
 
-    Of an unknown timer the one that waits longest is taken: restarting fires no earlier than absolute, and that no
+    An unknown timer is assumed to be restarting, which waits longest: it fires no earlier than absolute, and that no
     earlier than throttle.
     """
     rx_usecs = number(params, "coalesce/rx-usecs")
-    if rx_usecs is None or params.get("coalesce/adaptive-rx") == "on" or sets_own_pace(driver, rx_usecs):
+    if rx_usecs is None or params.get("coalesce/adaptive-rx") == "on" or selects_adaptive_mode(driver, rx_usecs):
         return None
     timer, _ = timer_of(driver, params)
     return TimerParams(timer or Timer.RESTARTING, rx_usecs, number(params, "coalesce/rx-frames"))
 
 
 def predict_received(netdev: Netdev, traffic: Received, wait: TimerParams, *, packets: int = 1000) -> Prediction:
-    """What the model says: of all its queues together the interrupts, of the busiest one everything else."""
+    """Return the model's prediction: interrupts of all queues together, everything else of the busiest queue."""
     arrivals = QueueTraffic(traffic.packets_per_s * traffic.share, traffic.frame_bytes, netdev.speed_bits_per_s)
     host = Host(ring=number(netdev.params, "ring/rx") or TYPICAL_HOST.ring)
     found = predict(arrivals, wait, host, packets=packets)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Netdev
-from coresteer_core.node.nic import ASKED_AGAIN_S, Verdict, timer_of
+from coresteer_core.node.nic import RETRY_AFTER_S, Verdict, timer_of
 from coresteer_core.node.view import View
 from coresteer_core.settings.base import Form, Setting, SettingError, no_netdev, number_schema
 from coresteer_core.settings.latency import latency_warnings
@@ -24,7 +24,7 @@ _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 _U64 = 1 << 64
 _MAX_WAIT_US = 10_000
 _MAX_FRAMES = 65_535
-_AGAIN = f"It can be tried again {ASKED_AGAIN_S // 3600} hours later."
+_AGAIN = f"It can be tried again {RETRY_AFTER_S // 3600} hours later."
 _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 
 
@@ -199,15 +199,17 @@ class _OfParam(Setting, frozen=True):
         """Return sentences on earlier writes of that very value which the driver refused, rounded or ignored."""
         title, wanted = self._param.title, self.format_value(value)
         found = []
-        for tried in view.learned.tried(netdev.driver, self._param.name):
-            if tried.asked != value:
+        for response in view.learned.responses(netdev.driver, self._param.name):
+            if response.requested != value:
                 continue
-            if tried.verdict is Verdict.REFUSED:
-                answer = tried.words.rstrip(".")
+            if response.verdict is Verdict.REFUSED:
+                answer = response.message.rstrip(".")
                 found.append(f"{netdev.driver} refused {title} {wanted} before. Its answer: {answer}. {_AGAIN}")
-            elif tried.verdict is Verdict.ROUNDED and tried.stood is not None:
-                found.append(f"{netdev.driver} set {title} {tried.stood} instead of {value}; use {tried.stood}.")
-            elif tried.verdict is Verdict.IGNORED:
+            elif response.verdict is Verdict.ROUNDED and response.read_back is not None:
+                found.append(
+                    f"{netdev.driver} set {title} {response.read_back} instead of {value}; use {response.read_back}."
+                )
+            elif response.verdict is Verdict.IGNORED:
                 found.append(f"{netdev.driver} accepted {title} {wanted} before and changed nothing. {_AGAIN}")
         return found
 

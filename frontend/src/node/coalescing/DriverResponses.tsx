@@ -1,10 +1,18 @@
 import { tunableName } from "../../lib/settingKeys";
-import { driverResponses, type Tried } from "./nicParams";
+import { type DriverResponse, driverResponses } from "./nicParams";
 
 /** The driver's responses to values requested earlier. typed: the value in the field, listed first; null when unchanged. */
-export function DriverResponses({ tried, name, typed }: { tried: Tried[]; name: string; typed: string | null }) {
+export function DriverResponses({
+  responses,
+  name,
+  typed,
+}: {
+  responses: DriverResponse[];
+  name: string;
+  typed: string | null;
+}) {
   const lines = driverResponses(
-    tried.map((one) => (one.asked === typed ? { ...one, time_ms: Number.MAX_SAFE_INTEGER } : one)),
+    responses.map((one) => (one.requested === typed ? { ...one, time_ms: Number.MAX_SAFE_INTEGER } : one)),
     name,
   );
   if (lines.length === 0) return null;

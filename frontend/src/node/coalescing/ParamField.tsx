@@ -2,7 +2,7 @@ import { Checkbox, TextInput } from "@mantine/core";
 import { tunableName } from "../../lib/settingKeys";
 import styles from "./coalescing.module.css";
 import { DriverResponses } from "./DriverResponses";
-import type { Param, Tried } from "./nicParams";
+import type { DriverResponse, Param } from "./nicParams";
 
 type Props = {
   name: string;
@@ -12,12 +12,12 @@ type Props = {
   /** The driver's maximum, if it reports one. */
   max: string | number | undefined;
   error: string | undefined;
-  tried: Tried[];
+  responses: DriverResponse[];
   onChange: (value: string) => void;
 };
 
 /** The field of one NIC parameter, a number or on/off, with the driver's responses to earlier values. */
-export function ParamField({ name, param: { unit, help }, current, value, max, error, tried, onChange }: Props) {
+export function ParamField({ name, param: { unit, help }, current, value, max, error, responses, onChange }: Props) {
   const changed = value.trim() !== current;
   const notes = [unit, changed ? `now ${current}` : null, max === undefined ? null : `max ${max}`];
   return (
@@ -44,7 +44,7 @@ export function ParamField({ name, param: { unit, help }, current, value, max, e
           onChange={(event) => onChange(event.currentTarget.value)}
         />
       )}
-      <DriverResponses tried={tried} name={name} typed={changed ? value.trim() : null} />
+      <DriverResponses responses={responses} name={name} typed={changed ? value.trim() : null} />
     </div>
   );
 }

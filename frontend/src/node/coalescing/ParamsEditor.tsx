@@ -22,12 +22,12 @@ import type { NodeView } from "../nodeView";
 import { coalescingQuery } from "../queries";
 import type { Change, Netdev } from "../types";
 import styles from "./coalescing.module.css";
-import { desiredValuesOf, keyOf, pointDraft, presentParams, type Tried } from "./nicParams";
+import { type DriverResponse, desiredValuesOf, keyOf, pointDraft, presentParams } from "./nicParams";
 import { ParamField } from "./ParamField";
 
 const TYPING_MS = 250;
 const SOFTWARE = "gro_flush_timeout";
-const NO_RESPONSES: Tried[] = [];
+const NO_RESPONSES: DriverResponse[] = [];
 
 /** Edits the coalescing parameters of a network device or of one queue: values, driver responses, preview, apply. */
 export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev }) {
@@ -68,7 +68,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
   };
   const latest = latestChange(view.changes, netdev);
   const software = known.data?.can_wait === false;
-  const tried = known.data?.tried ?? NO_RESPONSES;
+  const responses = known.data?.responses ?? NO_RESPONSES;
   if (groups.length === 0)
     return <p className="muted">Neither the driver nor the kernel exposes coalescing parameters of this device.</p>;
   return (
@@ -112,7 +112,7 @@ export function ParamsEditor({ view, netdev }: { view: NodeView; netdev: Netdev 
               value={draft[name] ?? params[name] ?? ""}
               max={netdev.params_max[name]}
               error={wrong[name]}
-              tried={tried}
+              responses={responses}
               onChange={(value) => edit(name, value)}
             />
           ))}

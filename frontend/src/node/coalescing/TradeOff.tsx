@@ -306,7 +306,7 @@ function Notes({ coalescing, view, netdev }: { coalescing: Coalescing | undefine
           <p>
             <b>{coalescing.timer === null ? "Timer unknown" : `Timer: ${coalescing.timer}`}.</b> {coalescing.timer_why}
             {coalescing.current.adaptive && " adaptive-rx is on: the driver adjusts these values itself."}
-            {coalescing.current.own_pace &&
+            {coalescing.current.adaptive_mode &&
               ` rx-usecs ${coalescing.current.rx_usecs} selects a mode of ${coalescing.driver} that adapts the interval.`}
           </p>
           <p>

@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
 import { irq, inventory as made } from "../testData";
 import { netdevsOf, selectedNetdev } from "./netdevSelection";
-import { desiredValuesOf, driverResponses, keyOf, pointDraft, pointText, presentParams, type Tried } from "./nicParams";
+import {
+  type DriverResponse,
+  desiredValuesOf,
+  driverResponses,
+  keyOf,
+  pointDraft,
+  pointText,
+  presentParams,
+} from "./nicParams";
 
 const PARAMS = { "coalesce/rx-usecs": "3", "coalesce/adaptive-rx": "on", "ring/rx": "256" };
 
@@ -33,13 +41,13 @@ test("groups without a present parameter are omitted", () =>
     ["Rings", 1],
   ]));
 
-const tried = (over: Partial<Tried>): Tried => ({
+const response = (over: Partial<DriverResponse>): DriverResponse => ({
   ...{
     name: "coalesce/rx-usecs",
-    asked: "504",
-    verdict: "taken",
-    stood: "504",
-    words: "",
+    requested: "504",
+    verdict: "accepted",
+    read_back: "504",
+    message: "",
     time_ms: 0,
     unsupported: false,
   },
@@ -47,22 +55,22 @@ const tried = (over: Partial<Tried>): Tried => ({
 });
 
 test.each([
-  [tried({ verdict: "rounded", stood: "500" }), "rounded 504 → 500"],
-  [tried({ verdict: "refused", stood: null, words: "Invalid argument" }), "refused 504: Invalid argument"],
-  [tried({ verdict: "ignored", stood: "3" }), "ignored 504, stayed 3"],
-  [tried({ verdict: "no_effect", words: "21,000/s" }), "504 had no effect: 21,000/s"],
-  [tried({}), "accepted 504"],
+  [response({ verdict: "rounded", read_back: "500" }), "rounded 504 → 500"],
+  [response({ verdict: "refused", read_back: null, message: "Invalid argument" }), "refused 504: Invalid argument"],
+  [response({ verdict: "ignored", read_back: "3" }), "ignored 504, stayed 3"],
+  [response({ verdict: "no_effect", message: "21,000/s" }), "504 had no effect: 21,000/s"],
+  [response({}), "accepted 504"],
 ])("%o reads “%s”", (one, text) =>
   expect(driverResponses([one], "coalesce/rx-usecs").map((line) => line.text)).toEqual([text]),
 );
 
 test("values not accepted as requested come first, newest first", () => {
   const all = [
-    tried({ asked: "1", time_ms: 9 }),
-    tried({ asked: "2", verdict: "refused", words: "no", time_ms: 1 }),
-    tried({ asked: "3", verdict: "rounded", stood: "4", time_ms: 2 }),
-    tried({ asked: "5", time_ms: 3 }),
-    tried({ name: "ring/rx" }),
+    response({ requested: "1", time_ms: 9 }),
+    response({ requested: "2", verdict: "refused", message: "no", time_ms: 1 }),
+    response({ requested: "3", verdict: "rounded", read_back: "4", time_ms: 2 }),
+    response({ requested: "5", time_ms: 3 }),
+    response({ name: "ring/rx" }),
   ];
   expect(driverResponses(all, "coalesce/rx-usecs").map(({ warning, text }) => [warning, text])).toEqual([
     [true, "rounded 3 → 4"],

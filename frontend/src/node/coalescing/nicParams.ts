@@ -4,7 +4,7 @@ import type { Schemas } from "../../api/client";
 
 export type Coalescing = Schemas["Coalescing"];
 export type Surface = NonNullable<Coalescing["surface"]>;
-export type Tried = Coalescing["tried"][number];
+export type DriverResponse = Coalescing["responses"][number];
 
 /** unit: null for on/off parameters. */
 export type Param = { unit: string | null; help: string };
@@ -98,24 +98,24 @@ export function desiredValuesOf(
 const SHOWN = 4;
 
 /** A driver's responses to requested values, newest first: one line per value not accepted as requested, one for the accepted. */
-export function driverResponses(tried: Tried[], name: string): { warning: boolean; text: string }[] {
-  const newest = tried.filter((one) => one.name === name).sort((a, b) => b.time_ms - a.time_ms);
-  const accepted = newest.filter(({ verdict }) => verdict === "taken").slice(0, SHOWN);
-  const others = newest.filter(({ verdict }) => verdict !== "taken").slice(0, SHOWN);
+export function driverResponses(responses: DriverResponse[], name: string): { warning: boolean; text: string }[] {
+  const newest = responses.filter((one) => one.name === name).sort((a, b) => b.time_ms - a.time_ms);
+  const accepted = newest.filter(({ verdict }) => verdict === "accepted").slice(0, SHOWN);
+  const others = newest.filter(({ verdict }) => verdict !== "accepted").slice(0, SHOWN);
   return [
     ...others.map((one) => ({ warning: true, text: responseText(one) })),
     ...(accepted.length === 0
       ? []
-      : [{ warning: false, text: `accepted ${accepted.map(({ asked }) => asked).join(", ")}` }]),
+      : [{ warning: false, text: `accepted ${accepted.map(({ requested }) => requested).join(", ")}` }]),
   ];
 }
 
-function responseText({ asked, stood, verdict, words }: Tried): string {
-  const reason = words === "" ? "" : `: ${words}`;
-  if (verdict === "rounded") return `rounded ${asked} → ${stood}`;
-  if (verdict === "ignored") return `ignored ${asked}${stood === null ? "" : `, stayed ${stood}`}`;
-  if (verdict === "no_effect") return `${asked} had no effect${reason}`;
-  return `refused ${asked}${reason}`;
+function responseText({ requested, read_back, verdict, message }: DriverResponse): string {
+  const reason = message === "" ? "" : `: ${message}`;
+  if (verdict === "rounded") return `rounded ${requested} → ${read_back}`;
+  if (verdict === "ignored") return `ignored ${requested}${read_back === null ? "" : `, stayed ${read_back}`}`;
+  if (verdict === "no_effect") return `${requested} had no effect${reason}`;
+  return `refused ${requested}${reason}`;
 }
 
 /** Values of rx-usecs and rx-frames in URL format: `54x32`, `54`. */

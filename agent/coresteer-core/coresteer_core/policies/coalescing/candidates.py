@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from coresteer_core.node.inventory import Netdev
 from coresteer_core.node.nic import (
+    DriverResponse,
     Learned,
     Timer,
-    Tried,
     Verdict,
     added_bound_us,
     product_bound_us,
-    sets_own_pace,
+    selects_adaptive_mode,
     timer_of,
 )
 
@@ -78,43 +78,49 @@ class _Mechanism(ABC):
         whole = int(min(most_us, _MOST_US))
         return [value for value in _GRID if value < whole] + [whole] * (whole >= 1)
 
-    def unusable(self, param: str) -> Tried | None:
+    def unusable(self, param: str) -> DriverResponse | None:
         """Return the last failed attempt at a parameter that the driver does not support; None where it can be set."""
-        tried = [
-            each for each in self._learned.tried(self.netdev.driver, param) if self._is_conclusive(param, each.asked)
+        responses = [
+            each
+            for each in self._learned.responses(self.netdev.driver, param)
+            if self._is_conclusive(param, each.requested)
         ]
-        failed = [each for each in tried if each.verdict not in (Verdict.TAKEN, Verdict.ROUNDED)]
+        failed = [each for each in responses if each.verdict not in (Verdict.ACCEPTED, Verdict.ROUNDED)]
         enough = _MAX_FAILURES if param in (USECS, FRAMES) else 1
         untrue = sum(each.verdict is Verdict.NO_EFFECT for each in failed)
-        if untrue >= enough or (len(failed) >= enough and len(failed) == len(tried)):
+        if untrue >= enough or (len(failed) >= enough and len(failed) == len(responses)):
             return failed[-1]
         return None
 
-    def _is_conclusive(self, param: str, asked: str) -> bool:
+    def _is_conclusive(self, param: str, requested: str) -> bool:
         """Return whether a failure with a value shows that the parameter is unsupported, not just too short a delay."""
         match param:
             case "coalesce/adaptive-rx":
-                return asked == "off"
+                return requested == "off"
             case "coalesce/rx-usecs":
-                return int(asked) >= _ORDINARY_US
+                return int(requested) >= _ORDINARY_US
             case "gro_flush_timeout":
-                return int(asked) >= _ORDINARY_US * 1000
-        return asked not in ("0", "1")
+                return int(requested) >= _ORDINARY_US * 1000
+        return requested not in ("0", "1")
 
     def _first_accepted(self, param: str, candidates: list[int], least: int, most: float) -> int | None:
         """Return the first value, or what the driver rounds it to, that is within bounds and not known to fail."""
-        known = {each.asked: each for each in self._learned.tried(self.netdev.driver, param)}
+        known = {each.requested: each for each in self._learned.responses(self.netdev.driver, param)}
 
         def good(value: int) -> bool:
-            tried = known.get(str(value))
-            fits = least <= value <= most and not (param == USECS and sets_own_pace(self.netdev.driver, value))
-            return fits and (tried is None or tried.verdict is Verdict.TAKEN)
+            response = known.get(str(value))
+            fits = least <= value <= most and not (param == USECS and selects_adaptive_mode(self.netdev.driver, value))
+            return fits and (response is None or response.verdict is Verdict.ACCEPTED)
 
         for value in candidates:
             if good(value):
                 return value
-            tried = known.get(str(value))
-            if tried is not None and tried.verdict is Verdict.ROUNDED and good(made := int(tried.stood or 0)):
+            response = known.get(str(value))
+            if (
+                response is not None
+                and response.verdict is Verdict.ROUNDED
+                and good(made := int(response.read_back or 0))
+            ):
                 return made
         return None
 
@@ -140,11 +146,11 @@ class NicTimer(_Mechanism):
 
     def time_us(self, delay: Delay) -> int:
         """Return the delay in µs; 0 without a delay, or where the value lets the driver choose."""
-        return 0 if sets_own_pace(self.netdev.driver, delay.usecs) else delay.usecs
+        return 0 if selects_adaptive_mode(self.netdev.driver, delay.usecs) else delay.usecs
 
     def bound_us(self, delay: Delay) -> float:
         """Return the longest delay of a packet in µs: the authors' product unless the timer does not restart."""
-        if sets_own_pace(self.netdev.driver, delay.usecs):
+        if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return 0.0
         bound = added_bound_us(self.timer, delay.usecs, delay.frames)
         product = product_bound_us(delay.usecs, delay.frames)
@@ -224,7 +230,7 @@ class NicTimer(_Mechanism):
 
     def describe(self, delay: Delay) -> str:
         """Return a delay for a sentence, with the longest that it adds and the authors' product."""
-        if sets_own_pace(self.netdev.driver, delay.usecs):
+        if selects_adaptive_mode(self.netdev.driver, delay.usecs):
             return f"rx-usecs {delay.usecs} (the driver {self.netdev.driver} chooses the delay)"
         values = f"rx-usecs {delay.usecs}" + (f", rx-frames {delay.frames}" if delay.frames is not None else "")
         product = product_bound_us(delay.usecs, delay.frames)
@@ -309,7 +315,7 @@ def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTi
         failed = hardware.unusable(USECS)
         if failed is None:
             return hardware
-        why = f"Its driver {netdev.driver} does not support rx-usecs: {failed.asked} was {describe_outcome(failed)}"
+        why = f"Its driver {netdev.driver} does not support rx-usecs: {failed.requested} was {describe_outcome(failed)}"
     else:
         why = f"Its driver {netdev.driver or ''}".rstrip() + " has no rx-usecs."
     if not software or netdev.virtual:
@@ -318,7 +324,7 @@ def find_mechanism(netdev: Netdev, learned: Learned, *, software: bool) -> NicTi
         return f"{why} The kernel has no gro_flush_timeout and napi_defer_hard_irqs for it either."
     kernels = KernelPolling(netdev, learned)
     failed = kernels.unusable(FLUSH_NS) or kernels.unusable(DEFER)
-    return kernels if failed is None else f"{why} {failed.name} {failed.asked} was {describe_outcome(failed)}"
+    return kernels if failed is None else f"{why} {failed.name} {failed.requested} was {describe_outcome(failed)}"
 
 
 def next_writes(current: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -348,7 +354,7 @@ def _delay_of_value(param: str, value: str) -> float:
     return inf if param == FRAMES and value == "0" else float(value)
 
 
-def describe_outcome(tried: Tried) -> str:
+def describe_outcome(response: DriverResponse) -> str:
     """Return the outcome of an attempt, for the end of a sentence: ``refused (Operation not supported).``"""
-    words = tried.words.rstrip(".")
-    return f"{tried.verdict.value.replace('_', ' ')}{f' ({words})' if words else ''}."
+    words = response.message.rstrip(".")
+    return f"{response.verdict.value.replace('_', ' ')}{f' ({words})' if words else ''}."

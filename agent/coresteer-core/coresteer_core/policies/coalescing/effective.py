@@ -1,6 +1,6 @@
-"""What coalescing does, from what is measured: which values stand, what was counted meanwhile, and whether that agrees.
+"""Effective coalescing: the values that are set, the interrupts measured meanwhile, and whether the two agree.
 
-A write is believed when it is read back, and effective only when the measured interrupt rate agrees with it.
+A write is verified when it is read back, and effective only when the measured interrupt rate agrees with it.
 """
 
 from itertools import chain
@@ -8,27 +8,27 @@ from itertools import chain
 from msgspec import Struct
 
 from coresteer_core.node.inventory import Inventory, Netdev
-from coresteer_core.node.nic import Timer, Verdict, sets_own_pace, timer_of
+from coresteer_core.node.nic import Timer, Verdict, selects_adaptive_mode, timer_of
 from coresteer_core.node.rates import NetdevCounts, Rates, unpack
 from coresteer_core.node.receive import number
 from coresteer_core.settings import Setting
 
-ENOUGH_PER_S = 1000.0
-"""Packets: with fewer, an interrupt for each is no contradiction to anything."""
-_SLACK = 2.2
-"""A NIC counts in steps of its own, and its interrupts also tell of sent packets and of the link. The e1000e of QEMU
-reaches 1.94 times what its timer allows, and follows it all the same."""
-_SEVERAL = 4.0
-"""How many times more interrupts a shorter wait must promise before it is expected to show."""
-_SHOWS = 1.25
+MIN_PACKETS_PER_S = 1000.0
+"""Packets; at a lower rate one interrupt per packet contradicts nothing."""
+_TOLERANCE = 2.2
+"""Tolerance: a NIC rounds to its own steps, and also interrupts for sent packets and the link. The e1000e of QEMU
+reaches 1.94 times the rate that its timer allows, although it follows the timer."""
+_VISIBLE_GROWTH = 4.0
+"""Predicted growth of the interrupt rate from which a shorter wait must be visible."""
+_GROWN = 1.25
 _OWN = ("coalesce/rx-usecs", "coalesce/rx-frames", "coalesce/adaptive-rx")
 
 
-class Standing(Struct, frozen=True):
-    """What a netdev waits for. values: by name, of those that decide when it interrupts for what it received.
+class CoalescingState(Struct, frozen=True):
+    """Coalescing of a netdev. values: by name, those that decide when it interrupts for received packets.
 
-    own_pace: rx_usecs is no time, see sets_own_pace. queues: that receive. shared: their interrupts tell of what was
-    sent, too.
+    adaptive_mode: rx_usecs is not a time, see selects_adaptive_mode. queues: number of receive queues. shared: their
+    interrupts also serve transmit queues.
     """
 
     driver: str | None
@@ -40,15 +40,15 @@ class Standing(Struct, frozen=True):
     tx_frames: int | None
     adaptive_tx: bool
     timer: Timer | None
-    own_pace: bool
+    adaptive_mode: bool
     queues: int
     shared: bool
 
 
-def standing_of(netdev: Netdev) -> Standing | None:
-    """What a netdev waits for; None where it has no such values, or more than they decide.
+def coalescing_state(netdev: Netdev) -> CoalescingState | None:
+    """Return the coalescing of a netdev; None where it has no such values or they are not the only ones that decide.
 
-    That is where a queue has others of its own, or the kernel defers interrupts (gro_flush_timeout).
+    Others decide where a queue has values of its own, or the kernel defers interrupts (gro_flush_timeout).
     """
     params = netdev.params
     values = {name: params[name] for name in _OWN if name in params}
@@ -62,7 +62,7 @@ def standing_of(netdev: Netdev) -> Standing | None:
             return None
     rx_usecs = number(params, "coalesce/rx-usecs")
     interrupts = {queue.irq for queue in receiving}
-    return Standing(
+    return CoalescingState(
         driver=netdev.driver,
         values=values,
         rx_usecs=rx_usecs,
@@ -72,14 +72,14 @@ def standing_of(netdev: Netdev) -> Standing | None:
         tx_frames=number(params, "coalesce/tx-frames"),
         adaptive_tx=params.get("coalesce/adaptive-tx") == "on",
         timer=timer_of(netdev.driver, params)[0],
-        own_pace=rx_usecs is not None and sets_own_pace(netdev.driver, rx_usecs),
+        adaptive_mode=rx_usecs is not None and selects_adaptive_mode(netdev.driver, rx_usecs),
         queues=len(receiving),
         shared=any(queue.irq in interrupts for queue in netdev.queues if queue.name.startswith("tx-")),
     )
 
 
 class Measured(Struct, frozen=True):
-    """What a netdev did. interrupts: of its receiving queues; busiest: of the one that had the most.
+    """Counts of a netdev over some seconds. interrupts: of its receive queues; busiest: of the queue with the most.
 
     rtt_us_s: TCP round-trip time p50 in µs times the seconds for which it is known, which are rtt_s.
     """
@@ -99,21 +99,21 @@ class Measured(Struct, frozen=True):
 
     @property
     def packets_per_s(self) -> float:
-        """That were received."""
+        """Return the received packets per second."""
         return self.rx_packets / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def busiest_per_s(self) -> float:
-        """Interrupts of the queue that had the most."""
+        """Return the interrupts per second of the queue with the most."""
         return self.busiest / self.seconds if self.seconds > 0 else 0.0
 
 
 Interrupts = dict[str, tuple[int, int]]
-"""By netdev: those of its receiving queues, and of the one among them that had the most."""
+"""By netdev: interrupts of its receive queues, and of the one with the most."""
 
 
 def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
-    """How often the receiving queues interrupted in an interval; without netdevs of which that is not known."""
+    """Return the interrupts of receive queues in an interval by netdev; netdevs without known IRQs are left out."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return {}
     irqs = {netdev.name: _receiving(netdev) for netdev in inventory.netdevs}
@@ -130,13 +130,13 @@ def receive_interrupts(rates: Rates, inventory: Inventory) -> Interrupts:
 
 
 def _receiving(netdev: Netdev) -> set[int]:
-    """The interrupts of its receiving queues; none where one is not known."""
+    """Return the IRQs of its receive queues; none where one is unknown."""
     irqs = {queue.irq for queue in netdev.queues if queue.name.startswith("rx-")} if netdev.params else set()
     return {irq for irq in irqs if irq is not None} if None not in irqs else set()
 
 
 def measured(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) -> Measured:
-    """What a netdev did in one interval."""
+    """Return the counts of a netdev in one interval."""
     rtt_s = rates.duration_s if rates.tcp is not None and rates.tcp.sockets else 0.0
     return Measured(
         seconds=rates.duration_s,
@@ -151,87 +151,91 @@ def measured(rates: Rates, counts: NetdevCounts, interrupts: tuple[int, int]) ->
     )
 
 
-def most_per_s(standing: Standing, packets_per_s: float, sent_per_s: float) -> float | None:
-    """How often a queue that receives all of that can interrupt at the most; None where nothing says so.
+def max_interrupts_per_s(standing: CoalescingState, packets_per_s: float, sent_per_s: float) -> float | None:
+    """Return the maximum interrupt rate of a queue that receives all packets; None where nothing bounds it.
 
-    Whichever timer it is, two interrupts are at least rx-usecs apart unless rx-frames have come.
+    With every timer two interrupts are at least rx-usecs apart unless rx-frames have arrived.
     """
-    if standing.adaptive or standing.own_pace or not standing.rx_usecs:
+    if standing.adaptive or standing.adaptive_mode or not standing.rx_usecs:
         return None
     most = 1e6 / standing.rx_usecs + (packets_per_s / standing.rx_frames if standing.rx_frames else 0.0)
     if standing.shared and standing.timer is not Timer.THROTTLE:
         if standing.adaptive_tx or not standing.tx_usecs:
-            return None  # nobody knows how often sent packets interrupt
+            return None  # the rate of transmit interrupts is unknown
         most += 1e6 / standing.tx_usecs + (sent_per_s / standing.tx_frames if standing.tx_frames else 0.0)
     return most
 
 
 class Agreement(Struct, frozen=True):
-    """Whether measured interrupts agree with the values that stand, with the figures; None: that cannot be told."""
+    """Whether measured interrupts agree with the values that are set, with the figures. holds None: undecidable."""
 
     holds: bool | None
-    words: str = ""
+    explanation: str = ""
 
 
-def agrees(now: Standing, since: Measured, before: Standing | None = None, until: Measured | None = None) -> Agreement:
-    """Whether what was measured since the values of now stand agrees with them.
+def check_agreement(
+    now: CoalescingState, since: Measured, before: CoalescingState | None = None, until: Measured | None = None
+) -> Agreement:
+    """Compare the interrupts measured since the values of now were set with those values.
 
-    before, until: what stood until then, and what was measured just before the change, where that is known. A timer
-    bounds the interrupts of each queue, and a wait that became several times shorter must show.
+    before, until: the earlier values, and what was measured just before the change, where known. A timer bounds the
+    interrupts of each queue, and a wait that became several times shorter must be visible.
     """
-    if since.packets_per_s < ENOUGH_PER_S:
+    if since.packets_per_s < MIN_PACKETS_PER_S:
         return Agreement(None)
-    what = ", ".join(f"{name.removeprefix('coalesce/')} {value}" for name, value in now.values.items())
-    most = most_per_s(now, since.packets_per_s, since.tx_packets / since.seconds)
-    if most is not None and since.busiest_per_s > _SLACK * most:
+    values = ", ".join(f"{name.removeprefix('coalesce/')} {value}" for name, value in now.values.items())
+    most = max_interrupts_per_s(now, since.packets_per_s, since.tx_packets / since.seconds)
+    if most is not None and since.busiest_per_s > _TOLERANCE * most:
         return Agreement(
             False,
-            f"With {what} a queue can interrupt {most:,.0f} times a second; the busiest did {since.busiest_per_s:,.0f} "
-            f"times at {since.packets_per_s:,.0f} packets/s.",
+            f"With {values} a queue can interrupt at most {most:,.0f} times/s; the busiest interrupted "
+            f"{since.busiest_per_s:,.0f} times/s at {since.packets_per_s:,.0f} packets/s.",
         )
     if before is not None and until is not None and _stayed(now, most, since, before, until):
         return Agreement(
             False,
-            f"With {what} the busiest queue interrupted {since.busiest_per_s:,.0f} times a second, as often as before "
-            f"({until.busiest_per_s:,.0f}), although a shorter wait allows several times more.",
+            f"With {values} the busiest queue interrupted {since.busiest_per_s:,.0f} times/s, as often as before "
+            f"({until.busiest_per_s:,.0f} times/s), although the shorter wait allows several times more.",
         )
     return Agreement(True if most is not None else None)
 
 
-def _stayed(now: Standing, most: float | None, since: Measured, before: Standing, until: Measured) -> bool:
-    """Whether interrupts that the former wait held back did not become more with one several times shorter."""
-    if now.adaptive or now.own_pace or until.packets_per_s < ENOUGH_PER_S:
+def _stayed(
+    now: CoalescingState, most: float | None, since: Measured, before: CoalescingState, until: Measured
+) -> bool:
+    """Return whether the interrupt rate, bounded by the former wait, did not grow with one several times shorter."""
+    if now.adaptive or now.adaptive_mode or until.packets_per_s < MIN_PACKETS_PER_S:
         return False
-    held = most_per_s(before, until.packets_per_s, until.tx_packets / until.seconds)
-    if held is None or not held / _SLACK <= until.busiest_per_s <= held * _SLACK:
+    held = max_interrupts_per_s(before, until.packets_per_s, until.tx_packets / until.seconds)
+    if held is None or not held / _TOLERANCE <= until.busiest_per_s <= held * _TOLERANCE:
         return False
     if not 0.5 <= since.packets_per_s / until.packets_per_s <= 2.0:
         return False
     allowed = since.packets_per_s / now.queues
     expected = allowed if most is None else min(allowed, most)
     grew = since.busiest_per_s / until.busiest_per_s
-    # fewer than before are no sign of it: the more a CPU has to do, the longer it polls
-    return expected >= _SEVERAL * until.busiest_per_s and 0.5 <= grew < _SHOWS
+    # a lower rate proves nothing: a busier CPU polls longer
+    return expected >= _VISIBLE_GROWTH * until.busiest_per_s and 0.5 <= grew < _GROWN
 
 
-class Attempt(Struct, frozen=True):
-    """A write. found: what stood before it; stood: what was read after it, None where it was refused in those words.
+class WriteAttempt(Struct, frozen=True):
+    """A write to a setting. found: the value before it; read_back: after it, None where it was refused with message.
 
-    unsupported: as in Tried.
+    unsupported: as in DriverResponse.
     """
 
     setting: Setting
-    asked: str
+    requested: str
     found: str | None
-    stood: str | None
-    words: str = ""
+    read_back: str | None
+    message: str = ""
     unsupported: bool = False
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the value."""
-        if self.stood is None:
+        """Return the result of the write."""
+        if self.read_back is None:
             return Verdict.REFUSED
-        if self.stood == self.asked:
-            return Verdict.TAKEN
-        return Verdict.IGNORED if self.stood == self.found else Verdict.ROUNDED
+        if self.read_back == self.requested:
+            return Verdict.ACCEPTED
+        return Verdict.IGNORED if self.read_back == self.found else Verdict.ROUNDED
