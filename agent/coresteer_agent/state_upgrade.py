@@ -16,6 +16,8 @@ KEYS = {
     "stands": "current",
     "wants": "target",
     "judged": "expects_gain",
+    "kept": "state",
+    "returned": "restored",
 }
 """Object keys by their name in format 1."""
 

@@ -23,9 +23,9 @@ from coresteer_agent.runtime import changes, policies, service_classes
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.gate_server import GateServer
 from coresteer_agent.runtime.histograms import Histograms
-from coresteer_agent.runtime.policies import KEEP_AFTER_S, PolicyKeeper
+from coresteer_agent.runtime.policies import CONFIRM_AFTER_S, PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile
-from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
+from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask
@@ -78,16 +78,16 @@ class Node:
         self.told: list[DecisionMessage | ChangeMessage | ClassesMessage] = []
         self.connections: list[Connection] = []
         self.changes = NodeChanges(root, self.path, None, self.view, self.told.append)
-        kept = PoliciesFile(state_dir / "policies.json", root)
-        self.policies = PolicyKeeper(
+        saved = PoliciesFile(state_dir / "policies.json", root)
+        self.policies = PolicyRunner(
             self.changes,
             self.told.append,
-            kept=kept.read(),
-            keep=kept.write,
+            state=saved.read(),
+            save=saved.write,
             ended=lambda memory: self.changes.gone(memory.holdings),
         )
-        self.classes = ClassKeeper(root, gate_path, self.policies, self.changes.steer, self.told.append)
-        self.classes.told(self.policies.in_force)
+        self.classes = ServiceClassRunner(root, gate_path, self.policies, self.changes.steer, self.told.append)
+        self.classes.set_policies(self.policies.in_force)
 
     def view(self) -> View:
         tasks = [
@@ -104,8 +104,8 @@ class Node:
 
     def enforce(self, policy: PolicyInForce | None = POLICY) -> None:
         wanted = [] if policy is None else [policy]
-        self.policies.told(wanted)
-        self.classes.told(wanted)
+        self.policies.set_policies(wanted)
+        self.classes.set_policies(wanted)
 
     def run(self, seconds: float) -> None:
         """As the loop does it."""
@@ -117,11 +117,11 @@ class Node:
                 self.changes.tick()
                 self.classes.step()
             if tick % round(STEP_S / STEER_S) == 0:
-                self.classes.looked(self.view(), self.connections)
+                self.classes.observe(self.view(), self.connections)
                 self.policies.step(self.view())
 
     def held(self) -> dict[str, Holding]:
-        return self.policies._kept.memory.holdings
+        return self.policies._state.memory.holdings
 
     def decisions(self) -> list[DecisionMessage]:
         return [told for told in self.told if isinstance(told, DecisionMessage)]
@@ -169,7 +169,7 @@ def node(start: Start) -> Node:
     """A node whose policy's first weights are kept."""
     node = start()
     node.enforce()
-    node.run(STEP_S + KEEP_AFTER_S + 1)
+    node.run(STEP_S + CONFIRM_AFTER_S + 1)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
     return node
 
@@ -201,7 +201,7 @@ def test_nothing_is_steered_before_the_first_weights_are_kept(start: Start) -> N
     node = start()
     node.connections = UNEVEN
     node.enforce()
-    node.run(STEP_S + KEEP_AFTER_S - 1)
+    node.run(STEP_S + CONFIRM_AFTER_S - 1)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
 
 
@@ -242,7 +242,7 @@ def test_what_somebody_else_sets_is_a_drift_and_steered_no_more(node: Node) -> N
 def test_what_somebody_else_sets_is_taken_over_and_steered_on_where_the_policy_says_so(start: Start) -> None:
     node = start()
     node.enforce(replace(POLICY, on_drift=Ownership.REASSERT))
-    node.run(STEP_S + KEEP_AFTER_S + 1)
+    node.run(STEP_S + CONFIRM_AFTER_S + 1)
     file(node.root, "gold").write_text("77\n")
     node.run(60)
     assert node.shares("gold") == "1280"
@@ -319,7 +319,7 @@ def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start
 def test_of_two_policies_the_one_that_goes_further_has_the_gate(start: Start) -> None:
     node = start()
     first = replace(POLICY, policy_id="1", rank=1, mode=Mode.RECOMMEND)
-    node.classes.told([first, POLICY])
+    node.classes.set_policies([first, POLICY])
     node.classes.step()
     assert node.figures().policy_id == "7"
 
@@ -332,8 +332,8 @@ def test_a_request_is_graded_by_its_client_and_by_the_process_that_serves_it(gat
         ]
     )
     node = SimpleNamespace(steerable=lambda _: {}, record_steering=lambda *_: None)
-    keeper = ClassKeeper(Path("/"), gate_path, node, lambda action: pytest.fail(action.key), lambda _: None)
-    keeper.told([replace(POLICY, spec=spec)])
+    runner = ServiceClassRunner(Path("/"), gate_path, node, lambda action: pytest.fail(action.key), lambda _: None)
+    runner.set_policies([replace(POLICY, spec=spec)])
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker:
             worker.connect(str(gate_path))
@@ -342,7 +342,7 @@ def test_a_request_is_graded_by_its_client_and_by_the_process_that_serves_it(gat
                 assert worker.recv(100) == answered
                 worker.send(b"leave ok")
     finally:
-        keeper.close()
+        runner.close()
 
 
 # Histograms
@@ -462,13 +462,13 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
     wanted = f"{address}/metrics#a"
     pages["/metrics"] = b'a_bucket{le="0.001"} 5\na_bucket{le="0.1"} 5\na_bucket{le="+Inf"} 5\n'
     arrived = threading.Semaphore(0)
-    put = Histograms._look
+    update = Histograms._update
 
-    def looked(self: Histograms, *arguments: object) -> None:
-        put(self, *arguments)  # type: ignore[arg-type]  # handed on as it came
+    def updated(self: Histograms, *arguments: object) -> None:
+        update(self, *arguments)  # type: ignore[arg-type]  # handed on as it came
         arrived.release()
 
-    monkeypatch.setattr(Histograms, "_look", looked)
+    monkeypatch.setattr(Histograms, "_update", updated)
     node = start()
     gold = replace(SPEC.classes[0], histogram=wanted)
     node.enforce(replace(POLICY, spec=replace(SPEC, classes=[gold, SPEC.classes[1]])))
@@ -484,8 +484,8 @@ def test_a_class_is_measured_by_its_servers_own_histogram(
 
 
 def test_an_agent_that_only_observes_steers_nothing(root: Path, tmp_path: Path) -> None:
-    keeper = NodeChanges(root, tmp_path / "journal.jsonl", "Not root.", lambda: pytest.fail("no view"), lambda _: None)
-    kept = PolicyKeeper(keeper, lambda _: None, observes=True)
-    kept.told([POLICY])
-    assert kept.steerable("7") == {}
+    runner = NodeChanges(root, tmp_path / "journal.jsonl", "Not root.", lambda: pytest.fail("no view"), lambda _: None)
+    observing = PolicyRunner(runner, lambda _: None, observe_only=True)
+    observing.set_policies([POLICY])
+    assert observing.steerable("7") == {}
     assert [path.name for path in tmp_path.iterdir()] == ["root"]

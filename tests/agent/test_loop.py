@@ -351,7 +351,7 @@ def test_policies_do_not_go_on_with_old_figures_where_none_can_be_read(
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
     views: list[View] = []
-    agent._policies.told([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())])
+    agent._policies.set_policies([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())])
 
     def step(view: View) -> frozenset[str]:
         views.append(view)

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.runtime import changes, policies
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.runtime.policies import FIRST_PAUSE_S, KEEP_AFTER_S, Kept, PolicyKeeper
+from coresteer_agent.runtime.policies import CONFIRM_AFTER_S, PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.runtime.policy_changes import FIRST_PAUSE_S
+from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_core.changes.events import BackendLost, Measured, RollbackRequested, Stopping
 from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
@@ -60,13 +62,13 @@ class Node:
         self.skipped: list[Skipped] = []
         self.changes = NodeChanges(root, state_dir / "journal.jsonl", observe_reason, self.view, self.told.append)
         file = PoliciesFile(state_dir / "policies.json", root)
-        self.policies = PolicyKeeper(
+        self.policies = PolicyRunner(
             self.changes,
             self.told.append,
-            kept=file.read(),
-            keep=file.write,
+            state=file.read(),
+            save=file.write,
             ended=file.ended,
-            observes=observe_reason is not None,
+            observe_only=observe_reason is not None,
         )
 
     def view(self) -> View:
@@ -97,7 +99,7 @@ class Node:
         return self.told[before:]
 
     def held(self) -> dict[str, Holding]:
-        return self.policies._kept.memory.holdings
+        return self.policies._state.memory.holdings
 
     def ends(self) -> list[ChangeMessage]:
         open_ones = (ChangeState.APPLYING, ChangeState.UNCONFIRMED)
@@ -145,15 +147,15 @@ def node(start: Start) -> Node:
 def enforced(node: Node, policy: PolicyInForce = SPREAD, wants: dict[int, str] | None = None) -> Node:
     """A node that has carried out and kept what its policy wants."""
     node.wants = wants or {41: "2"}
-    node.policies.told([policy])
-    node.steps(STEP_S + KEEP_AFTER_S + STEP_S)
+    node.policies.set_policies([policy])
+    node.steps(STEP_S + CONFIRM_AFTER_S + STEP_S)
     assert node.ends()[-1].state is ChangeState.CONFIRMED
     return node
 
 
 def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: Node) -> None:
     node.wants = {41: "2"}
-    node.policies.told([replace(SPREAD, guardrails=[RAIL])])
+    node.policies.set_policies([replace(SPREAD, guardrails=[RAIL])])
     decided, applying, unconfirmed = node.steps(STEP_S)
     assert isinstance(decided, DecisionMessage)
     assert [action.becomes for action in decided.evaluation.actions] == ["2"]
@@ -161,7 +163,7 @@ def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: No
     assert isinstance(unconfirmed, ChangeMessage)
     assert applying.change_id == unconfirmed.change_id == decided.change_id
     assert affinity(node.root, 41) == "2"
-    kept = [told for told in node.steps(KEEP_AFTER_S) if isinstance(told, ChangeMessage)]
+    kept = [told for told in node.steps(CONFIRM_AFTER_S) if isinstance(told, ChangeMessage)]
     assert [(told.state, told.sentence) for told in kept] == [
         (ChangeState.CONFIRMED, "Kept by policy spread: its guardrails held for 10 s.")
     ]
@@ -195,14 +197,14 @@ def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) ->
 def test_what_was_told_last_is_told_again_when_the_connection_was_away(node: Node) -> None:
     enforced(node)
     last = node.decisions()[-1]
-    node.policies.tell_again()
+    node.policies.report_again()
     assert node.decisions()[-2:] == [last, last]
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
 def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothing(node: Node, mode: Mode) -> None:
     node.wants = {41: "2"}
-    node.policies.told([replace(SPREAD, mode=mode)])
+    node.policies.set_policies([replace(SPREAD, mode=mode)])
     (told,) = node.steps(60)
     assert isinstance(told, DecisionMessage)
     assert (told.evaluation.mode, told.change_id) == (mode, None)
@@ -213,7 +215,7 @@ def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothin
 def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> None:
     node = start("It does not run as root.")
     node.wants = {41: "2"}
-    node.policies.told([SPREAD])
+    node.policies.set_policies([SPREAD])
     (told,) = node.steps(60)
     assert isinstance(told, DecisionMessage)
     assert (told.evaluation.mode, told.change_id) == (Mode.OBSERVE, None)
@@ -223,7 +225,7 @@ def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> No
 def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) -> None:
     node.wants = {41: "2"}
     damping = replace(SPREAD.damping, min_revert_s=0.0)
-    node.policies.told([replace(SPREAD, guardrails=[RAIL], damping=damping)])
+    node.policies.set_policies([replace(SPREAD, guardrails=[RAIL], damping=damping)])
     node.steps(STEP_S)
     for _ in range(2):
         node.changes.feed(Measured({"busiest_cpu_percent": 99.0}, 1.0))
@@ -244,7 +246,7 @@ def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) 
 def test_a_setting_that_takes_no_write_is_not_tried_every_round_and_does_not_hold_up_others(node: Node) -> None:
     (node.root / "proc/irq/41/smp_affinity_list").chmod(0o444)
     node.wants = {41: "2", 42: "3"}
-    node.policies.told([replace(SPREAD, damping=replace(SPREAD.damping, moves_per_step=1))])
+    node.policies.set_policies([replace(SPREAD, damping=replace(SPREAD.damping, moves_per_step=1))])
     node.steps(50)
     assert [told.state for told in node.ends()] == [ChangeState.FAILED, ChangeState.CONFIRMED]
     assert "read-only" in node.ends()[0].sentence
@@ -271,7 +273,7 @@ NOT_IN_FORCE = [
 def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told: list[PolicyInForce]) -> None:
     enforced(node, wants={41: "2", 42: "3"})
     node.wants = {}
-    node.policies.told(told)
+    node.policies.set_policies(told)
     node.steps(STEP_S)
     assert (affinity(node.root, 41), affinity(node.root, 42), node.held()) == ("0-7", "0-7", {})
     back = node.ends()[-1]
@@ -283,17 +285,17 @@ def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told
 
 def test_a_policy_that_ends_before_its_change_is_kept_gives_it_back_after_that(node: Node) -> None:
     node.wants = {41: "2"}
-    node.policies.told([SPREAD])
+    node.policies.set_policies([SPREAD])
     node.steps(STEP_S)
-    node.policies.told([])
-    node.steps(KEEP_AFTER_S + STEP_S)
+    node.policies.set_policies([])
+    node.steps(CONFIRM_AFTER_S + STEP_S)
     assert ([told.state for told in node.ends()], affinity(node.root, 41)) == ([ChangeState.CONFIRMED] * 2, "0-7")
 
 
 def test_what_somebody_else_changed_since_is_left_to_them_when_the_policy_ends(node: Node) -> None:
     enforced(node)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
-    node.policies.told([])
+    node.policies.set_policies([])
     assert node.steps(STEP_S) == []
     assert (affinity(node.root, 41), node.held()) == ("5", {})
 
@@ -302,7 +304,7 @@ def test_what_cannot_be_given_back_is_tried_again_later(node: Node) -> None:
     enforced(node)
     path = node.root / "proc/irq/41/smp_affinity_list"
     path.chmod(0o444)
-    node.policies.told([])
+    node.policies.set_policies([])
     node.steps(FIRST_PAUSE_S)
     assert [told.state for told in node.ends()] == [ChangeState.CONFIRMED, ChangeState.FAILED]
     path.chmod(0o644)
@@ -330,8 +332,8 @@ def leased(node: Node) -> Node:
     """A node whose own policy pauses for an experiment, and one of the experiment's has moved another interrupt."""
     enforced(node)
     node.wants = {42: "3"}
-    node.policies.told(LEASED)
-    node.steps(2 * STEP_S + KEEP_AFTER_S)
+    node.policies.set_policies(LEASED)
+    node.steps(2 * STEP_S + CONFIRM_AFTER_S)
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("0-7", "3")
     assert node.ends()[-1].state is ChangeState.CONFIRMED
     node.wants = {}
@@ -343,7 +345,7 @@ def test_without_the_backend_leases_end_and_what_paused_goes_on(node: Node) -> N
     node.policies.end_leases()
     node.wants = {41: "2"}
     node.now += 1000
-    node.steps(2 * STEP_S + KEEP_AFTER_S)
+    node.steps(2 * STEP_S + CONFIRM_AFTER_S)
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "0-7")
     assert node.policies.in_force == [SPREAD]
 
@@ -366,10 +368,10 @@ def test_a_restarted_agent_knows_no_leased_policy_but_what_it_has_to_put_back(no
 
 def test_a_lease_that_ended_before_its_change_was_kept_is_given_back_after_that(node: Node) -> None:
     node.wants = {42: "3"}
-    node.policies.told(LEASED)
+    node.policies.set_policies(LEASED)
     node.steps(STEP_S)
     node.policies.end_leases()
-    node.steps(KEEP_AFTER_S + STEP_S)
+    node.steps(CONFIRM_AFTER_S + STEP_S)
     assert affinity(node.root, 42) == "0-7"
 
 
@@ -384,8 +386,8 @@ def test_a_restarted_agent_goes_on_with_its_policies_and_knows_what_they_hold(no
     assert (affinity(again.root, 41), affinity(again.root, 42)) == ("2", "3")
     assert again.held()["irq/41/affinity"] == node.held()["irq/41/affinity"]
     again.wants = {}
-    again.policies.told([])
-    again.steps(KEEP_AFTER_S + STEP_S)
+    again.policies.set_policies([])
+    again.steps(CONFIRM_AFTER_S + STEP_S)
     assert (affinity(again.root, 41), affinity(again.root, 42)) == ("0-7", "0-7")
 
 
@@ -394,7 +396,7 @@ def test_an_agent_that_ends_before_a_change_is_kept_holds_nothing_afterwards(
     node: Node, start: Start, killed: bool
 ) -> None:
     node.wants = {41: "2"}
-    node.policies.told([SPREAD])
+    node.policies.set_policies([SPREAD])
     node.steps(STEP_S)
     assert node.held()
     if not killed:
@@ -411,7 +413,7 @@ def test_after_a_reboot_policies_are_known_and_nothing_is_held(node: Node, start
     enforced(node)
     node.changes.close()
     (node.root / "proc/sys/kernel/random/boot_id").write_text("boot 2\n")
-    assert start().policies._kept == Kept(policies=[SPREAD])
+    assert start().policies._state == PolicyState(policies=[SPREAD])
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"boot_id": 3}'])
@@ -421,9 +423,9 @@ def test_a_file_that_makes_no_sense_is_named_and_begun_anew(
     path = tmp_path / "policies.json"
     path.write_text(text)
     file = PoliciesFile(path, root)
-    assert file.read() == Kept()
+    assert file.read() == PolicyState()
     assert str(path) in caplog.text
-    file.write(Kept(policies=[SPREAD]))
+    file.write(PolicyState(policies=[SPREAD]))
     assert file.read().policies == [SPREAD]
 
 
@@ -441,15 +443,15 @@ def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
 ) -> None:
     broken = PolicyInForce("p0", 3, "broken", 1, Mode.ENFORCE, NetworkProcess())
     node.wants = {41: "2"}
-    node.policies._kept = Kept(memory=EngineMemory(memories={"p0": NetworkProcessMemory()}))
-    node.policies.told([broken, SPREAD])
+    node.policies._tracked.state = PolicyState(memory=EngineMemory(memories={"p0": NetworkProcessMemory()}))
+    node.policies.set_policies([broken, SPREAD])
     node.steps(60)
     assert affinity(node.root, 41) == "2"
-    assert "p0" in node.policies._kept.memory.memories
+    assert "p0" in node.policies._state.memory.memories
     said = [told.evaluation.sentence for told in node.decisions() if told.evaluation.policy_id == "p0"]
     assert len(said) == 1
     assert "a mistake of ours" in said[0]
-    assert len([message for message in caplog.messages if "because of a mistake" in message]) == 1
+    assert len([message for message in caplog.messages if "because of an internal error" in message]) == 1
 
 
 def test_a_process_that_ended_is_no_longer_held_nor_one_that_took_its_number(root: Path, tmp_path: Path) -> None:
@@ -492,7 +494,7 @@ def counted(name):
 node = Node(root, state)
 engine.decide = node.decide
 node.wants = {41: "2", 42: "3"}
-node.policies.told([SPREAD])
+node.policies.set_policies([SPREAD])
 for name in ("open", "write", "fsync", "pread", "read"):
     counted(name)
 node.policies.step(node.view())
@@ -524,7 +526,7 @@ def test_a_kill_at_any_instant_of_a_round_is_made_good_by_restore_and_by_the_nex
             restore(state / "journal.jsonl", root)
         again = Node(root, state)
         assert (affinity(root, 41), affinity(root, 42)) == ("0-7", "0-7")
-        again.policies.told([])
+        again.policies.set_policies([])
         again.policies.step(again.view())
         assert again.held() == {}
         assert (affinity(root, 41), affinity(root, 42)) == ("0-7", "0-7")

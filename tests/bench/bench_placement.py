@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coresteer_agent.runtime.policies import Kept
 from coresteer_agent.runtime.policies_file import PoliciesFile
+from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_core.policies.base import Mode, Scope
 from coresteer_core.policies.distance import Locality
@@ -114,7 +114,7 @@ def enforcing() -> Iterator[None]:
     spec = NetworkProcess(max_distance=Locality.CPU, max_load=1.0)
     policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
     with tempfile.TemporaryDirectory() as state_dir:
-        PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(Kept([policy]))
+        PoliciesFile(Path(state_dir, "agent/policies.json"), Path("/")).write(PolicyState([policy]))
         key = NodeKey("http://127.0.0.1:1", 1, "bench", "csk_bench")
         Path(state_dir, "agent/key.json").write_bytes(msgspec.json.encode(key))
         options = ("--backend", key.backend, "--state-dir", state_dir)

@@ -1,4 +1,4 @@
-"""Response times from servers' own metrics pages, read each second in a thread of its own."""
+"""Response times from the Prometheus pages of servers, polled each second by a thread."""
 
 import logging
 import math
@@ -14,11 +14,11 @@ PERIOD_S = 1.0
 
 
 class Histograms:
-    """Follows histograms, each given as the URL of its page and, after #, its name."""
+    """Polls histograms, each given as ``URL#NAME`` of its page."""
 
     def __init__(self, wanted: Collection[str]) -> None:
         self._wanted = sorted(set(wanted))
-        self._passed: SimpleQueue[tuple[str, list[tuple[float, int]]]] = SimpleQueue()
+        self._new: SimpleQueue[tuple[str, list[tuple[float, int]]]] = SimpleQueue()
         self._before: dict[str, dict[float, float]] = {}
         self._failing: set[str] = set()
         self._stopping = threading.Event()
@@ -26,17 +26,17 @@ class Histograms:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread as soon as its page has come or is given up."""
+        """Stop the thread after its current request."""
         self._stopping.set()
 
-    def take(self) -> list[tuple[str, list[tuple[float, int]]]]:
-        """What came since it was asked last: of a histogram the requests by their bucket's upper bound in seconds."""
-        taken = []
+    def poll(self) -> list[tuple[str, list[tuple[float, int]]]]:
+        """Return new requests per histogram: pairs of a bucket's upper bound in seconds and a count."""
+        found = []
         try:
             while True:
-                taken.append(self._passed.get_nowait())
+                found.append(self._new.get_nowait())
         except Empty:
-            return taken
+            return found
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD_S):
@@ -46,24 +46,24 @@ class Histograms:
                 try:
                     if url not in pages:
                         pages[url] = fetch(url)
-                    self._look(wanted, name, pages[url])
+                    self._update(wanted, name, pages[url])
                 except HistogramError as error:
-                    self._complain(wanted, str(error))
+                    self._warn_once(wanted, str(error))
                 except Exception as error:  # a page is data of unknown origin; the other pages go on
-                    self._complain(wanted, f"{url} cannot be understood: {error!r}")
+                    self._warn_once(wanted, f"{url} cannot be parsed: {error!r}")
 
-    def _look(self, wanted: str, name: str, page: bytes) -> None:
+    def _update(self, wanted: str, name: str, page: bytes) -> None:
         now = parse_histogram(page, name)
         if math.inf not in now:
             raise HistogramError(f"{wanted.partition('#')[0]} has no histogram {name}.")
         before = self._before.get(wanted)
         self._before[wanted] = now
         self._failing.discard(wanted)
-        if before is not None and (came := passed(before, now)) is not None:
-            self._passed.put((wanted, came))
+        if before is not None and (requests := passed(before, now)) is not None:
+            self._new.put((wanted, requests))
 
-    def _complain(self, wanted: str, sentence: str) -> None:
+    def _warn_once(self, wanted: str, sentence: str) -> None:
         self._before.pop(wanted, None)
         if wanted not in self._failing:
             self._failing.add(wanted)
-            log.warning("%s The class is measured again when it can be had.", sentence)
+            log.warning("%s The class is measured again when the page is available.", sentence)

@@ -26,9 +26,9 @@ from coresteer_agent.observe.sampler import Sampler
 from coresteer_agent.runtime.changes import NodeChanges
 from coresteer_agent.runtime.identity import make_hello, netdev_with, observe_reason
 from coresteer_agent.runtime.nic_learning import NicLearner, NicLearningFile
-from coresteer_agent.runtime.policies import PolicyKeeper
+from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, absent_from_views
-from coresteer_agent.runtime.service_classes import STEER_S, ClassKeeper
+from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
 from coresteer_agent.transport.link import Heard, Link
 from coresteer_core.changes.events import BackendBack, BackendLost, Stopping
@@ -109,15 +109,15 @@ class Agent:
             self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
         )
         file = PoliciesFile(config.policies_path, self._root)
-        self._policies = PolicyKeeper(
+        self._policies = PolicyRunner(
             self._changes,
             self._link.send_decision,
-            kept=file.read(),
-            keep=file.write,
+            state=file.read(),
+            save=file.write,
             ended=lambda memory: [*file.ended(memory), *self._changes.gone(absent_from_views(memory.holdings))],
-            observes=reason is not None,
+            observe_only=reason is not None,
         )
-        self._classes = ClassKeeper(
+        self._classes = ServiceClassRunner(
             self._root, config.gate_path, self._policies, self._changes.steer, self._link.send_now
         )
         self._experiment: Session | None = None
@@ -137,7 +137,7 @@ class Agent:
         self._sample()
         self._link.start()
         try:
-            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
+            self._guarded("classes", lambda: self._classes.set_policies(self._policies.in_force))
             self._follow()
         finally:
             log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
@@ -197,7 +197,7 @@ class Agent:
         if isinstance(heard, BackendBack):
             self._note_connection()
             self._flows_told = True  # there may have been some that are gone now
-            self._policies.tell_again()
+            self._policies.report_again()
             self._lost_since_s = None
             self._end_experiment()  # the backend begins it anew, or the word that it has ended was lost
         elif isinstance(heard, BackendLost) and self._lost_since_s is None:
@@ -205,8 +205,8 @@ class Agent:
         if isinstance(heard, BackendBack | BackendLost):
             self._after(self._changes.feed(heard))
         elif isinstance(heard, Policies):
-            self._policies.told(heard.policies)
-            self._guarded("classes", lambda: self._classes.told(heard.policies))
+            self._policies.set_policies(heard.policies)
+            self._guarded("classes", lambda: self._classes.set_policies(heard.policies))
         elif isinstance(heard, BeginExperiment | RunExperiment | EndExperiment):
             self._after(self._guarded("experiment", lambda: self._session().asked(heard)) or frozenset())
         else:
@@ -234,7 +234,7 @@ class Agent:
         if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
             self._end_experiment()
             self._policies.end_leases()
-            self._guarded("classes", lambda: self._classes.told(self._policies.in_force))
+            self._guarded("classes", lambda: self._classes.set_policies(self._policies.in_force))
 
     def _end_experiment(self) -> None:
         session = self._experiment
@@ -281,7 +281,7 @@ class Agent:
             now_ms = time.time_ns() // 1_000_000
             self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups))
         if self._classes.active:
-            self._classes.looked(self._view(), self._flows.connections())
+            self._classes.observe(self._view(), self._flows.connections())
 
     def _learned(self, learned: Learned) -> None:
         self._nics_file.write(learned)

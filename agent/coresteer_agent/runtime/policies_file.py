@@ -1,4 +1,4 @@
-"""The file that lets a node's policies and what they hold outlive the agent: state_dir/agent/policies.json."""
+"""File of the policies in force on a node and of the settings that they hold: state_dir/agent/policies.json."""
 
 import logging
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.tasks import parse_task_stat
 from coresteer_agent.runtime.atomic_file import replace_file
-from coresteer_agent.runtime.policies import Kept
+from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.policies.engine_state import EngineMemory
 from coresteer_core.settings import parse_setting
@@ -26,7 +26,7 @@ class _Format(Struct, frozen=True):
 
 class _File(Struct, frozen=True):
     boot_id: str
-    kept: Kept
+    state: PolicyState
     format: int = FORMAT
 
 
@@ -37,37 +37,35 @@ def absent_from_views(keys: Iterable[str]) -> list[str]:
 
 
 class PoliciesFile:
-    """Reads and writes the file of one root directory. What cannot be read or written is said once and done without."""
+    """Reads and writes the file of one root directory. An error is logged once, and the agent goes on without it."""
 
     def __init__(self, path: Path, root: Path) -> None:
         self._path = path
         self._root = root
         self._boot_id = read_boot_id(root)
-        self._complaint = ""
+        self._last_error = ""
 
-    def read(self) -> Kept:
-        """What the last run kept; after a reboot only its policies."""
+    def read(self) -> PolicyState:
+        """Return what the last run saved, after a reboot only its policies; an empty state where it cannot be read."""
         try:
             text = self._path.read_bytes()
             written = msgspec.json.decode(text, type=_Format).format
             file = msgspec.json.decode(upgrade(text, written), type=_File)
         except FileNotFoundError:
-            return Kept()
+            return PolicyState()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            log.warning(
-                "%s cannot be read (%s); the policies begin anew when the backend tells them.", self._path, error
-            )
-            return Kept()
-        return file.kept if file.boot_id == self._boot_id else Kept(file.kept.policies)
+            log.warning("%s cannot be read (%s); policies start again when the backend sends them.", self._path, error)
+            return PolicyState()
+        return file.state if file.boot_id == self._boot_id else PolicyState(file.state.policies)
 
-    def write(self, kept: Kept) -> None:
-        """Replace the file at once; on return it is on disk."""
+    def write(self, state: PolicyState) -> None:
+        """Replace the file atomically; on return it is on disk."""
         try:
-            replace_file(self._path, msgspec.json.encode(_File(self._boot_id, kept)))
-            self._complaint = ""
+            replace_file(self._path, msgspec.json.encode(_File(self._boot_id, state)))
+            self._last_error = ""
         except OSError as error:
-            if self._complaint != str(error):
-                self._complaint = str(error)
+            if self._last_error != str(error):
+                self._last_error = str(error)
                 log.error("%s cannot be written: %s. A restarted agent will not know its policies.", self._path, error)
 
     def ended(self, memory: EngineMemory) -> list[str]:

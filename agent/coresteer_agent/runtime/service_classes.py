@@ -1,12 +1,12 @@
-"""The service classes of a node: the gate's policy, how far each class gets its target, and the weights that follow.
+"""Service classes of a node: the gate's policy, the attainment of each class, and the weights that follow it.
 
-The decisions are coresteer_core's (policies/service_class.py); here is what they need of a machine. One policy at a
-time: of several it is the one that goes furthest, and of these the first in rank, as a node has one gate.
+The decisions are coresteer_core's (policies/service_class); here is what they need of a machine. A node has one gate,
+so one policy is effective: the one with the strongest mode, and of these the first in rank.
 
-N and S of a class come from the gate where it asks there; else from the histogram of its server's own response times;
-else, with a deadline, from its TCP connections: one that moved bytes since the last look counts as a request, served
-where its smoothed round-trip time is within the deadline. That is weak: it measures the network and not the server, the
-same for short and long requests, and on loopback next to nothing.
+N and S of a class come from the gate if requests enter there; otherwise from the histogram of its server's response
+times; otherwise, with a deadline, from its TCP connections: a connection that moved bytes since the last poll counts as
+one request, satisfied if its smoothed round-trip time is within the deadline. That is weak evidence: it measures the
+network and not the server, and on loopback next to nothing.
 """
 
 import logging
@@ -47,85 +47,86 @@ from coresteer_core.settings import CgroupWeight, TaskNice, parse_setting
 log = logging.getLogger("coresteer.classes")
 
 STEER_S = 0.1
-TELL_S = 1.0
+"""Period of steer()."""
 _PAUSE_S = 30.0
-"""A setting that could not be steered is left alone for so long."""
+"""A setting that could not be steered is not tried again for this long."""
 _STALE_S = 12.0
-"""A source that told nothing for so long tells nothing; connections are looked at every five seconds."""
-_KNOWN_S = 5.0
-_MAX_KNOWN = 4096
+"""A source without a report for this long is no source; connections are polled every five seconds."""
+_CACHE_S = 5.0
+_MAX_CACHED = 4096
+"""Processes without network traffic in the view whose properties are cached, and for how long."""
 _ORDER = {Mode.ENFORCE: 0, Mode.RECOMMEND: 1, Mode.OBSERVE: 2}
 
 
-class Holdings(Protocol):
-    """What knows which settings may be steered: the PolicyKeeper."""
+class SteerableSettings(Protocol):
+    """Knows which settings may be steered: the PolicyRunner."""
 
     def steerable(self, policy_id: str) -> dict[str, str]:
-        """The settings that an enforced policy may steer now, and what it gave them last."""
+        """Return the values of the settings that an enforced policy may steer now, by key."""
 
     def record_steering(self, key: str, value: str) -> None:
-        """One was given another value."""
+        """Record that a steerable setting was given another value."""
 
 
-class _Counted(Struct):
-    """What is counted of a class that does not ask at the gate. source, heard_s: who told last, and when."""
+class _Counts(Struct):
+    """Counts of a class without requests at the gate. source, reported_s: of the last report (monotonic)."""
 
     attainment: Attainment
     source: str | None = None
-    heard_s: float = -math.inf
+    reported_s: float = -math.inf
 
 
-def ruling(policies: Iterable[PolicyInForce]) -> PolicyInForce | None:
-    """The one of them that grades work here: there is one gate. One that enforces, then that of the lowest rank."""
+def effective_policy(policies: Iterable[PolicyInForce]) -> PolicyInForce | None:
+    """Return the policy that classifies work here: the strongest mode, then the lowest rank; None without any."""
     ours = [policy for policy in policies if isinstance(policy.spec, ServiceClasses)]
     return min(ours, key=lambda each: (_ORDER[each.mode], *each.precedence), default=None)
 
 
-class ClassKeeper:
-    """write: gives a held setting another value. tell: to the backend."""
+class ServiceClassRunner:
+    """The service classes of one node. write: gives a held setting another value. report: sends to the backend."""
 
     def __init__(
         self,
         root: Path,
         gate_path: Path,
-        holdings: Holdings,
+        steerable: SteerableSettings,
         write: Callable[[Action], Result],
-        tell: Callable[[ClassesMessage], None],
+        report: Callable[[ClassesMessage], None],
     ) -> None:
         self._gate_path = gate_path
-        self._holdings = holdings
+        self._steerable = steerable
         self._write = write
-        self._tell = tell
+        self._report = report
         self._policy: PolicyInForce | None = None
         self._spec = ServiceClasses([])
         self._gate: GateServer | None = None
         self._histograms: Histograms | None = None
-        self._counted: dict[str, _Counted] = {}
+        self._counted: dict[str, _Counts] = {}
         self._tasks: dict[str, int] = {}
         self._settings: dict[str, str] = {}
         self._weights: dict[str, float] = {}
         self._paused: dict[str, float] = {}
         self._steered_s = -math.inf
-        self._complaint = ""
+        self._last_error = ""
         self._by_pid: dict[int, NetTask] = {}
         self._who = WhoReader(root)
-        self._strangers: dict[int, tuple[float, NetTask]] = {}
+        self._other_tasks: dict[int, tuple[float, NetTask]] = {}
         self.figures: dict[str, list[ClassFigures]] = {}
-        """The last ones, by policy id."""
+        """Last attainment, by policy id."""
 
     @property
     def active(self) -> bool:
-        """A policy with classes is in force."""
+        """Return whether a policy with classes is in force."""
         return self._policy is not None
 
     @property
     def steers(self) -> bool:
-        """There are weights that follow."""
+        """Return whether there are weights to steer."""
         return bool(self._settings) and self._policy is not None and self._policy.mode is Mode.ENFORCE
 
-    def told(self, policies: Iterable[PolicyInForce]) -> None:
-        """These are in force from now on."""
-        policy = ruling(policies)
+    def set_policies(self, policies: Iterable[PolicyInForce]) -> None:
+        """Replace the policies in force."""
+        policy = effective_policy(policies)
         if policy == self._policy:
             return
         self._policy, self.figures = policy, {}
@@ -133,14 +134,18 @@ class ClassKeeper:
             self.close()
             return
         spec = policy.spec
-        self._counted = {graded.name: self._kept(graded, spec.window_s) for graded in spec.classes}
+        self._counted = {
+            service_class.name: self._counts_for(service_class, spec.window_s) for service_class in spec.classes
+        }
         self._spec = spec
         self._settings, self._weights, self._paused = {}, {}, {}
-        self._follow_histograms([graded.histogram for graded in spec.classes if graded.histogram is not None])
+        self._follow_histograms(
+            [service_class.histogram for service_class in spec.classes if service_class.histogram is not None]
+        )
         self._open_gate()
 
     def close(self) -> None:
-        """Close the gate; who waits goes straight on."""
+        """Close the gate; waiting requests go on without a slot."""
         self._policy = None
         self._settings = {}
         if self._gate is not None:
@@ -148,18 +153,18 @@ class ClassKeeper:
             self._gate = None
         self._follow_histograms([])
 
-    def looked(self, view: View, connections: Iterable[Connection]) -> None:
-        """The node was looked at. connections: accepted ones that moved bytes since the last time."""
+    def observe(self, view: View, connections: Iterable[Connection]) -> None:
+        """Take the processes of a new view. connections: accepted ones that moved bytes since the last call."""
         if self._policy is None:
             return
         self._by_pid = {task.pid: task for task in view.tasks}
-        enrolled = assign_classes(view, self._spec, self._policy.scope)
-        self._settings = enrolled.settings
-        self._tasks = {name: len(tasks) for name, tasks in enrolled.tasks.items()}
+        assigned = assign_classes(view, self._spec, self._policy.scope)
+        self._settings = assigned.settings
+        self._tasks = {name: len(tasks) for name, tasks in assigned.tasks.items()}
         self._count_connections(connections)
 
     def step(self) -> None:
-        """Each second: take in what was counted, and tell."""
+        """Collect counts and report the attainment; call it each second."""
         if self._policy is None:
             return
         if self._gate is not None and self._gate.ended:
@@ -167,27 +172,29 @@ class ClassKeeper:
             self._gate = None
         if self._gate is None:
             self._open_gate()
-        self._take_histograms()
+        self._poll_histograms()
         figures = self._measure(time.monotonic())
         self.figures = {self._policy.policy_id: figures}
-        self._tell(ClassesMessage(time.time_ns() // 1_000_000, self._policy.policy_id, figures))
+        self._report(ClassesMessage(time.time_ns() // 1_000_000, self._policy.policy_id, figures))
 
     def steer(self) -> None:
-        """Up to ten times a second: each weight a step towards equal F."""
+        """Move each weight one step towards equal F; call it every STEER_S."""
         if self._policy is None or not self.steers:
             return
         now_s = time.monotonic()
         elapsed_s = min(now_s - self._steered_s, 10 * STEER_S)
         self._steered_s = now_s
-        held = self._holdings.steerable(self._policy.policy_id)
+        held = self._steerable.steerable(self._policy.policy_id)
         if not held:
             return
-        self._weights = steer(self._measure(now_s, percentiles=False), self._begun(held), self._spec, elapsed_s)
+        self._weights = steer(
+            self._measure(now_s, percentiles=False), self._current_weights(held), self._spec, elapsed_s
+        )
         for key, name in self._settings.items():
             self._follow(key, name, held, now_s)
 
-    def _begun(self, held: Mapping[str, str]) -> dict[str, float]:
-        """The weights that stand: of a class that has none yet what its first held setting gives, as after a start."""
+    def _current_weights(self, held: Mapping[str, str]) -> dict[str, float]:
+        """Return the current weights; after a start those of the first held setting of each class."""
         if self._weights:
             return self._weights
         weights = initial_weights(self._spec.classes)
@@ -198,7 +205,7 @@ class ClassKeeper:
         return weights
 
     def _follow(self, key: str, name: str, held: Mapping[str, str], now_s: float) -> None:
-        """Bring one setting a step nearer to its class's weight."""
+        """Move one setting a step towards its class's weight."""
         setting = parse_setting(key)
         if key not in held or now_s < self._paused.get(key, 0.0) or not isinstance(setting, TaskNice | CgroupWeight):
             return
@@ -207,33 +214,33 @@ class ClassKeeper:
             return
         result = self._write(Action(key, held[key], value, f"Steered for class {name}."))
         if result.done:
-            self._holdings.record_steering(key, value)
+            self._steerable.record_steering(key, value)
         else:
             self._paused[key] = now_s + _PAUSE_S
             log.info("%s is not steered for %g s. %s", key, _PAUSE_S, result.sentence)
 
     def _measure(self, now_s: float, *, percentiles: bool = True) -> list[ClassFigures]:
-        told = self._gate.figures(percentiles=percentiles) if self._gate is not None else []
-        of_gate = {each.name: each for each in told}
+        at_gate = self._gate.figures(percentiles=percentiles) if self._gate is not None else []
+        of_gate = {each.name: each for each in at_gate}
         figures = []
         for name, counted in self._counted.items():
             tasks = self._tasks.get(name, 0)
-            asked = of_gate.get(name)
-            if asked is not None and asked.source is not None:
-                figures.append(replace(asked, tasks=tasks))
+            gate_figures = of_gate.get(name)
+            if gate_figures is not None and gate_figures.source is not None:
+                figures.append(replace(gate_figures, tasks=tasks))
             else:
-                source = counted.source if now_s - counted.heard_s <= _STALE_S else None
+                source = counted.source if now_s - counted.reported_s <= _STALE_S else None
                 figures.append(counted.attainment.figures(now_s, source, tasks=tasks, percentiles=percentiles))
         return figures
 
-    def _kept(self, graded: ServiceClass, window_s: float) -> _Counted:
-        before = self._counted.get(graded.name)
-        if before is not None and before.attainment.target == graded.target and self._spec.window_s == window_s:
+    def _counts_for(self, service_class: ServiceClass, window_s: float) -> _Counts:
+        before = self._counted.get(service_class.name)
+        if before is not None and before.attainment.target == service_class.target and self._spec.window_s == window_s:
             return before
-        return _Counted(Attainment(graded.target, window_s))
+        return _Counts(Attainment(service_class.target, window_s))
 
     def _open_gate(self) -> None:
-        """Also where nobody may ask yet; one that cannot be opened is tried again each second."""
+        """Open the gate and set its policy; a gate that cannot be opened is tried again each second."""
         if self._policy is None:
             return
         if self._gate is None:
@@ -241,52 +248,58 @@ class ClassKeeper:
             try:
                 gate.start()
             except GateError as error:
-                if self._complaint != str(error):
-                    self._complaint = str(error)
+                if self._last_error != str(error):
+                    self._last_error = str(error)
                     log.warning("%s It is tried again.", error)
                 return
-            self._gate, self._complaint = gate, ""
+            self._gate, self._last_error = gate, ""
         self._gate.set_policy(self._spec, self._classify, enforced=self._policy.mode is Mode.ENFORCE)
 
     def _classify(self, client: Address, port: int, pid: int) -> str | None:
-        """For the gate's thread: which class a connection is of that a process serves."""
+        """Return the class of a connection that a process serves, None for none; called by the gate's thread."""
         classes = self._spec.classes
-        asks = any(graded.match.needs_process for graded in classes)
-        graded = class_of_connection(classes, client, port, self._served_by(pid) if asks and pid > 0 else None)
-        return None if graded is None else graded.name
+        needs_process = any(service_class.match.needs_process for service_class in classes)
+        service_class = class_of_connection(
+            classes, client, port, self._server(pid) if needs_process and pid > 0 else None
+        )
+        return None if service_class is None else service_class.name
 
-    def _served_by(self, pid: int) -> NetTask:
+    def _server(self, pid: int) -> NetTask:
         task = self._by_pid.get(pid)
         if task is not None:
             return task
         now_s = time.monotonic()
-        known = self._strangers.get(pid)
-        if known is None or now_s - known[0] > _KNOWN_S:
-            if len(self._strangers) >= _MAX_KNOWN:
-                self._strangers.clear()
+        known = self._other_tasks.get(pid)
+        if known is None or now_s - known[0] > _CACHE_S:
+            if len(self._other_tasks) >= _MAX_CACHED:
+                self._other_tasks.clear()
             who = self._who.look(pid)
             groups = who.groups
-            stranger = NetTask(
+            other = NetTask(
                 pid, 0, "", groups.unified, 1, "", "", 0, 0.0, 0.0, [],
                 user=who.user, command=who.command, unit=groups.unit, cpu_cgroup=groups.cpu,
             )  # fmt: skip
-            known = self._strangers[pid] = (now_s, stranger)
+            known = self._other_tasks[pid] = (now_s, other)
         return known[1]
 
     def _count_connections(self, connections: Iterable[Connection]) -> None:
         now_s = time.monotonic()
-        weak = [graded for graded in self._spec.classes if graded.deadline_ms is not None and not graded.histogram]
+        weak = [
+            service_class
+            for service_class in self._spec.classes
+            if service_class.deadline_ms is not None and not service_class.histogram
+        ]
         if not weak:
             return
-        for graded in weak:
-            self._heard(graded.name, "tcp", now_s)
-        names = {graded.name for graded in weak}
+        for service_class in weak:
+            self._set_source(service_class.name, "tcp", now_s)
+        names = {service_class.name for service_class in weak}
         for one in connections:
             task = self._by_pid.get(one.pid)
-            graded_as = class_of_connection(self._spec.classes, ip_address(one.client), one.port, task)
-            if graded_as is None or graded_as.name not in names or one.rtt_us is None:
+            matched = class_of_connection(self._spec.classes, ip_address(one.client), one.port, task)
+            if matched is None or matched.name not in names or one.rtt_us is None:
                 continue
-            attainment = self._counted[graded_as.name].attainment
+            attainment = self._counted[matched.name].attainment
             deadline_us = attainment.target.deadline_us or 0
             attainment.record(now_s, 1, int(one.rtt_us <= deadline_us), one.rtt_us)
 
@@ -295,21 +308,21 @@ class ClassKeeper:
             self._histograms.stop()
         self._histograms = Histograms(wanted) if wanted else None
 
-    def _take_histograms(self) -> None:
+    def _poll_histograms(self) -> None:
         now_s = time.monotonic()
-        for wanted, buckets in self._histograms.take() if self._histograms is not None else []:
-            for graded in self._spec.classes:
-                if graded.histogram == wanted:
-                    self._heard(graded.name, "histogram", now_s)
-                    _count(self._counted[graded.name].attainment, now_s, buckets)
+        for wanted, buckets in self._histograms.poll() if self._histograms is not None else []:
+            for service_class in self._spec.classes:
+                if service_class.histogram == wanted:
+                    self._set_source(service_class.name, "histogram", now_s)
+                    _count(self._counted[service_class.name].attainment, now_s, buckets)
 
-    def _heard(self, name: str, source: str, now_s: float) -> None:
+    def _set_source(self, name: str, source: str, now_s: float) -> None:
         counted = self._counted[name]
-        counted.source, counted.heard_s = source, now_s
+        counted.source, counted.reported_s = source, now_s
 
 
 def _count(attainment: Attainment, now_s: float, buckets: list[tuple[float, int]]) -> None:
-    """Requests of a histogram took as long as their bucket's upper bound, the last one as long as the one before."""
+    """Record requests of a histogram with the upper bound of their bucket, the last one with that of the one before."""
     deadline_us = attainment.target.deadline_us
     longest_us = 0
     for bound_s, requests in buckets:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from coresteer_agent.runtime.policies import PolicyKeeper
-from coresteer_agent.runtime.service_classes import ruling
+from coresteer_agent.runtime.policies import PolicyRunner
+from coresteer_agent.runtime.service_classes import effective_policy
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.experiments import SimulatedExperiments
 from coresteer_agent.simulate.link import Link
@@ -74,7 +74,7 @@ class Member:
         self.hopeless = False
         self._changes = SimulatedChanges(node)
         self._experiments = SimulatedExperiments(node, self._say, _later)
-        self._policies = PolicyKeeper(self._changes, self._say)
+        self._policies = PolicyRunner(self._changes, self._say)
         self._uri = uri
         self._count = count
         self._keep_latencies = keep_latencies
@@ -203,12 +203,12 @@ class Member:
                 self._sent_seq = message.acked_seq
                 self._send_pending()
                 self._settled.set()
-                self._policies.tell_again()
+                self._policies.report_again()
                 self._changes.connected()
                 self._report(self._changes.messages())
             case Policies():
-                self._policies.told(message.policies)
-                self._graded_by = ruling(message.policies)
+                self._policies.set_policies(message.policies)
+                self._graded_by = effective_policy(message.policies)
             case BeginExperiment() | RunExperiment() | EndExperiment():
                 self._experiments.asked(message)
             case _:

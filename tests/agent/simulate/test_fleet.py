@@ -10,7 +10,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
 from coresteer_agent.runtime import policies
-from coresteer_agent.runtime.policies import PolicyKeeper
+from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.simulate import add_arguments
 from coresteer_agent.simulate.agent import Count, Member
 from coresteer_agent.simulate.changes import SimulatedChanges
@@ -158,12 +158,12 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
     node = SimulatedNode(name="n", key="", index=0, seed=0, machine=machine, made=Made(1.0), stream="s")
     changes = SimulatedChanges(node, lambda: now)
     told: list[DecisionMessage] = []
-    keeper = PolicyKeeper(changes, told.append)
+    runner = PolicyRunner(changes, told.append)
     clock = SimpleNamespace(monotonic=lambda: now, time_ns=lambda: 0)
     monkeypatch.setattr(policies, "time", clock)
     before = node.inventory
     said: list[ChangeMessage] = []
-    keeper.told(
+    runner.set_policies(
         [
             PolicyInForce("1", 1, "spread", 1, Mode.ENFORCE, IrqSpread()),
             PolicyInForce("2", 1, "network", 2, Mode.ENFORCE, NetworkProcess()),
@@ -174,17 +174,17 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
     for now in (1000.0 + second for second in range(300)):
         changes.advance(node.sample(43_200.0 + now))
         if now % 5 == 0:
-            keeper.step(node.view(now))
+            runner.step(node.view(now))
         said += changes.messages()
     cpus = {irq.effective for irq in node.inventory.irqs if irq.queues}
     assert len(cpus) > 1, "the hot queues shared one CPU"
     assert node.affinities
     assert {message.change_id for message in told if message.change_id} == {message.change_id for message in said}
     assert ChangeState.CONFIRMED in {message.state for message in said}
-    keeper.told([])
+    runner.set_policies([])
     for now in (2000.0, 2011.0, 2020.0):
         changes.advance(node.sample(43_200.0 + now))
-        keeper.step(node.view(now))
+        runner.step(node.view(now))
     assert [irq.requested for irq in node.inventory.irqs] == [irq.requested for irq in before.irqs]
     assert {task.affinity for task in node.net_tasks()} == {"0-7"}
 

@@ -1,0 +1,111 @@
+"""Outcomes of the changes made for policies: the settings they hold, and those not written for a while."""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from coresteer_agent.runtime.policy_state import PolicyChange, PolicyState, Refusal
+from coresteer_core.changes.events import Change, Event
+from coresteer_core.changes.plan import Action, Plan, inverse
+from coresteer_core.changes.report import ChangeState, EndedBy, Outcome, Result
+from coresteer_core.policies.engine_state import EngineMemory, record_write
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+"""How long a setting is not written after a policy's change of it failed; doubled with each consecutive failure."""
+
+
+class ChangeHandler(Protocol):
+    """Applies changes: the agent's NodeChanges, or a simulated node's."""
+
+    def feed(self, event: Event) -> frozenset[str]:
+        """Handle an event; return the settings that were written or tried."""
+
+    def change(self, change_id: str) -> Change | None:
+        """Return a change, None for an unknown one."""
+
+
+class PolicyChanges:
+    """The state of a node's policies, updated by the outcomes of their changes."""
+
+    def __init__(self, changes: ChangeHandler, state: PolicyState) -> None:
+        self._changes = changes
+        self.state = state
+
+    def remember(self, memory: EngineMemory) -> None:
+        """Replace the engine's memory."""
+        self.state = replace(self.state, memory=memory)
+
+    def record(self, policy_id: str, change: Change, now_s: float) -> None:
+        """Record what a new change has written at once, or why it failed."""
+        results = {result.key: result for result in change.results}
+        written = set(results) if change.open else {action.key for action in change.undo.actions}
+        done: list[Action] = []
+        for action in change.plan.actions:
+            result = results.get(action.key)
+            held = action.key in self.state.memory.holdings
+            if action.key in written and result is not None and (result.outcome is Outcome.APPLIED or held):
+                done.append(replace(action, was=result.found or action.was))
+                self.remember(record_write(self.state.memory, policy_id, done[-1], now_s))
+            if not change.open and (not results or (result is not None and not result.done)):
+                self.refuse(action.key, _why(result, change), now_s)
+        restored = [action.key for action in done if action.key not in self.state.memory.holdings]
+        if change.open:
+            self.state.changes[change.change_id] = PolicyChange(policy_id, done, restored)
+
+    def settle(self, now_s: float) -> None:
+        """Record the outcomes of earlier changes, the latest first, and forget expired refusals."""
+        for change_id, own in reversed(list(self.state.changes.items())):
+            change = self._changes.change(change_id)
+            if change is not None and change.open:
+                continue
+            if change is not None and change.state is not ChangeState.CONFIRMED:
+                self._record_rollback(own, change, now_s)
+            elif change is not None:
+                if not own.confirmed:
+                    self.state.changes[change_id] = replace(own, confirmed=True)
+                    for action in own.actions:
+                        self.state.refusals.pop(action.key, None)
+                if any(action.key in self.state.memory.holdings for action in own.actions):
+                    continue  # a person may still roll it back
+            del self.state.changes[change_id]
+        expired = [key for key, refusal in self.state.refusals.items() if now_s >= refusal.until_s + LONGEST_PAUSE_S]
+        for key in expired:
+            del self.state.refusals[key]
+
+    def blocked(self, now_s: float) -> dict[str, str]:
+        """Return the settings that must not be written now, each with the reason as a sentence."""
+        blocked = {key: refusal.sentence for key, refusal in self.state.refusals.items() if now_s < refusal.until_s}
+        for change_id, own in self.state.changes.items():
+            change = self._changes.change(change_id)
+            if change is not None and change.open:
+                blocked |= {action.key: "Its last change is not confirmed yet." for action in own.actions}
+        return blocked
+
+    def refuse(self, key: str, why: str, now_s: float) -> None:
+        """Do not write a setting for a while, which doubles with each consecutive refusal."""
+        before = self.state.refusals.get(key)
+        times = 1 if before is None else before.times + 1
+        pause_s = min(FIRST_PAUSE_S * 2 ** min(times - 1, 10), LONGEST_PAUSE_S)
+        sentence = f"{why} It is not tried again for {pause_s:g} s."
+        self.state.refusals[key] = Refusal(sentence, now_s + pause_s, times)
+
+    def _record_rollback(self, own: PolicyChange, change: Change, now_s: float) -> None:
+        stuck = {action.key for action in change.undo.actions}
+        for action in inverse(Plan(own.actions)).actions:
+            held = self.state.memory.holdings.get(action.key)
+            if action.key in own.restored:
+                is_own = held is None
+            else:
+                is_own = held is not None and held.policy_id == own.policy_id
+            if is_own and action.key not in stuck:
+                self.remember(record_write(self.state.memory, own.policy_id, action, now_s))
+            if change.ended_by is EndedBy.AGENT_RESTART:  # not because of its effect, so it may be tried again at once
+                earlier = self.state.memory.recent_values
+                others = {key: values for key, values in earlier.items() if key != action.key}
+                self.remember(replace(self.state.memory, recent_values=others))
+            else:
+                self.refuse(action.key, change.sentence, now_s)
+
+
+def _why(result: Result | None, change: Change) -> str:
+    return change.sentence if result is None else result.sentence

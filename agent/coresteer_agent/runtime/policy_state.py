@@ -1,0 +1,40 @@
+"""State of a node's policies that outlives the agent: what they are, hold and have changed."""
+
+from msgspec import Struct
+
+from coresteer_core.changes.plan import Action
+from coresteer_core.policies.engine_state import EngineMemory, PolicyInForce
+
+
+class PolicyChange(Struct, frozen=True):
+    """A change made for a policy.
+
+    actions: those that wrote, with the values that they found. restored: keys that got their original values.
+    """
+
+    policy_id: str
+    actions: list[Action]
+    restored: list[str] = []
+    confirmed: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """A setting that policies do not write until a time. until_s: monotonic; times: consecutive refusals."""
+
+    sentence: str
+    until_s: float
+    times: int
+
+
+class PolicyState(Struct, frozen=True):
+    """Policies of a node and their effects. All but policies is valid for one boot, which resets every setting.
+
+    former: policies that set something and are no longer enforced, until that is restored. changes: by change id.
+    refusals: by setting key.
+    """
+
+    policies: list[PolicyInForce] = []
+    former: dict[str, PolicyInForce] = {}
+    memory: EngineMemory = EngineMemory()
+    changes: dict[str, PolicyChange] = {}
+    refusals: dict[str, Refusal] = {}
