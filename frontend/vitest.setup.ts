@@ -1,7 +1,12 @@
+import { readFileSync } from "node:fs";
 import { cleanup } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
+import { setFormSchemas } from "./src/forms/formSchemas";
 
 afterEach(cleanup);
+
+// the schemas that the backend publishes, as its golden test has them
+setFormSchemas(JSON.parse(readFileSync("../tests/fixtures/golden/form_schemas.json", "utf8")));
 
 // jsdom has no layout: these are asked for, and have nothing to tell here.
 vi.stubGlobal("scrollTo", () => undefined);

@@ -4,6 +4,7 @@ import { ApiProblem, answer, api } from "./api/client";
 import { meQuery, queryClient, whenSignedOut } from "./api/queries";
 import { validateExperimentSearch, validateListSearch, validateNewSearch } from "./experiments/search";
 import { validateFleetSearch } from "./fleet/search";
+import { formSchemasQuery } from "./forms/formSchemas";
 import { filledText, param, positiveInteger, validated } from "./lib/searchParams";
 import { validateNodeSearch } from "./node/search";
 import { validateNewPolicySearch, validatePolicySearch } from "./policies/search";
@@ -36,6 +37,7 @@ const shellRoute = createRoute({
   beforeLoad: async ({ location }) => {
     try {
       await queryClient.query(meQuery);
+      await queryClient.query(formSchemasQuery);
     } catch (error) {
       if (!(error instanceof ApiProblem) || error.status !== 401) throw error;
       const { needs_setup } = await answer(api.GET("/api/auth/setup"));

@@ -32,17 +32,17 @@ test("classes are reordered with the keyboard", async () => {
 
 test("the preview shows the processes of each class while typing", async () => {
   const gold = page.getByRole("listitem", { name: "gold" });
-  await gold.getByText("only workers that ask for it by name").click();
+  await gold.getByText("only workers that request it by name").click();
   await gold.getByLabel("Commands").fill("nginx");
   const silver = page.getByRole("listitem", { name: "silver" });
-  await silver.getByText("only workers that ask for it by name").click();
+  await silver.getByText("only workers that request it by name").click();
   await silver.getByLabel("Listening ports").fill("5432 11211");
-  await page.getByRole("checkbox", { name: "nice of its processes" }).check();
+  await page.getByRole("checkbox", { name: "nice value of processes" }).check();
   const matches = page.getByRole("region", { name: `Processes by class, ${NODE}` });
   await matches.getByRole("row", { name: /^gold 1 nginx/ }).waitFor();
   await matches.getByRole("row", { name: /^silver 2 .*postgres/ }).waitFor();
-  await matches.getByRole("row", { name: /^bronze 0 workers that ask/ }).waitFor();
-  const moves = page.getByRole("region", { name: `Moves, ${NODE}` });
+  await matches.getByRole("row", { name: /^bronze 0 workers that request/ }).waitFor();
+  const moves = page.getByRole("region", { name: `Changes, ${NODE}` });
   await moves.getByRole("row", { name: /nice.*nginx/ }).waitFor();
   await gold.getByLabel("Client networks").fill("office");
   await page.getByText("office is not a network").waitFor();
@@ -77,7 +77,7 @@ test("versions with different targets are compared per class", async () => {
   await page.getByRole("link", { name: "percentiles" }).first().click();
   await page.waitForURL(/\/policies\/\d+/);
   const policy = page.url();
-  await page.getByLabel("P, %, gold").fill("95");
+  await page.getByLabel("Target, %, gold").fill("95");
   await page.getByRole("button", { name: "Save as version 2" }).click();
   await page.getByRole("button", { name: "Save as version 3" }).waitFor();
   await page.goto(`${policy}?tab=versions&version=2&diff=1`);
@@ -85,7 +85,7 @@ test("versions with different targets are compared per class", async () => {
   await line.waitFor();
   expect(await line.getByRole("cell").allTextContents()).toEqual([
     "Class gold",
-    "1st · P 90 % · command nginx",
-    "1st · P 95 % · command nginx",
+    "1st · target 90 % · commands nginx",
+    "1st · target 95 % · commands nginx",
   ]);
 });

@@ -17,7 +17,7 @@ const start = () => region("Start").getByRole("button", { name: "Start" });
 /** As short as an experiment may be. */
 async function shorten(): Promise<void> {
   await page.getByLabel("Warm-up, s").fill("0.5");
-  await page.getByLabel("Measured, s").fill("1");
+  await page.getByLabel("Measurement, s").fill("1");
   await page.getByLabel("Blocks", { exact: true }).fill("3");
   await page.getByLabel("A/A blocks").fill("3");
 }
@@ -30,20 +30,20 @@ async function begin(runs: number): Promise<string> {
   return page.url();
 }
 
-test("a list without experiments says what one is, and leads to the templates", async () => {
+test("an empty list explains experiments and links to the templates", async () => {
   await page.getByRole("link", { name: "Experiments" }).click();
   await page.getByRole("link", { name: "Choose a node" }).click();
   await page.getByRole("heading", { name: "New experiment" }).waitFor();
   await page.getByRole("combobox", { name: "Node" }).fill(NODE);
   await page.waitForURL(/node=\d+/);
   await region("Templates").getByRole("article").filter({ hasText: "rx-usecs" }).first().waitFor();
-  await region("Templates").getByText("Not here:").first().waitFor();
+  await region("Templates").getByText("Unavailable:").first().waitFor();
 });
 
-test("a template is looked at, started and followed", async () => {
+test("a template is opened, started and followed", async () => {
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=rx-usecs`);
   await page.getByRole("listitem", { name: "72 µs" }).locator("summary").click();
-  await page.getByRole("button", { name: "Leave out 72 µs" }).click();
+  await page.getByRole("button", { name: "Remove 72 µs" }).click();
   await shorten();
   template = await begin(27);
   await state().getByText("running").waitFor();
@@ -60,48 +60,48 @@ test("a template is looked at, started and followed", async () => {
   await page.waitForURL(template);
 });
 
-test("what is wrong with an experiment keeps it from starting and is said", async () => {
+test("an invalid experiment cannot be started, and the reason is shown", async () => {
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
   expect(await start().isDisabled()).toBe(true);
   await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
-  await region("Start").getByText("Level 2, name: A name of up to 80 letters.").waitFor();
+  await region("Start").getByText("Level 2, name: Level name is required.").waitFor();
   await page.getByRole("button", { name: "A/A", exact: true }).click();
-  await page.getByLabel("Measured, s").fill("0");
-  await region("Start").getByText("Measured: A number from 1 to 300.").waitFor();
+  await page.getByLabel("Measurement, s").fill("0");
+  await region("Start").getByText("Measurement: A number from 1 to 300.").waitFor();
 });
 
-test("an experiment of one's own waits in the queue of its node, and is cancelled after it is asked for again", async () => {
+test("a custom experiment is queued on its node and cancelled after a confirmation", async () => {
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
   await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
-  await page.getByRole("textbox", { name: "Called" }).fill("rx-usecs");
+  await page.getByRole("textbox", { name: "Factor name" }).fill("rx-usecs");
   const other = page.getByRole("listitem", { name: "level 2" });
-  await other.getByRole("textbox", { name: "Name of the level" }).fill("60 µs");
+  await other.getByRole("textbox", { name: "Level name" }).fill("60 µs");
   const level = page.getByRole("listitem", { name: "60 µs" });
   await level.getByRole("button", { name: "+ setting" }).click();
   await level.getByRole("combobox", { name: "Setting" }).fill("netdev/ens5/coalesce/rx-usecs");
   await level.getByRole("textbox", { name: "Value, µs" }).fill("60");
   await shorten();
   await begin(24);
-  await state().getByText("waits, next").waitFor();
+  await state().getByText("queued, position 1").waitFor();
   await state().getByRole("button", { name: "Cancel experiment" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel the experiment" }).click();
   await state().getByText("cancelled", { exact: true }).waitFor();
 });
 
-test.each(["dark", "light"] as const)("the form is free of what axe objects to, %s", async (theme) => {
+test.each(["dark", "light"] as const)("the form has no axe violations, %s", async (theme) => {
   await page.emulateMedia({ colorScheme: theme });
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=rx-usecs`);
   await region("Preview").getByText("runs", { exact: false }).first().waitFor();
   expect(await violations(page)).toEqual([]);
 });
 
-test("a template's experiment ends with what was found, and so does its line in the list", async () => {
+test("a completed experiment shows its findings, also in the list", async () => {
   await page.goto(template);
   await state().getByText("27 of 27 runs").waitFor({ timeout: 60_000 });
   await state().getByText("done", { exact: true }).waitFor();
-  await region("What was found").getByText("lower, better").first().waitFor();
+  await region("Findings").getByText("lower, better").first().waitFor();
   await region("Settings before and after").getByText("all as before").waitFor();
-  await region("Over what is varied")
+  await region("By factor")
     .getByRole("img", { name: /^The authors' Device interrupts/ })
     .waitFor();
   await page.goto(`${stack.url}/experiments?state=done`);
@@ -109,8 +109,8 @@ test("a template's experiment ends with what was found, and so does its line in 
   await page.goto(template);
 }, 90_000);
 
-test("another figure is looked at by its row, and the address says so", async () => {
-  await region("Every figure").getByRole("button", { name: "Packets per interrupt" }).click();
+test("a row selects its metric, which is part of the address", async () => {
+  await region("All metrics").getByRole("button", { name: "Packets per interrupt" }).click();
   await page.waitForURL(/metric=packets_per_interrupt/);
   await region("Runs in order")
     .getByRole("img", { name: /^Packets per interrupt of \d+ runs/ })
@@ -119,7 +119,7 @@ test("another figure is looked at by its row, and the address says so", async ()
   expect(await region("Runs in order").getByRole("row").count()).toBeGreaterThan(27);
 });
 
-test("the report is a document, also in Korean, and can be shared by a link that ends", async () => {
+test("the report is exported, also in Korean, and shared by a link that can be revoked", async () => {
   const link = (format: string) => page.getByRole("link", { name: `${format} report of this experiment` });
   await region("Report").getByRole("button", { name: "한국어" }).click();
   for (const [format, type] of [
@@ -131,23 +131,23 @@ test("the report is a document, also in Korean, and can be shared by a link that
     const answer = await page.request.get(new URL((await link(format).getAttribute("href")) ?? "", stack.url).href);
     expect([answer.status(), answer.headers()["content-type"]?.split(";")[0]]).toEqual([200, type]);
   }
-  await region("Report").getByRole("button", { name: "Make a link" }).click();
+  await region("Report").getByRole("button", { name: "Create link" }).click();
   const shared = await region("Report").getByRole("status").locator("code").innerText();
   const stranger = await browser.newPage();
   await stranger.goto(shared);
   await stranger.getByRole("heading").first().waitFor();
-  await region("Report").getByRole("button", { name: "End all links" }).click();
-  await region("Report").getByText("No link to this report works any more.").waitFor();
+  await region("Report").getByRole("button", { name: "Revoke all links" }).click();
+  await region("Report").getByText("All links to this report are revoked.").waitFor();
   expect((await stranger.goto(shared))?.status()).toBe(404);
   await stranger.close();
 });
 
-test.each(["dark", "light"] as const)("what was found is free of what axe objects to, %s", async (theme) => {
+test.each(["dark", "light"] as const)("the findings have no axe violations, %s", async (theme) => {
   await page.emulateMedia({ colorScheme: theme });
   expect(await violations(page)).toEqual([]);
 });
 
-test.each(["dark", "light"] as const)("the list is free of what axe objects to, %s", async (theme) => {
+test.each(["dark", "light"] as const)("the list has no axe violations, %s", async (theme) => {
   await page.emulateMedia({ colorScheme: theme });
   await page.goto(`${stack.url}/experiments?state=cancelled`);
   await page.getByRole("row", { name: /two waits.*cancelled/ }).waitFor();

@@ -26,19 +26,19 @@ afterAll(async () => {
 const preview = () => page.getByRole("region", { name: "Preview" }).getByRole("article", { name: "here" });
 const field = (name: string) => page.getByRole("textbox", { name });
 
-test("a policy is tried on a node while it is typed, before it exists", async () => {
+test("a new policy is previewed on a node while typing", async () => {
   await openNode(page, "here"); // the agent has told what the preview needs as soon as this page is filled
   await page.getByRole("application", { name: /^Heatmap/ }).waitFor();
   await page.goto(`${stack.url}/policies/new?kind=irq-spread`);
   await preview().getByText(/\d/).first().waitFor();
-  await field("Act from a load of, %").fill("1000");
-  await page.getByText("A number from 0 to 100.").waitFor();
-  await page.getByText("The preview goes on when everything in the form fits.").waitFor();
-  await field("Act from a load of, %").fill("40");
+  await field("Load threshold, %").fill("1000");
+  await page.getByText("A number from 1 to 100.").waitFor();
+  await page.getByText("The preview resumes when all fields are valid.").waitFor();
+  await field("Load threshold, %").fill("40");
   await preview().getByText(/\d/).first().waitFor();
 });
 
-test("what enabling will do is said before it is done, and nodes then say why or why not", async () => {
+test("the effect of enabling is shown first, and nodes then show their decisions", async () => {
   policy = await newPolicy(page, stack, "Spread interrupts", "calm interrupts");
   const state = page.getByRole("region", { name: "State" });
   await state.getByText("Enabling puts version 1 in force on 1 node at once").waitFor();
@@ -51,54 +51,58 @@ test("what enabling will do is said before it is done, and nodes then say why or
   await evaluation.getByText("recommend", { exact: true }).waitFor();
 });
 
-test("a node shows which way each task's packets come, and says that it knows TCP only", async () => {
+test("a node shows the RX placement of each task, and that it covers TCP only", async () => {
   await openNode(page, "here");
   const tasks = page.getByRole("region", { name: "Network tasks" }).first();
   await tasks.getByText("TCP only", { exact: true }).waitFor();
 });
 
-test("a new version says what it changes, and leaves the one in force where it is", async () => {
+test("a new version shows its differences and does not change the one in force", async () => {
   await page.goto(policy);
-  await field("Least gap, percentage points").fill("35");
+  await field("Minimum load difference, percentage points").fill("35");
   await page.getByText("edited from v1, not saved").waitFor();
   await page.getByText("version 1 stays in force until a rollout").waitFor();
   await field("Note").fill("a wider gap");
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Save as version 3" }).waitFor();
   await page.goto(`${policy}?tab=versions&version=2&diff=1`);
-  const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Least gap/ });
+  const line = page.getByRole("region", { name: "Differences" }).getByRole("row", { name: /^Minimum load difference/ });
   await line.waitFor();
-  expect(await line.getByRole("cell").allTextContents()).toEqual(["Least gap, percentage points", "20", "35"]);
+  expect(await line.getByRole("cell").allTextContents()).toEqual([
+    "Minimum load difference, percentage points",
+    "20",
+    "35",
+  ]);
 });
 
-test("a version is rolled out and followed to its end", async () => {
+test("a version is rolled out to all nodes", async () => {
   await page.goto(`${policy}?tab=rollout&version=2`);
-  await page.getByLabel("Wait between stages").selectOption("10");
+  await page.getByLabel("Wait, s").fill("10");
   await page.getByRole("button", { name: "Start the rollout" }).click();
   const rollout = page.getByRole("region", { name: "Rollout", exact: true });
-  await rollout.getByText("under way").waitFor();
+  await rollout.getByText("in progress").waitFor();
   await rollout.getByText("passed").waitFor();
   await page.getByText("v2 of 2").waitFor();
 });
 
-test("a stored time is replayed, and can be shared by its address", async () => {
-  await page.goto(`${policy}?tab=replay`);
+test("a backtest over a stored range is shared by its address", async () => {
+  await page.goto(`${policy}?tab=backtest`);
   await page.getByRole("combobox", { name: /^Node/ }).fill("here");
   await page.waitForURL(/node=\d+/);
-  await page.getByRole("button", { name: "Replay" }).last().click();
+  await page.getByRole("button", { name: "Run backtest" }).click();
   await page.waitForURL(/from=\d+&to=\d+/);
   await page
-    .getByRole("region", { name: "Result of the replay" })
+    .getByRole("region", { name: "Result of the backtest" })
     .getByText(/^\d+ moves?$/)
     .waitFor();
   await page.reload();
-  await page.getByRole("region", { name: "Result of the replay" }).waitFor();
+  await page.getByRole("region", { name: "Result of the backtest" }).waitFor();
 });
 
-test("disabling says what goes back, and then it is off", async () => {
+test("the effect of disabling is shown first, and then the policy is disabled", async () => {
   await page.goto(policy);
   const state = page.getByRole("region", { name: "State" });
-  await state.getByText("Disabling ends it on 1 node; nothing is changed there.").waitFor();
+  await state.getByText("Disabling stops it on 1 node; no setting is changed there.").waitFor();
   await state.getByRole("button", { name: "Disable" }).click();
-  await state.getByText("off", { exact: true }).waitFor();
+  await state.getByText("disabled", { exact: true }).waitFor();
 });

@@ -22,10 +22,10 @@ def row(values: Iterable[object]) -> str:
     return " ".join("-" if value is None else str(value) for value in values)
 
 
-def check(name: str, value: object) -> None:
-    """Fail with a diff unless value, as JSON, is what is stored under that name."""
+def check(name: str, value: object, *, ordered: bool = False) -> None:
+    """Fail with a diff unless value, as JSON, is what is stored under that name. ordered: keys are not sorted."""
     path = FOLDER / f"{name}.json"
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    text = json.dumps(value, indent=1, sort_keys=not ordered, ensure_ascii=False) + "\n"
     if os.environ.get(WRITE):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -12,4 +12,4 @@ def test_the_http_api_is_described_as_before() -> None:
 
 
 def test_the_forms_are_described_as_before() -> None:
-    check("form_schemas", schemas().model_dump())
+    check("form_schemas", schemas().model_dump(), ordered=True)

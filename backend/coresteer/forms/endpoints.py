@@ -5,6 +5,7 @@ from typing import Any  # JSON Schema is JSON of any shape
 
 from fastapi import APIRouter
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from coresteer.auth.dependencies import Viewer
 from coresteer.experiments.spec import Spec
@@ -22,6 +23,14 @@ class FormSchemas(BaseModel):
     experiment: dict[str, Any]
 
 
+class _InOrder(GenerateJsonSchema):
+    """Keeps keys in the order of their declaration, which is that of the form."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        """Return the value as it is."""
+        return value
+
+
 @router.get("/api/schemas")
 async def form_schemas(_: Viewer) -> FormSchemas:
     """Return the schemas of a policy's body, a rollout and an experiment, with bounds, defaults and labels."""
@@ -32,7 +41,7 @@ async def form_schemas(_: Viewer) -> FormSchemas:
 def schemas() -> FormSchemas:
     """Return the schemas; they depend on the version of the backend alone."""
     return FormSchemas(
-        policy=inline(PolicyBody.model_json_schema()),
-        rollout=inline(RolloutCreate.model_json_schema()),
+        policy=inline(PolicyBody.model_json_schema(schema_generator=_InOrder)),
+        rollout=inline(RolloutCreate.model_json_schema(schema_generator=_InOrder)),
         experiment=json_schema(Spec),
     )

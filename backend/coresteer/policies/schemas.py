@@ -77,7 +77,7 @@ class PolicyBody(Body):
             )
         ),
     ] = 100
-    mode: Annotated[Mode, Shown(MODE)] = Mode.OBSERVE
+    mode: Annotated[Mode, Field(examples=["recommend"]), Shown(MODE)] = Mode.OBSERVE
     spec: Annotated[Spec, FromStruct(), Shown(labelled("Kind"))]
     selector: Annotated[Selector, Shown(labelled("Node selector", "All given fields must match."))] = Selector()
     scope: Annotated[

@@ -3447,6 +3447,7 @@ export interface components {
              * Mode
              * @description How far a policy goes: show its decisions, propose plans, or write them.
              * @default observe
+             * @example recommend
              * @enum {string}
              */
             mode: "observe" | "recommend" | "enforce";

@@ -6,6 +6,7 @@ import { ApiProblem, sentenceOf } from "../api/client";
 import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { armIndex, armName, comparisonsOf, metricOf } from "./arms";
+import { kindLabel } from "./experimentSchema";
 import styles from "./experiments.module.css";
 import { Progress } from "./Progress";
 import { experimentQuery, isOver, templatesQuery } from "./queries";
@@ -19,12 +20,11 @@ import { ReportExports } from "./results/ReportExports";
 import { RunsChart } from "./results/RunsChart";
 import { SweepChart } from "./results/SweepChart";
 import type { ExperimentSearch } from "./search";
-import { KINDS } from "./states";
 import type { Comparison, Experiment, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/$experimentId");
 
-/** One experiment: how far it is, what was found, every run and every figure, and its report. */
+/** One experiment: progress, findings, runs, metrics and report. */
 export function ExperimentPage() {
   const { experimentId } = route.useParams();
   const experiment = useQuery(experimentQuery(experimentId));
@@ -32,13 +32,13 @@ export function ExperimentPage() {
   if (experiment.error === null)
     return (
       <p className="muted" role="status">
-        Reading the experiment.
+        Loading the experiment.
       </p>
     );
   const missing = experiment.error instanceof ApiProblem && experiment.error.status === 404;
   return (
     <section className="card" role="alert">
-      <h2>{missing ? "There is no such experiment" : "This experiment cannot be shown"}</h2>
+      <h2>{missing ? "Experiment not found" : "This experiment cannot be shown"}</h2>
       <div className="body">
         <p>{sentenceOf(experiment.error)}</p>
         <Link to="/experiments">Back to the experiments</Link>
@@ -79,17 +79,17 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
         <Findings experiment={experiment} comparisons={byMetric(spec.primary)} />
         <div className={styles.row}>
           <NativeSelect
-            label="Figure looked at below"
+            label="Metric shown below"
             value={metric}
             data={[...new Set([spec.primary, ...analysis.metrics])].map((name) => ({
               value: name,
-              label: `${metricOf(experiment, name).label}${name === spec.primary ? ", the one that decides" : ""}`,
+              label: `${metricOf(experiment, name).label}${name === spec.primary ? ", primary" : ""}`,
             }))}
             onChange={(event) => pickMetric(event.currentTarget.value)}
           />
         </div>
         {spec.kind === "sweep" && (
-          <section className="card" aria-label="Over what is varied">
+          <section className="card" aria-label="By factor">
             <h2>
               {metricOf(experiment, metric).label} over {spec.factors.map(({ name }) => name).join(" and ")}
             </h2>
@@ -100,13 +100,13 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
         )}
         <RunsInOrder experiment={experiment} metric={metric} />
         {spec.kind === "sweep" && levels.length > 0 && (
-          <section className="card" aria-label="Every level">
+          <section className="card" aria-label="All levels">
             <h2>
-              Every level <small>{metricOf(experiment, metric).label}, against the baseline</small>
+              All levels <small>{metricOf(experiment, metric).label}, against the baseline</small>
             </h2>
             <ComparisonTable
               experiment={experiment}
-              label="Every level, table"
+              label="All levels, table"
               first="level"
               rows={levels}
               chosen={String(arm)}
@@ -115,9 +115,9 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
           </section>
         )}
         {figures.length > 0 && (
-          <section className="card" aria-label="Every figure">
+          <section className="card" aria-label="All metrics">
             <h2>
-              Every figure{" "}
+              All metrics{" "}
               <small>
                 {spec.kind === "aa"
                   ? "of the node against itself"
@@ -126,7 +126,7 @@ function LoadedExperiment({ experiment }: { experiment: Experiment }) {
             </h2>
             <ComparisonTable
               experiment={experiment}
-              label="Every figure, table"
+              label="All metrics, table"
               first="figure"
               rows={figures}
               chosen={metric}
@@ -156,7 +156,7 @@ function ExperimentTop({ experiment }: { experiment: Experiment }) {
         <Link to="/experiments">Experiments</Link> <span className="muted">/</span>
       </nav>
       <h1>{experiment.name}</h1>
-      <span className="tag">{KINDS[experiment.spec.kind].label}</span>
+      <span className="tag">{kindLabel(experiment.spec.kind)}</span>
       <span>
         <Link to="/nodes/$nodeId" params={{ nodeId: experiment.node_id }}>
           {experiment.node_name}
@@ -168,14 +168,14 @@ function ExperimentTop({ experiment }: { experiment: Experiment }) {
   );
 }
 
-/** The result in sentences, and the primary metric's effects on a ruler. */
+/** The findings as sentences, and the primary metric's effects on a ruler. */
 function Findings({ experiment, comparisons }: { experiment: Experiment; comparisons: Comparison[] }) {
   const { spec, analysis } = experiment;
   const primary = metricOf(experiment, spec.primary);
   return (
-    <section className="card" aria-label="What was found">
+    <section className="card" aria-label="Findings">
       <h2>
-        {isOver(experiment) ? "What was found" : "What the runs say so far"}{" "}
+        {isOver(experiment) ? "Findings" : "Findings so far"}{" "}
         <small>{primary.label}, relative to the baseline, with 95 % intervals</small>
       </h2>
       <div className="body">
@@ -206,7 +206,7 @@ function RunsInOrder({ experiment, metric }: { experiment: Experiment; metric: s
         Runs in order <small>{metricOf(experiment, metric).label}</small>
         <span className="grow" />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
-          view as {asTable ? "picture" : "table"}
+          view as {asTable ? "chart" : "table"}
         </button>
       </h2>
       <div className="body">

@@ -8,15 +8,16 @@ import { SimulatedTagOf } from "../components/NodeTags";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
 import { duration } from "../lib/format";
+import { kindLabel } from "./experimentSchema";
 import styles from "./experiments.module.css";
 import { experimentsQuery } from "./queries";
 import { STATES } from "./search";
-import { experimentState, KINDS, STATE_TONES } from "./states";
+import { experimentState, STATE_TONES } from "./states";
 import type { State, Summary } from "./types";
 
 const route = getRouteApi("/shell/experiments");
 
-/** All experiments, newest first, with what each found or how far it is. */
+/** All experiments, newest first, with findings or progress. */
 export function ExperimentsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -73,7 +74,7 @@ export function ExperimentsPage() {
       {page !== undefined && !none && (
         <section className="card" aria-busy={experiments.isPlaceholderData}>
           <h2>
-            Experiments <small>newest first; a node runs one at a time, the others wait in its queue</small>
+            Experiments <small>newest first; each node runs one at a time and queues the others</small>
           </h2>
           <List experiments={page.experiments} />
           {(page.older !== null || search.older !== undefined) && (
@@ -104,13 +105,13 @@ function Nothing() {
       <h2>There is no experiment yet</h2>
       <div className="body">
         <p>
-          An experiment compares settings of one node under one load, in runs whose order is drawn by lot, and says what
-          differs with a confidence interval, or that nothing larger than so much does. It first measures how much the
-          node differs from itself. After each run everything is put back.
+          An experiment compares settings of one node under one workload in a randomized order of runs. It reports each
+          difference with a confidence interval, or the smallest difference that it could have detected. It first
+          compares the node with itself. After each run all settings are restored.
         </p>
         <p>
-          <Link to="/experiments/new">Choose a node</Link> to redo the measurements of the papers on it, or to compare
-          what you like.
+          <Link to="/experiments/new">Choose a node</Link> to start from a template or to compare settings of your
+          choice.
         </p>
       </div>
     </section>
@@ -140,7 +141,7 @@ function List({ experiments }: { experiments: Summary[] }) {
                 <Link to="/experiments/$experimentId" params={{ experimentId: one.id }}>
                   {one.name}
                 </Link>{" "}
-                <span className="muted">{KINDS[one.kind as keyof typeof KINDS]?.label ?? one.kind}</span>
+                <span className="muted">{kindLabel(one.kind)}</span>
               </td>
               <td>
                 <span className={`dot ${STATE_TONES[one.state]}`} aria-hidden="true" />

@@ -21,7 +21,7 @@ import type { SpecIn, Template } from "./types";
 
 const route = getRouteApi("/shell/experiments/new");
 
-/** An experiment that does not exist yet: its node, a template or a form of one's own, and what it would do. */
+/** The form of a new experiment: node, template, specification and live preview. */
 export function NewExperimentPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -45,7 +45,7 @@ export function NewExperimentPage() {
       <section className={`card ${styles.node}`} aria-label="Node">
         <NodePicker
           label={node === undefined ? "Node" : "Another node"}
-          placeholder="by its name"
+          placeholder="by name"
           onPick={(id) => void navigate({ search: { ...search, node: id } })}
         />
         {node === undefined ? (
@@ -113,12 +113,12 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
   });
   const wrong = fieldErrors(reading.wrong, start.error ?? preview.error);
   const why = !may
-    ? "Starting an experiment needs the operator role."
+    ? "Starting an experiment requires the operator role."
     : reading.spec === null
       ? firstOf(reading.wrong)
       : preview.data === undefined
         ? preview.error === null
-          ? "Looking what it would do."
+          ? "The preview is loading."
           : sentenceOf(preview.error)
         : preview.data.blocked_because;
   return (
@@ -148,7 +148,7 @@ function Composer({ nodeId, template, initial }: ComposerProps) {
               Start
             </Button>
             <span className={why === null ? "muted" : "warn"} role="status">
-              {why ?? "It begins as soon as the node is free; everything is put back after each run."}
+              {why ?? "It starts when the node is free; all settings are restored after each run."}
             </span>
             <FormError error={start.error} fields={Object.keys(wrong)} />
           </div>

@@ -14,7 +14,7 @@ import { applyExperimentUpdate, isOver } from "./queries";
 import { experimentState, STATE_TONES } from "./states";
 import type { Experiment } from "./types";
 
-/** Where an experiment stands, how long it will take, and the way to end it. */
+/** State and remaining time of an experiment, with its cancel button. */
 export function Progress({ experiment }: { experiment: Experiment }) {
   const { state, runs_done, runs_planned, runs_discarded } = experiment;
   const remaining = useRemaining(experiment);
@@ -49,7 +49,7 @@ export function Progress({ experiment }: { experiment: Experiment }) {
             ended <Moment at={experiment.ended_at} />
           </>
         ) : remaining === null ? (
-          "how long is not known yet"
+          "remaining time unknown"
         ) : (
           `about ${duration(remaining)} left`
         )}
@@ -59,12 +59,12 @@ export function Progress({ experiment }: { experiment: Experiment }) {
       </span>
       {over ? (
         <Button renderRoot={(props) => <Link {...props} to="/experiments/new" search={{ from: experiment.id }} />}>
-          Do it again
+          Run again
         </Button>
       ) : (
         <Button
           disabled={!may}
-          title={may ? undefined : "Cancelling needs the operator role."}
+          title={may ? undefined : "Cancelling requires the operator role."}
           onClick={() => {
             cancel.reset();
             setAsking(true);
@@ -84,8 +84,8 @@ export function Progress({ experiment }: { experiment: Experiment }) {
         >
           <p>
             {state === "queued"
-              ? "It leaves the queue. Nothing was changed on the node."
-              : "The run under way ends at once and the node's settings go back. The runs that are done are kept, but they may be too few to say anything."}
+              ? "It is removed from the queue. Nothing was changed on the node."
+              : "The current run stops at once and the node's settings are restored. Completed runs are kept, but may be too few for a conclusion."}
           </p>
         </ConfirmDialog>
       )}

@@ -9,13 +9,13 @@ import type { Summary } from "./types";
 
 const MOST = 3;
 
-/** The experiments that run now, but for the one whose page is open. */
+/** The running experiments except the one whose page is open. */
 export function useRunning(): Summary[] {
   const { experimentId } = useParams({ strict: false });
   return (useQuery(runningQuery).data?.experiments ?? []).filter(({ id }) => id !== experimentId);
 }
 
-/** Says on every page which experiments run: their changes ask nobody to keep them. */
+/** Banner of running experiments; their changes need no confirmation. */
 export function RunningBanners({ running }: { running: Summary[] }) {
   return (
     <>
@@ -27,7 +27,7 @@ export function RunningBanners({ running }: { running: Summary[] }) {
           <span>
             {running.length - MOST} more experiments run:{" "}
             <Link to="/experiments" search={{ state: "running" }}>
-              see all of them
+              show all
             </Link>
           </span>
         </div>
@@ -53,7 +53,7 @@ function Running({ experiment }: { experiment: Summary }) {
       </span>
       <span className="muted">
         run {Math.min(runs_done + 1, runs_planned)} of {runs_planned}
-        {remaining === null ? "" : `, about ${duration(remaining)} left`}; what it changes is put back by itself
+        {remaining === null ? "" : `, about ${duration(remaining)} left`}; its changes are restored automatically
       </span>
     </div>
   );

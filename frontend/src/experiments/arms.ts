@@ -1,11 +1,11 @@
 import type { Comparison, Experiment, Metric } from "./types";
 
-/** What a figure is called; a command's own figures (`command.NAME`) have only their name. */
+/** A metric's label and unit; a command's own metrics (`command.NAME`) have only their name. */
 export function metricOf(experiment: Pick<Experiment, "metrics">, name: string): Metric {
   return experiment.metrics[name] ?? { label: name.replace(/^command\./, ""), unit: "", better: "" };
 }
 
-/** An arm's name by its place among an experiment's arms. */
+/** An arm's name by its index among an experiment's arms. */
 export function armName(experiment: Pick<Experiment, "arms" | "analysis">, arm: Comparison["arm"]): string {
   return experiment.arms[armIndex(experiment, arm)] ?? (arm.length === 0 ? "as it is" : arm.join(" × "));
 }
@@ -15,7 +15,7 @@ export function armIndex({ analysis }: Pick<Experiment, "analysis">, arm: Compar
   return analysis.arms.findIndex((one) => one.join() === wanted);
 }
 
-/** The comparisons that a reader looks at: of the node with itself where that is all there is. */
+/** The comparisons of the levels; those of the node with itself where there are no others. */
 export function comparisonsOf({ spec, analysis }: Pick<Experiment, "spec" | "analysis">): Comparison[] {
   return spec.kind === "aa" ? Object.values(analysis.noise) : analysis.comparisons;
 }

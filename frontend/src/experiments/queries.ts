@@ -24,7 +24,7 @@ export const experimentsQuery = ({ node, state, older }: ListSearch) =>
     placeholderData: (before) => before,
   });
 
-/** What runs now, on all nodes. */
+/** Running experiments of all nodes. */
 export const runningQuery = experimentsQuery({ state: "running" });
 
 export const experimentQuery = (id: number) =>
@@ -44,7 +44,7 @@ export const templatesQuery = (nodeId: number | undefined) =>
       ),
   });
 
-/** Takes over an experiment as the backend tells it now; what is told only in full is fetched when a run has ended. */
+/** Applies a summary from the backend; full results are refetched when a run has ended. */
 export function applyExperimentUpdate(summary: Summary): void {
   const full = experimentQuery(summary.id).queryKey;
   const known = queryClient.getQueryData(full);
@@ -60,6 +60,6 @@ export function applyExperimentUpdate(summary: Summary): void {
     listed ||= page.experiments.some(({ id, state }) => id === summary.id && state === summary.state);
     return { ...page, experiments: page.experiments.map((one) => (one.id === summary.id ? summary : one)) };
   });
-  // Begun, or in another state: it stands in other lists, and those behind it in the queue move up.
+  // New, or in another state: lists and queue positions change.
   if (!listed) void queryClient.invalidateQueries({ queryKey: LISTS });
 }

@@ -1,10 +1,4 @@
-import type { Kind, State, Summary } from "./types";
-
-export const KINDS: Record<Kind, { label: string; about: string }> = {
-  aa: { label: "A/A", about: "The node against itself: how large a difference chance alone makes here." },
-  ab: { label: "A/B", about: "Two settings of the node against each other, in the order ABBA or BAAB." },
-  sweep: { label: "Sweep", about: "One or two things in several steps, each step against the first." },
-};
+import type { State, Summary } from "./types";
 
 export const STATE_TONES: Record<State, string> = {
   queued: "",

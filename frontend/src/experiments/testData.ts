@@ -38,7 +38,7 @@ export const run = (number: number, arm: number[], more: Partial<RecordedRun> = 
   ...more,
 });
 
-/** What pictures and tables take of an experiment: a sweep with levels a, b and c. */
+/** The part of an experiment that charts and tables use: a sweep with levels a, b and c. */
 export const sweep = (values: [number | null, number | null, number | null] = [0, 20, 90]) =>
   ({
     arms: ["a", "b", "c"],

@@ -11,19 +11,21 @@ import { PageTop } from "../components/PageTop";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { bodyOf, newDraft } from "./editor/policyDraft";
-import { KIND_NAMES } from "./kinds";
+import { kindNames } from "./kinds";
 import styles from "./policies.module.css";
 import { policiesQuery } from "./queries";
-import type { PolicyBody } from "./types";
+import type { Kind, PolicyBody } from "./types";
 
 const route = getRouteApi("/shell/policies/new");
 
-/** A policy that does not exist yet: the form, and beside it what it would do. */
+/** The form of a new policy with a live preview. */
 export function NewPolicyPage() {
   const { kind, nodes } = route.useSearch();
   const navigate = route.useNavigate();
   const may = useHasRole("operator");
-  const [draft, setDraft] = useState(() => newDraft(KIND_NAMES.find((name) => name === kind) ?? "irq-spread"));
+  const [draft, setDraft] = useState(() =>
+    newDraft(kindNames().find((name) => name === kind) ?? (kindNames()[0] as Kind)),
+  );
   const [tried, setTried] = useState(false);
   const reading = bodyOf(draft);
   const create = useMutation({
@@ -56,7 +58,7 @@ export function NewPolicyPage() {
         >
           <PolicyForm
             draft={draft}
-            wrong={name !== undefined && (tried || draft.texts.name !== undefined) ? wrong : others}
+            wrong={name !== undefined && (tried || draft.values.name !== undefined) ? wrong : others}
             onChange={setDraft}
           />
           <section className={`card ${styles.saving}`}>
@@ -66,10 +68,10 @@ export function NewPolicyPage() {
               </Button>
               <span className="muted">
                 {!may
-                  ? "Making a policy needs the operator role."
-                  : draft.mode === "observe"
-                    ? "It is in force at once: nodes show what it thinks, and nothing is changed."
-                    : "It starts disabled: no node is touched until it is enabled or rolled out."}
+                  ? "Creating a policy requires the operator role."
+                  : draft.values.mode === "observe"
+                    ? "It takes effect at once: nodes show its result, and nothing is changed."
+                    : "It starts disabled: no node changes until it is enabled or rolled out."}
               </span>
               <FormError error={create.error} fields={Object.keys(wrong)} />
             </div>

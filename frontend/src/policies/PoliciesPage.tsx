@@ -5,13 +5,13 @@ import { useHasRole } from "../auth/me";
 import { Moment } from "../components/Moment";
 import { PageTop } from "../components/PageTop";
 import { Scroll } from "../components/Scroll";
-import { KIND_NAMES, KINDS, MODES } from "./kinds";
+import { kindLabel, kindNames, kindSchema, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { policyState } from "./policyState";
 import { isRolling, policiesQuery } from "./queries";
 import type { Policy } from "./types";
 
-/** All policies in the order in which they are heard, and how far each has come. */
+/** All policies by rank, with the state of each. */
 export function PoliciesPage() {
   const policies = useQuery(policiesQuery);
   const may = useHasRole("operator");
@@ -28,11 +28,11 @@ export function PoliciesPage() {
           {sentenceOf(policies.error)}
         </p>
       )}
-      {policies.data === undefined && !policies.isError && <p className="muted">Reading the policies.</p>}
+      {policies.data === undefined && !policies.isError && <p className="muted">Loading the policies.</p>}
       {policies.data?.length === 0 && (
         <p>
-          There is no policy yet. A policy decides every few seconds on each of its nodes, says why, and shows, proposes
-          or carries out what it concludes.
+          There is no policy yet. A policy is evaluated every few seconds on each of its nodes. Depending on its mode it
+          shows, recommends or applies the result, with its reasons.
         </p>
       )}
       {policies.data !== undefined && policies.data.length > 0 && <List policies={policies.data} />}
@@ -41,17 +41,19 @@ export function PoliciesPage() {
           <h2>New policy</h2>
           {may ? (
             <ul className={styles.kinds}>
-              {KIND_NAMES.map((kind) => (
+              {kindNames().map((kind) => (
                 <li key={kind}>
                   <Link to="/policies/new" search={{ kind }}>
-                    {KINDS[kind].label}
+                    {kindLabel(kind)}
                   </Link>
-                  <span className="muted">{KINDS[kind].about}</span>
+                  <span className="muted">{kindSchema(kind).description}</span>
                 </li>
               ))}
             </ul>
           ) : (
-            <p className="body muted">Making a policy needs the operator role; anybody may look and preview.</p>
+            <p className="body muted">
+              Creating a policy requires the operator role; viewers can read and preview policies.
+            </p>
           )}
         </section>
       )}
@@ -63,7 +65,7 @@ function List({ policies }: { policies: Policy[] }) {
   return (
     <section className="card">
       <h2>
-        Policies <small>of two that want the same setting the lower rank has it</small>
+        Policies <small>of two policies that set the same setting, the lower rank wins</small>
       </h2>
       <Scroll label="Policies">
         <table className="table">
@@ -76,7 +78,7 @@ function List({ policies }: { policies: Policy[] }) {
               <th className="n">version</th>
               <th className="n">nodes</th>
               <th>state</th>
-              <th>made</th>
+              <th>created</th>
             </tr>
           </thead>
           <tbody>
@@ -88,8 +90,8 @@ function List({ policies }: { policies: Policy[] }) {
                     {policy.name}
                   </Link>
                 </td>
-                <td>{KINDS[policy.body.spec.type].label}</td>
-                <td title={MODES[policy.body.mode].about}>{policy.body.mode}</td>
+                <td>{kindLabel(policy.body.spec.type)}</td>
+                <td title={modeHelp(policy.body.mode)}>{policy.body.mode}</td>
                 <td className="n">
                   {policy.version}
                   {policy.versions > policy.version && <span className="muted"> of {policy.versions}</span>}

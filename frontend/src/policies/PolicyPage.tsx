@@ -14,7 +14,7 @@ import { Backtest } from "./backtest/Backtest";
 import { PolicyForm } from "./editor/PolicyForm";
 import { PreviewPane } from "./editor/PreviewPane";
 import { bodyOf, type Draft, draftOf } from "./editor/policyDraft";
-import { KINDS, MODES } from "./kinds";
+import { kindLabel, modeHelp } from "./kinds";
 import styles from "./policies.module.css";
 import { describeDisabling, describeEnabling, policyState } from "./policyState";
 import { isRolling, policiesQuery, policyQuery, versionsQuery } from "./queries";
@@ -29,10 +29,10 @@ const TAB_OPTIONS: { value: Tab; label: string }[] = [
   { value: "edit", label: "Edit and preview" },
   { value: "versions", label: "Versions" },
   { value: "rollout", label: "Rollout" },
-  { value: "replay", label: "Replay" },
+  { value: "backtest", label: "Backtest" },
 ];
 
-/** One policy: its form beside a live preview, its versions, its way to the nodes, and its past replayed. */
+/** One policy: its form with a live preview, its versions, its rollouts and its backtest. */
 export function PolicyPage() {
   const { policyId } = route.useParams();
   const policy = useQuery(policyQuery(policyId));
@@ -43,13 +43,13 @@ export function PolicyPage() {
   if (error === null)
     return (
       <p className="muted" role="status">
-        Reading the policy.
+        Loading the policy.
       </p>
     );
   const missing = error instanceof ApiProblem && error.status === 404;
   return (
     <section className="card" role="alert">
-      <h2>{missing ? "There is no such policy" : "This policy cannot be shown"}</h2>
+      <h2>{missing ? "Policy not found" : "This policy cannot be shown"}</h2>
       <div className="body">
         <p>{sentenceOf(error)}</p>
         <Link to="/policies">Back to the policies</Link>
@@ -66,7 +66,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
   const newest = versions[0]?.version ?? policy.version;
   const base = versions.find((one) => one.version === search.version) ?? versions[0];
   const saved = useMemo(() => draftOf(base?.body ?? policy.body), [base, policy.body]);
-  // Edits belong to the version they began from; looking at another one does not lose them.
+  // Edits are kept for each version, so that selecting another version loses none.
   const [edits, setEdits] = useState<Record<number, Draft>>({});
   const from = base?.version ?? policy.version;
   const draft = edits[from] ?? saved;
@@ -80,8 +80,8 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
           <Link to="/policies">Policies</Link> <span className="muted">/</span>
         </nav>
         <h1>{policy.name}</h1>
-        <span className="tag">{KINDS[policy.body.spec.type].label}</span>
-        <span className="tag" title={MODES[policy.body.mode].about}>
+        <span className="tag">{kindLabel(policy.body.spec.type)}</span>
+        <span className="tag" title={modeHelp(policy.body.mode)}>
           {policy.body.mode}
         </span>
         <span className="tag">
@@ -103,9 +103,9 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
           <div className={styles.form}>
             {from !== newest && (
               <p className={styles.note}>
-                Begun from version {from}; the newest is {newest}.{" "}
+                Edited from version {from}; the latest is {newest}.{" "}
                 <button type="button" className="link" onClick={() => navigate({ version: undefined })}>
-                  Edit the newest
+                  Edit the latest
                 </button>
               </p>
             )}
@@ -127,7 +127,7 @@ function LoadedPolicy({ policy, versions }: { policy: Policy; versions: PolicyVe
       )}
       {tab === "versions" && <Versions policy={policy} versions={versions} search={search} navigate={navigate} />}
       {tab === "rollout" && <Rollouts policy={policy} versions={versions} search={search} navigate={navigate} />}
-      {tab === "replay" && (
+      {tab === "backtest" && (
         <Backtest
           policy={policy}
           versions={versions}
@@ -191,7 +191,7 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
         <div className={`body ${styles.save}`}>
           <TextInput
             label="Note"
-            placeholder="what this version is for"
+            placeholder="purpose of this version"
             maxLength={500}
             value={note}
             onChange={(event) => setNote(event.currentTarget.value)}
@@ -206,10 +206,10 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
           </Button>
           <span className="muted">
             {!may
-              ? "Saving needs the operator role."
+              ? "Saving requires the operator role."
               : policy.enabled
-                ? `Saving changes no node: version ${policy.version} stays in force until a rollout takes version ${next} there.`
-                : "Saving changes no node: the policy is off."}
+                ? `Saving changes no node: version ${policy.version} stays in force until a rollout brings version ${next}.`
+                : "Saving changes no node: the policy is disabled."}
           </span>
           <FormError error={save.error} fields={Object.keys(wrong).map((path) => path.split(".").at(-1) ?? path)} />
         </div>
@@ -218,13 +218,13 @@ function Save({ policy, next, draft, reading, changed, onChange, onSaved }: Save
   );
 }
 
-/** Whether it is in force, and what turning it on or off will do. */
+/** The state of the policy, and the effect of enabling or disabling it. */
 function PolicyState({ policy }: { policy: Policy }) {
   const may = useHasRole("operator");
   const [leaving, setLeaving] = useState(false);
   const go = route.useNavigate();
   const params = { path: { policy_id: policy.id } };
-  const turn = useMutation({
+  const toggle = useMutation({
     mutationFn: () =>
       policy.enabled
         ? answer(api.POST("/api/policies/{policy_id}/disable", { params }))
@@ -252,17 +252,17 @@ function PolicyState({ policy }: { policy: Policy }) {
         <>
           <Button
             variant={policy.enabled ? "default" : "filled"}
-            loading={turn.isPending}
-            onClick={() => turn.mutate()}
+            loading={toggle.isPending}
+            onClick={() => toggle.mutate()}
           >
             {policy.enabled ? "Disable" : "Enable"}
           </Button>
           <Button onClick={() => setLeaving(true)}>Delete</Button>
         </>
       )}
-      {turn.isError && (
+      {toggle.isError && (
         <span className="bad" role="alert">
-          {sentenceOf(turn.error)}
+          {sentenceOf(toggle.error)}
         </span>
       )}
       {leaving && (
@@ -276,7 +276,7 @@ function PolicyState({ policy }: { policy: Policy }) {
           onClose={() => setLeaving(false)}
         >
           <p>
-            The policy and its versions leave the list for good; what it decided stays on the nodes' pages.{" "}
+            The policy and its versions are deleted permanently; its decisions stay on the nodes' pages.{" "}
             {policy.enabled && describeDisabling(policy).replace("Disabling", "Deleting")}
           </p>
         </ConfirmDialog>

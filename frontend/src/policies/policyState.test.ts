@@ -4,7 +4,7 @@ import { describeDisabling, describeEnabling, listNames, policyState } from "./p
 import type { Mode, Policy, PolicyBody, Rollout } from "./types";
 
 const draft = newDraft("irq-spread");
-const body = (mode: Mode) => bodyOf({ ...draft, mode, texts: { ...draft.texts, name: "spread" } }).body as PolicyBody;
+const body = (mode: Mode) => bodyOf({ ...draft, values: { ...draft.values, mode, name: "spread" } }).body as PolicyBody;
 const policy = (mode: Mode, over: Partial<Policy> = {}): Policy => ({
   id: 1,
   name: "spread",
@@ -21,25 +21,25 @@ const policy = (mode: Mode, over: Partial<Policy> = {}): Policy => ({
 const rollout = { state: "batches", to_version: 4, stages: [[1], [2, 3]], done_nodes: [1] } as unknown as Rollout;
 
 test.each([
-  [policy("observe"), "off"],
+  [policy("observe"), "disabled"],
   [policy("observe", { enabled: true }), "in force"],
   [policy("enforce", { enabled: true, rollout }), "rolling out v4: 1 of 3 nodes passed"],
-])("a policy's standing is told in a few words", (given, words) => expect(policyState(given)).toBe(words));
+])("a policy's state is a short text", (given, words) => expect(policyState(given)).toBe(words));
 
 test.each([
   ["observe", "nothing is changed"],
   ["recommend", "a person applies them"],
-  ["enforce", "up to 2 settings every 5 s by themselves"],
+  ["enforce", "each applies up to 2 changes every 5 s automatically"],
 ] as const)("enabling in mode %s says what will happen and where", (mode, part) => {
   expect(describeEnabling(policy(mode))).toContain("version 3 in force on 12 nodes");
   expect(describeEnabling(policy(mode))).toContain(part);
 });
 
-test("disabling says that an enforcing policy's settings go back, and that a rollout ends", () => {
+test("disabling says that an enforcing policy's settings are restored, and that a rollout stops", () => {
   expect(describeDisabling(policy("enforce", { rollout }))).toBe(
-    "Disabling ends it on 12 nodes; every setting that it moved there goes back to what it was before. Its rollout ends.",
+    "Disabling stops it on 12 nodes; every setting that it changed there is restored. Its rollout stops.",
   );
-  expect(describeDisabling(policy("recommend"))).toBe("Disabling ends it on 12 nodes; nothing is changed there.");
+  expect(describeDisabling(policy("recommend"))).toBe("Disabling stops it on 12 nodes; no setting is changed there.");
 });
 
 test("a few of many names are told", () => {

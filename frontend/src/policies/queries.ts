@@ -55,18 +55,18 @@ export const rolloutQuery = (rolloutId: number | null) =>
 
 const path = (nodeId: number) => ({ path: { node_id: nodeId } });
 
-/** A decision on a machine of hundreds of interrupts says of each why it stays: few are fetched at once. */
+/** A decision lists every skipped interrupt with its reason, so only a few are fetched at once. */
 const AT_FIRST = 20;
 const OF_A_RANGE = 60;
 const KEPT = 200;
 
-/** Known decisions and newly told ones together, each once, newest first. */
+/** Known and new decisions merged, newest first. */
 export function mergeDecisions(known: Decision[], told: Decision[]): Decision[] {
   const byId = new Map([...known, ...told].map((decision) => [decision.id, decision]));
   return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, KEPT);
 }
 
-/** What policies evaluated on a node, newest first; of a past range, or the newest: of these only what is new is asked. */
+/** Decisions of policies on a node, newest first: of a past range, or the latest, of which only new ones are fetched. */
 export const decisionsQuery = (nodeId: number, range: { from: number; to: number } | null) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "decisions", range],
@@ -108,7 +108,7 @@ export const flowsQuery = (nodeId: number) =>
     queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/flows", { params: path(nodeId), signal })),
   });
 
-/** The service-class policies in force on a node with what its agent told last; live frames keep it new. */
+/** The service-class policies in force on a node with the last report; live frames update it. */
 export const classesQuery = (nodeId: number) =>
   queryOptions({
     queryKey: ["node-policies", nodeId, "classes"],

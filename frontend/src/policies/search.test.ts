@@ -14,8 +14,8 @@ test.each([
   [{ tab: "?", version: "0", diff: "-1", nodes: "all", node: "x" }, {}],
   [{ nodes: "3,17" }, { nodes: "3,17" }],
   [
-    { tab: "replay", node: "4", from: "1000", to: "3601000" },
-    { tab: "replay", node: 4, from: 1000, to: 3_601_000 },
+    { tab: "backtest", node: "4", from: "1000", to: "3601000" },
+    { tab: "backtest", node: 4, from: 1000, to: 3_601_000 },
   ],
   [{ from: "1000", to: "3601001" }, {}],
   [{ from: "2000", to: "1000" }, {}],

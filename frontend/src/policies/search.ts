@@ -10,7 +10,7 @@ const nodes = param(v.pipe(v.string(), v.regex(/^\d+(,\d+)*$/)));
 const PolicySearchSchema = v.pipe(
   v.object({
     /** The open part; the editor when absent. */
-    tab: param(v.picklist(["versions", "rollout", "replay"])),
+    tab: param(v.picklist(["versions", "rollout", "backtest"])),
     /** The version that is edited, compared, rolled out or tested; the newest when absent. */
     version: param(positiveInteger),
     /** The version that it is compared with; its predecessor when absent. */

@@ -1,11 +1,14 @@
 import { Button, TextInput } from "@mantine/core";
 import { useState } from "react";
+import { SchemaInput } from "../../forms/SchemaField";
+import { fieldAt } from "../../forms/schema";
+import { factorSchema, mostLevels } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
 import styles from "./form.module.css";
 import type { KnownSetting } from "./knownSettings";
 import { LevelEditor, type Shared } from "./LevelEditor";
 import { paramOf, SettingKey } from "./SettingKey";
-import { type FactorDraft, type LevelDraft, levelsOf, MOST_LEVELS, newLevel } from "./specDraft";
+import { type FactorDraft, type LevelDraft, levelsOf, newLevel } from "./specDraft";
 
 type Props = Shared & {
   factor: FactorDraft;
@@ -15,31 +18,30 @@ type Props = Shared & {
   onRemove: (() => void) | null;
 };
 
-/** What is varied: its levels, of which the first is the baseline. */
+/** A factor with its levels, of which the first is the baseline. */
 export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...shared }: Props) {
   const set = (levels: LevelDraft[]) => onChange({ ...factor, levels });
   return (
-    <section className="card" aria-label={`What is varied: ${factor.name || "unnamed"}`}>
+    <section className="card" aria-label={`Factor: ${factor.name || "unnamed"}`}>
       <h2>
-        What is varied <small>the first level is the baseline</small>
+        Factor <small>the first level is the baseline</small>
         <span className="grow" />
-        {onRemove !== null && <Button onClick={onRemove}>Leave this out</Button>}
+        {onRemove !== null && <Button onClick={onRemove}>Remove factor</Button>}
       </h2>
       <div className={`body ${styles.factor}`}>
         <div className={experimentsStyles.row}>
-          <TextInput
-            label="Called"
+          <SchemaInput
+            schema={fieldAt(factorSchema(), "name")}
             value={factor.name}
             error={shared.at(`${path}.name`, factor.name)}
-            onChange={(event) => onChange({ ...factor, name: event.currentTarget.value })}
+            onChange={(name) => onChange({ ...factor, name })}
           />
           {sweep && (
-            <TextInput
-              label="Unit of its values"
-              placeholder="none"
+            <SchemaInput
+              schema={fieldAt(factorSchema(), "unit")}
               value={factor.unit}
-              maxLength={20}
-              onChange={(event) => onChange({ ...factor, unit: event.currentTarget.value })}
+              error={shared.at(`${path}.unit`, factor.unit)}
+              onChange={(unit) => onChange({ ...factor, unit })}
             />
           )}
         </div>
@@ -60,7 +62,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
             />
           ))}
         </ol>
-        {sweep && factor.levels.length < MOST_LEVELS && (
+        {sweep && factor.levels.length < mostLevels() && (
           <div>
             <Button onClick={() => set([...factor.levels, newLevel()])}>Add a level</Button>
           </div>
@@ -72,7 +74,7 @@ export function FactorEditor({ factor, path, sweep, onChange, onRemove, ...share
 
 type ValuesProps = { known: KnownSetting[]; onMake: (name: string, unit: string, levels: LevelDraft[]) => void };
 
-/** Makes the levels of a sweep from one setting and a list of values. */
+/** Generates the levels of a sweep from one setting and a list of values. */
 function ValuesOf({ known, onMake }: ValuesProps) {
   const [key, setKey] = useState("");
   const [values, setValues] = useState("");
@@ -91,7 +93,7 @@ function ValuesOf({ known, onMake }: ValuesProps) {
         disabled={key.trim() === "" || levels.length < 2}
         onClick={() => onMake(key.trim().split("/").at(-1) ?? key, paramOf(key.trim())?.unit ?? "", levels)}
       >
-        Make {levels.length < 2 ? "" : levels.length} levels
+        Generate {levels.length < 2 ? "" : levels.length} levels
       </Button>
     </div>
   );

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import layoutStyles from "../../policies/policies.module.css";
 
-export function FormPart({ title, note, children }: { title: string; note?: string; children: ReactNode }) {
+export function FormPart({ title, note, children }: { title: string; note?: string | undefined; children: ReactNode }) {
   return (
     <section className="card" aria-label={title}>
       <h2>

@@ -1,6 +1,10 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useState } from "react";
+import { SchemaInput } from "../../forms/SchemaField";
+import { fieldAt, fieldsOf, labelOf } from "../../forms/schema";
+import { valueText } from "../../forms/values";
 import { settingName, takesCpus } from "../../lib/settingKeys";
+import { levelSchema, workloadSchema } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
 import type { WorkloadType } from "../types";
 import styles from "./form.module.css";
@@ -8,8 +12,6 @@ import type { KnownSetting } from "./knownSettings";
 import { LevelPolicy } from "./LevelPolicy";
 import { paramOf, SettingKey } from "./SettingKey";
 import type { LevelDraft } from "./specDraft";
-import { WorkloadField } from "./WorkloadField";
-import { WORKLOADS } from "./workloads";
 
 const PLAIN = "the node as it is";
 
@@ -20,7 +22,7 @@ export type Shared = {
   at: (path: string, text: string) => string | undefined;
 };
 
-/** What a level is, in a line. */
+/** A level in one line. */
 function levelText({ settings, policy, irqbalance, workload }: LevelDraft): string {
   const parts = [
     ...settings.filter(({ key }) => key !== "").map(({ key, value }) => `${settingName(key)} ${value}`),
@@ -42,9 +44,9 @@ type LevelProps = Shared & {
   onRemove: (() => void) | null;
 };
 
-/** One level of a factor: its settings, its policy and its part of the workload, folded to one line. */
+/** One level of a factor: its settings, policy and workload fields, collapsed to one line. */
 export function LevelEditor({ level, place, path, sweep, type, known, at, onChange, onRemove }: LevelProps) {
-  const { fields } = WORKLOADS[type];
+  const { properties: fields = {} } = workloadSchema(type);
   const called = level.name || (place === 0 ? "the baseline" : `level ${place + 1}`);
   // folded where there is nothing left to type when it comes up; after that as its reader has it
   const [wasOpen] = useState(level.name === "" || (place > 0 && levelText(level) === PLAIN));
@@ -56,26 +58,24 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
           <span className="muted">{levelText(level)}</span>
         </summary>
         <div className={experimentsStyles.row}>
-          <TextInput
-            label="Name of the level"
+          <SchemaInput
+            schema={fieldAt(levelSchema(), "name")}
             value={level.name}
             error={at(`${path}.name`, level.name)}
-            onChange={(event) => onChange({ ...level, name: event.currentTarget.value })}
+            onChange={(text) => onChange({ ...level, name: text })}
           />
           {sweep && (
-            <TextInput
-              label="Value on the axis"
-              placeholder="none"
-              inputMode="decimal"
+            <SchemaInput
+              schema={fieldAt(levelSchema(), "value")}
               value={level.value}
               error={at(`${path}.value`, level.value)}
-              onChange={(event) => onChange({ ...level, value: event.currentTarget.value })}
+              onChange={(value) => onChange({ ...level, value })}
             />
           )}
           <span className="grow" />
           {onRemove !== null && (
-            <Button aria-label={`Leave out ${called}`} onClick={onRemove}>
-              Leave out
+            <Button aria-label={`Remove ${called}`} onClick={onRemove}>
+              Remove
             </Button>
           )}
         </div>
@@ -105,14 +105,15 @@ export function LevelEditor({ level, place, path, sweep, type, known, at, onChan
           if (field === undefined) return null;
           return (
             <div key={name} className={experimentsStyles.row}>
-              <WorkloadField
-                field={field}
+              <SchemaInput
+                schema={field}
+                name={name}
                 value={value}
                 error={at(`${path}.workload.${name}`, value)}
                 onChange={(next) => onChange({ ...level, workload: { ...level.workload, [name]: next } })}
               />
               <Button
-                aria-label={`Leave out ${field.label}`}
+                aria-label={`Remove ${labelOf(field, name)}`}
                 onClick={() => {
                   const { [name]: _, ...others } = level.workload;
                   onChange({ ...level, workload: others });
@@ -158,7 +159,7 @@ function SettingRow({ setting, path, known, at, onChange, onRemove }: SettingRow
         error={at(`${path}.value`, setting.value)}
         onChange={(event) => onChange({ ...setting, value: event.currentTarget.value })}
       />
-      <Button aria-label={`Leave out ${setting.key || "this setting"}`} onClick={onRemove}>
+      <Button aria-label={`Remove ${setting.key || "this setting"}`} onClick={onRemove}>
         ×
       </Button>
     </div>
@@ -169,8 +170,7 @@ type AddProps = Pick<LevelProps, "level" | "type" | "onChange"> & { called: stri
 
 /** Buttons that add a setting, the policy or a workload field to a level, and irqbalance. */
 function AddToLevel({ level, type, called, onChange }: AddProps) {
-  const { fields } = WORKLOADS[type];
-  const free = Object.keys(fields).filter((name) => !(name in level.workload));
+  const free = fieldsOf(workloadSchema(type)).filter(([name]) => !(name in level.workload));
   return (
     <div className={styles.adds}>
       <Button onClick={() => onChange({ ...level, settings: [...level.settings, { key: "", value: "" }] })}>
@@ -181,22 +181,22 @@ function AddToLevel({ level, type, called, onChange }: AddProps) {
       )}
       {free.length > 0 && (
         <NativeSelect
-          aria-label={`Something of the load that differs, ${called}`}
+          aria-label={`Workload field of ${called}`}
           value=""
           data={[
-            { value: "", label: "+ of the load" },
-            ...free.map((name) => ({ value: name, label: fields[name]?.label ?? name })),
+            { value: "", label: "+ workload field" },
+            ...free.map(([name, field]) => ({ value: name, label: labelOf(field, name) })),
           ]}
           onChange={(event) => {
             const name = event.currentTarget.value;
-            const field = fields[name];
-            if (field !== undefined) onChange({ ...level, workload: { ...level.workload, [name]: field.initial } });
+            const [, field] = free.find(([other]) => other === name) ?? [];
+            if (field !== undefined) onChange({ ...level, workload: { ...level.workload, [name]: valueText(field) } });
           }}
         />
       )}
       <Checkbox
         size="xs"
-        label="irqbalance runs"
+        label={fieldAt(levelSchema(), "irqbalance").title}
         checked={level.irqbalance}
         onChange={(event) => onChange({ ...level, irqbalance: event.currentTarget.checked })}
       />

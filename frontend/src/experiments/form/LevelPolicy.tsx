@@ -1,6 +1,7 @@
 import { Button, NativeSelect } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { MODES } from "../../policies/kinds";
+import { optionsOf } from "../../forms/schema";
+import { modeHelp, policySchema } from "../../policies/kinds";
 import { policiesQuery } from "../../policies/queries";
 import type { Mode } from "../../policies/types";
 import styles from "../experiments.module.css";
@@ -12,7 +13,7 @@ type PolicyProps = {
   onChange: (policy: LevelDraft["policy"]) => void;
 };
 
-/** A kept version of a policy, in force for the time of a run. */
+/** A version of a policy that is in force during a run. */
 export function LevelPolicy({ policy, error, onChange }: PolicyProps) {
   const policies = useQuery(policiesQuery).data ?? [];
   const known = policies.find(({ id }) => id === policy.id);
@@ -39,12 +40,12 @@ export function LevelPolicy({ policy, error, onChange }: PolicyProps) {
       />
       <NativeSelect
         label="Mode"
-        title={MODES[policy.mode].about}
+        title={modeHelp(policy.mode)}
         value={policy.mode}
-        data={Object.entries(MODES).map(([value, { label }]) => ({ value, label }))}
+        data={optionsOf(policySchema("mode"))}
         onChange={(event) => onChange({ ...policy, mode: event.currentTarget.value as Mode })}
       />
-      <Button aria-label="Leave out the policy" onClick={() => onChange(null)}>
+      <Button aria-label="Remove the policy" onClick={() => onChange(null)}>
         ×
       </Button>
     </div>

@@ -10,10 +10,10 @@ import styles from "./form.module.css";
 
 const TYPING_MS = 350;
 
-/** old: what is shown is of what was typed before. */
+/** old: the preview is of an earlier input. */
 export type SpecPreview = { data: Preview | undefined; error: Error | null; old: boolean };
 
-/** What an experiment would do, asked a moment after the last key. */
+/** The preview of an experiment, requested shortly after the last input. */
 export function useSpecPreview(spec: SpecIn | null): SpecPreview {
   const asked = useMemo(() => JSON.stringify(spec), [spec]);
   const [settled] = useDebouncedValue(asked, TYPING_MS);
@@ -31,17 +31,17 @@ export function useSpecPreview(spec: SpecIn | null): SpecPreview {
 
 type Props = { preview: SpecPreview; differs: string[]; fits: boolean };
 
-/** One sentence, how many runs, how long, what each arm does to the node, and what is worth knowing first. */
+/** Summary, number of runs, duration, warnings and the changes of each arm. */
 export function PreviewPane({ preview: { data, error, old }, differs, fits }: Props) {
   return (
     <section className={`card ${layoutStyles.pane}`} aria-label="Preview">
       <h2>
-        Preview <small>nothing is changed before it is started</small>
+        Preview <small>nothing is changed before the start</small>
         <span className="grow" />
-        <small role="status">{fits && old ? "looking…" : ""}</small>
+        <small role="status">{fits && old ? "updating…" : ""}</small>
       </h2>
       <div className={`body ${experimentsStyles.preview}`} aria-live="polite" aria-busy={fits && old}>
-        {!fits && <p className="muted">The preview goes on when everything in the form fits.</p>}
+        {!fits && <p className="muted">The preview resumes when all fields are valid.</p>}
         {error !== null && (
           <p className="bad" role="alert">
             {sentenceOf(error)}
@@ -56,7 +56,7 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
             <dl className={experimentsStyles.facts}>
               <dt>Runs</dt>
               <dd>{count(data.runs, "run")}</dd>
-              <dt>Takes</dt>
+              <dt>Duration</dt>
               <dd>about {duration(data.duration_s)}</dd>
             </dl>
             {data.blocked_because !== null && (
@@ -64,16 +64,16 @@ export function PreviewPane({ preview: { data, error, old }, differs, fits }: Pr
                 It cannot be started: {data.blocked_because}
               </p>
             )}
-            <Sentences title="Worth knowing first" of={data.warnings} />
-            <Sentences title="How this machine differs from the paper's" of={differs} />
-            <h3>What each arm does</h3>
+            <Sentences title="Warnings" of={data.warnings} />
+            <Sentences title="Differences from the paper's machine" of={differs} />
+            <h3>Changes of each arm</h3>
             <ol className={styles.arms}>
               {data.arms.map((arm) => (
                 <li key={arm.name}>
                   <b>{arm.name}</b> {arm.sentence}
                   {arm.commands.length > 0 && (
                     <details>
-                      <summary>By hand</summary>
+                      <summary>Shell commands</summary>
                       <pre className="mono">{arm.commands.join("\n")}</pre>
                     </details>
                   )}

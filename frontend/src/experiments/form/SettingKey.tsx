@@ -3,7 +3,7 @@ import { useId } from "react";
 import { GROUPS } from "../../node/coalescing/nicParams";
 import type { KnownSetting } from "./knownSettings";
 
-/** The unit and the help of a setting's number, where it is one of a network device. */
+/** Unit and help text of a network device's numeric setting. */
 export function paramOf(key: string): { unit: string | null; help: string } | undefined {
   for (const { params } of GROUPS)
     for (const [name, param] of Object.entries(params)) if (key.endsWith(`/${name}`)) return param;
@@ -18,7 +18,7 @@ type KeyProps = {
   onChange: (key: string) => void;
 };
 
-/** A setting by its key; those of the node are offered with their names and values. */
+/** Input of a setting's key, with the node's settings as suggestions. */
 export function SettingKey({ label, value, known, error, onChange }: KeyProps) {
   const id = useId();
   const one = known.find(({ key }) => key === value);

@@ -4,88 +4,96 @@ import { useMemo } from "react";
 import type { Schemas } from "../../api/client";
 import { nodesQuery } from "../../api/queries";
 import { Segments } from "../../components/Segments";
-import { labelWithUnit } from "../../lib/metrics";
-import { METRIC_NAMES, METRICS } from "../../policies/kinds";
+import { SchemaInput } from "../../forms/SchemaField";
+import { fieldsOf, optionsOf } from "../../forms/schema";
+import { GUARDRAIL_METRICS, labelWithUnit } from "../../lib/metrics";
+import { boundSchema } from "../../policies/kinds";
 import layoutStyles from "../../policies/policies.module.css";
-import { KINDS } from "../states";
+import {
+  experimentSchema,
+  hasPeer,
+  kindHelp,
+  primaryMetrics,
+  scheduleFields,
+  workloadSchema,
+  workloadTypes,
+} from "../experimentSchema";
 import type { Kind } from "../types";
 import { FactorEditor } from "./FactorEditor";
 import { FormPart } from "./FormPart";
 import { knownSettings } from "./knownSettings";
-import { type Draft, NUMBERS, newFactor, withKind, withWorkload } from "./specDraft";
-import { WorkloadField } from "./WorkloadField";
-import { hasPeer, WORKLOAD_TYPES, WORKLOADS } from "./workloads";
+import { type Draft, newFactor, withKind, withWorkload } from "./specDraft";
 
 type Props = {
   draft: Draft;
   node: Schemas["Node"] | undefined;
   wrong: Record<string, string>;
-  /** Also what was not typed yet is said to be missing. */
+  /** Whether empty fields are reported too. */
   showMissing: boolean;
   onChange: (draft: Draft) => void;
 };
 
-const KIND_OPTIONS = (Object.keys(KINDS) as Kind[]).map((value) => ({
-  value,
-  label: KINDS[value].label,
-  title: KINDS[value].about,
-}));
+const kindOptions = () =>
+  optionsOf(experimentSchema("kind")).map(({ value, label }) => ({
+    value: value as Kind,
+    label,
+    title: kindHelp(value as Kind),
+  }));
 
-/** Everything that an experiment is, as a form. */
+/** The form of an experiment. */
 export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const known = useMemo(() => knownSettings(node?.inventory), [node]);
-  const workload = WORKLOADS[draft.type];
-  /** A message at a field: what is merely not typed yet is not held against anybody before they try. */
+  const workload = workloadSchema(draft.type);
+  /** The message at a field; an empty field has none before the form is submitted. */
   const at = (path: string, text: string) => (text === "" && !showMissing ? undefined : wrong[path]);
   return (
     <>
-      <FormPart title="What is compared">
-        <TextInput
-          label="Name"
-          description="What people call it, here and in reports."
+      <FormPart title="Comparison">
+        <SchemaInput
+          schema={experimentSchema("name")}
           value={draft.name}
           error={at("name", draft.name)}
-          autoComplete="off"
-          onChange={(event) => onChange({ ...draft, name: event.currentTarget.value })}
+          onChange={(name) => onChange({ ...draft, name })}
         />
         <Input.Wrapper
           size="xs"
           label="Kind"
           labelElement="div"
-          description={KINDS[draft.kind].about}
+          description={kindHelp(draft.kind)}
           descriptionProps={{ mb: 4 }}
         >
           <Segments
             label="Kind"
             value={draft.kind}
-            options={KIND_OPTIONS}
+            options={kindOptions()}
             onChange={(kind) => onChange(withKind(draft, kind))}
           />
         </Input.Wrapper>
       </FormPart>
-      <FormPart title="Load" note={workload.about}>
+      <FormPart title="Workload" note={workload.description}>
         <NativeSelect
-          label="Workload"
+          label="Type"
           value={draft.type}
-          data={WORKLOAD_TYPES.map((value) => ({ value, label: WORKLOADS[value].label }))}
+          data={workloadTypes().map((value) => ({ value, label: workloadSchema(value).title ?? value }))}
           onChange={(event) => onChange(withWorkload(draft, event.currentTarget.value as Draft["type"]))}
         />
         {hasPeer(draft.type) && (
           <NativeSelect
-            label="Sent by"
+            label={experimentSchema("peer_node_id").title}
             value={draft.peer ?? ""}
             data={[
-              { value: "", label: "the node itself, from a network namespace" },
+              { value: "", label: experimentSchema("peer_node_id").placeholder ?? "none" },
               ...nodes.filter(({ id }) => id !== node?.id).map(({ id, name }) => ({ value: String(id), label: name })),
             ]}
             onChange={(event) => onChange({ ...draft, peer: Number(event.currentTarget.value) || null })}
           />
         )}
-        {Object.entries(workload.fields).map(([name, field]) => (
-          <WorkloadField
+        {fieldsOf(workload).map(([name, field]) => (
+          <SchemaInput
             key={`${draft.type} ${name}`}
-            field={field}
+            schema={field}
+            name={name}
             value={draft.workload[name] ?? ""}
             error={at(`workload.${name}`, draft.workload[name] ?? "")}
             onChange={(value) => onChange({ ...draft, workload: { ...draft.workload, [name]: value } })}
@@ -118,7 +126,7 @@ export function SpecForm({ draft, node, wrong, showMissing, onChange }: Props) {
             className="link"
             onClick={() => onChange({ ...draft, factors: [...draft.factors, newFactor()] })}
           >
-            Vary a second thing
+            Add a second factor
           </button>
           : every combination of both is measured.
         </p>
@@ -134,24 +142,24 @@ type PrimaryProps = Pick<Props, "draft" | "onChange"> & { at: (path: string, tex
 
 /** The metric that decides the experiment, named before anything is measured. */
 function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
-  const names = [...WORKLOADS[draft.type].primary, draft.primary];
-  const figures = [...new Set(names)].filter((name) => name !== "");
+  const schema = experimentSchema("primary");
+  const metrics = [...new Set([...primaryMetrics(draft.type), draft.primary])].filter((name) => name !== "");
   return (
-    <FormPart title="What decides">
+    <FormPart title="Primary metric">
       {draft.type === "command" ? (
         <TextInput
-          label="Figure"
-          description="command.NAME is what the command told of itself by this name."
+          label="Metric"
+          description="command.NAME is the number that the command printed under this name."
           value={draft.primary}
           error={at("primary", draft.primary)}
           onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
         />
       ) : (
         <NativeSelect
-          label="Figure"
-          description="Named before anything is measured; every other figure is told too."
+          label="Metric"
+          description={schema.description}
           value={draft.primary}
-          data={figures.map((value) => ({ value, label: labelWithUnit(value) }))}
+          data={metrics.map((value) => ({ value, label: labelWithUnit(value) }))}
           onChange={(event) => onChange({ ...draft, primary: event.currentTarget.value })}
         />
       )}
@@ -161,33 +169,20 @@ function PrimaryMetric({ draft, at, onChange }: PrimaryProps) {
 
 type PartProps = Pick<Props, "draft" | "wrong" | "onChange">;
 
-/** Durations, numbers of runs and the seed of their order. */
+/** Durations, numbers of blocks and the seed of the order of the runs. */
 function Schedule({ draft, wrong, onChange }: PartProps) {
   return (
-    <FormPart title="How long and how often">
-      {Object.entries(NUMBERS).map(([name, { label, unit, help }]) => {
-        const value = draft.texts[name as keyof typeof NUMBERS];
-        return (
-          <TextInput
-            key={name}
-            label={unit === "" ? label : `${label}, ${unit}`}
-            description={help}
-            inputMode="decimal"
-            value={value}
-            error={wrong[name]}
-            onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, [name]: event.currentTarget.value } })}
-          />
-        );
-      })}
-      <TextInput
-        label="Seed"
-        description="Of the order of the runs; empty draws one."
-        placeholder="drawn"
-        inputMode="numeric"
-        value={draft.texts.seed}
-        error={wrong.seed}
-        onChange={(event) => onChange({ ...draft, texts: { ...draft.texts, seed: event.currentTarget.value } })}
-      />
+    <FormPart title="Schedule">
+      {scheduleFields().map(([name, field]) => (
+        <SchemaInput
+          key={name}
+          schema={field}
+          name={name}
+          value={draft.schedule[name] ?? ""}
+          error={wrong[name]}
+          onChange={(value) => onChange({ ...draft, schedule: { ...draft.schedule, [name]: value } })}
+        />
+      ))}
     </FormPart>
   );
 }
@@ -195,18 +190,14 @@ function Schedule({ draft, wrong, onChange }: PartProps) {
 /** The bounds at which the experiment stops. */
 function Guardrails({ draft, wrong, onChange }: PartProps) {
   return (
-    <FormPart title="Guardrails" note="the experiment stops and everything is put back when one of them trips">
-      {METRIC_NAMES.map((metric) => (
-        <TextInput
+    <FormPart title="Guardrails" note={experimentSchema("guardrails").description}>
+      {GUARDRAIL_METRICS.map((metric) => (
+        <SchemaInput
           key={metric}
-          label={`${METRICS[metric].label} over, ${METRICS[metric].unit}`}
-          placeholder="no limit"
-          inputMode="decimal"
+          schema={boundSchema(metric)}
           value={draft.guardrails[metric] ?? ""}
           error={wrong[`guardrails.${metric}`]}
-          onChange={(event) =>
-            onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: event.currentTarget.value } })
-          }
+          onChange={(value) => onChange({ ...draft, guardrails: { ...draft.guardrails, [metric]: value } })}
         />
       ))}
     </FormPart>

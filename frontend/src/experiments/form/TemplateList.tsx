@@ -5,12 +5,12 @@ import styles from "./form.module.css";
 type Props = {
   templates: Template[] | undefined;
   chosen: string | undefined;
-  /** Something is chosen: the cards take one line each. */
+  /** A template is chosen: each card takes one line. */
   folded: boolean;
   onChoose: (slug: string) => void;
 };
 
-/** The papers' measurements as they can be redone on a node, and a form of one's own. */
+/** The experiment templates for a node, and an empty form. */
 export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
   return (
     <section aria-label="Templates" className={styles.templates} data-folded={folded || undefined}>
@@ -32,7 +32,7 @@ export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
                 </ul>
               </details>
             )}
-            {one.unavailable_because !== null && <p className="warn">Not here: {one.unavailable_because}</p>}
+            {one.unavailable_because !== null && <p className="warn">Unavailable: {one.unavailable_because}</p>}
           </div>
           <div className={styles.choose}>
             <Button
@@ -47,17 +47,17 @@ export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
         </article>
       ))}
       <article className={`card ${styles.template}`} data-chosen={chosen === "own" || undefined}>
-        <h2>One of my own</h2>
+        <h2>Custom experiment</h2>
         <div className="body">
           <p>
-            The node against itself, one setting against another, or a sweep over one or two of them, under a load that
-            you choose or under its own traffic.
+            The node against itself, two levels of a setting, or a sweep over one or two factors, with a generated
+            workload or existing traffic.
           </p>
         </div>
         <div className={styles.choose}>
           <Button
             aria-pressed={chosen === "own"}
-            aria-label={`${chosen === "own" ? "Chosen" : "Use"}: one of my own`}
+            aria-label={`${chosen === "own" ? "Chosen" : "Use"}: custom experiment`}
             onClick={() => onChoose("own")}
           >
             {chosen === "own" ? "Chosen" : "Use"}

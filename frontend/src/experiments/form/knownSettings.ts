@@ -1,12 +1,12 @@
 import type { Schemas } from "../../api/client";
 import { settingName } from "../../lib/settingKeys";
 
-/** A setting that a node has. label: what people call it, with what it stands at. */
+/** A setting of a node. label: its name with its present value. */
 export type KnownSetting = { key: string; label: string; value: string | null };
 
 type Inventory = NonNullable<Schemas["Node"]["inventory"]>;
 
-/** Every setting of a node that an experiment may vary. */
+/** All settings of a node that an experiment can vary. */
 export function knownSettings(inventory: Inventory | null | undefined): KnownSetting[] {
   if (!inventory) return [];
   const known: [key: string, value: string | null, more?: string][] = [];

@@ -5,7 +5,7 @@ import { draftOf, firstOf, levelsOf, newDraft, newFactor, newLevel, specOf, with
 const named = { ...newDraft("aa"), name: "noise" };
 
 test("an A/A experiment needs a name and a node, and nothing else", () => {
-  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "A name of up to 80 letters." });
+  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "Name is required." });
   expect(specOf(named, undefined).wrong).toEqual({ node_id: "Choose the node first." });
   expect(specOf(named, 3).spec).toMatchObject({
     kind: "aa",
@@ -24,7 +24,7 @@ test.each([
   ["blocks", "6.5", "A whole number from 3 to 50."],
   ["blocks", "", "A whole number from 3 to 50."],
 ] as const)("%s of “%s” is refused with its bounds", (name, text, sentence) => {
-  const draft = { ...named, texts: { ...named.texts, [name]: text } };
+  const draft = { ...named, schedule: { ...named.schedule, [name]: text } };
   expect(specOf(draft, 3).wrong).toEqual({ [name]: sentence });
 });
 
@@ -60,7 +60,7 @@ test("levels are settings, a policy, irqbalance or fields of the workload", () =
   ]);
 });
 
-test("what is missing of a level is said at its place", () => {
+test("missing fields of a level are reported by path", () => {
   const draft = {
     ...withKind(named, "ab"),
     factors: [
@@ -71,7 +71,7 @@ test("what is missing of a level is said at its place", () => {
     ],
   };
   expect(specOf(draft, 3).wrong).toEqual({
-    "factors.0.levels.1.name": "A name of up to 80 letters.",
+    "factors.0.levels.1.name": "Level name is required.",
     "factors.0.levels.1.settings.0.value": "The range 5-2 runs backwards; write 2-5.",
   });
 });
@@ -85,7 +85,7 @@ test("a list of values becomes a level each, with its place on the axis", () => 
   ]);
 });
 
-test("another workload keeps the figure that decides only where it has it", () => {
+test("another workload keeps the primary metric only if it has it", () => {
   const stream = { ...named, primary: "throughput_bit_per_s" };
   expect(withWorkload(stream, "iperf3").primary).toBe("throughput_bit_per_s");
   expect(withWorkload(stream, "tcp-request").primary).toBe("rtt_p99_us");
@@ -134,10 +134,10 @@ test("a specification reads back as itself, but for its seed", () => {
 
 test.each([
   ["name", "Name: x"],
-  ["measure_s", "Measured: x"],
-  ["factors.0.name", "What is varied: x"],
+  ["measure_s", "Measurement: x"],
+  ["factors.0.name", "Factor: x"],
   ["factors.0.levels.1.settings.0.value", "Level 2, settings: x"],
-  ["workload.connections", "Load: x"],
-])("what is wrong at %s is told with the name of its field", (path, words) => {
+  ["workload.connections", "Workload: x"],
+])("an error at %s has the label of its field", (path, words) => {
   expect(firstOf({ [path]: "x", other: "y" })).toBe(words);
 });

@@ -3,7 +3,7 @@ import { armIndex, metricOf } from "../arms";
 import { figureText } from "../format";
 import type { Experiment, Template } from "../types";
 
-/** What a paper prints, as it prints it. */
+/** The figures of a paper as printed. */
 export function AuthorsTable({
   rows,
   experiment,

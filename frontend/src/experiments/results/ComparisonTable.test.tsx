@@ -18,7 +18,7 @@ const names = () =>
     .slice(1)
     .map((row) => within(row).getAllByRole("cell")[0]?.textContent);
 
-test("rows sort by the size of the effect, with what is not known last, and back again", () => {
+test("rows sort by the size of the effect, unknown ones last, and back to the original order", () => {
   render(<ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} />);
   expect(names()).toEqual(["small", "large", "unknown"]);
   fireEvent.click(screen.getByRole("button", { name: /^effect/ }));
@@ -27,14 +27,14 @@ test("rows sort by the size of the effect, with what is not known last, and back
   expect(names()).toEqual(["small", "large", "unknown"]);
 });
 
-test("what was found stands in words beside its figures", () => {
+test("verdicts are shown as text beside their values", () => {
   render(<ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} />);
   expect(screen.getByText("+5.0 % (+3.0 to +7.0 %)")).toBeTruthy();
   expect(screen.getByText(/lower, worse/)).toBeTruthy();
-  expect(screen.getByText(/too few runs to say/)).toBeTruthy();
+  expect(screen.getByText(/too few runs/)).toBeTruthy();
 });
 
-test("a row can be looked at", () => {
+test("a row can be selected", () => {
   const choose = vi.fn();
   render(
     <ComparisonTable experiment={sweep()} label="Levels" first="level" rows={rows} chosen="a" onChoose={choose} />,

@@ -15,12 +15,12 @@ type Props = {
   label: string;
   first: string;
   rows: Row[];
-  /** The row that is looked at elsewhere on the page. */
+  /** The row selected elsewhere on the page. */
   chosen?: string;
   onChoose?: (key: string) => void;
 };
 
-/** What is not known comes last. */
+/** Unknown effects sort last. */
 const sizeOf = ({ comparison: { effect } }: Row): number => (effect === null ? -1 : Math.abs(effect.value));
 
 const SORTS: Record<Column, (a: Row, b: Row) => number> = {
@@ -29,7 +29,7 @@ const SORTS: Record<Column, (a: Row, b: Row) => number> = {
   p: (a, b) => (a.comparison.p ?? 2) - (b.comparison.p ?? 2),
 };
 
-/** Comparisons, a row each: means, the effect with its interval drawn and written, and what is concluded. */
+/** One row per comparison: means, effect with its interval, and verdict. */
 export function ComparisonTable({ experiment, label, first, rows, chosen, onChoose }: Props) {
   const [sort, setSort] = useState<Column | null>(null);
   const shown = sort === null ? rows : rows.toSorted(SORTS[sort]);
@@ -56,8 +56,8 @@ export function ComparisonTable({ experiment, label, first, rows, chosen, onChoo
             </th>
             {heading("effect", "effect, 95 % interval")}
             {heading("p", "p", true)}
-            <th className="n" title="The relative difference that would have been found with 80 % probability">
-              smallest visible
+            <th className="n" title="The smallest relative difference that would be detected with 80 % probability">
+              detectable
             </th>
             <th>found</th>
           </tr>

@@ -13,7 +13,7 @@ const OPTIONS = SHARES.map((value) => ({ value, label: value }));
 
 type Props = { experiment: Experiment; share: Share; onShare: (share: Share) => void };
 
-/** How busy each CPU was under each arm: a cell a CPU, 0 to 100 %. */
+/** Load of each CPU by arm, one cell per CPU, 0 to 100 %. */
 export function CpuHeatmap({ experiment, share, onShare }: Props) {
   const [asTable, setAsTable] = useState(false);
   const means = useMemo(() => cpuMeans(experiment, share), [experiment, share]);
@@ -25,7 +25,7 @@ export function CpuHeatmap({ experiment, share, onShare }: Props) {
         <span className="grow" />
         <Segments label="Share" value={share} options={OPTIONS} onChange={onShare} />
         <button type="button" className="link" aria-pressed={asTable} onClick={() => setAsTable(!asTable)}>
-          view as {asTable ? "picture" : "table"}
+          view as {asTable ? "chart" : "table"}
         </button>
       </h2>
       <div className="body">
@@ -91,7 +91,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
           <canvas
             ref={canvas}
             role="img"
-            aria-label={`${share} of ${cpus} CPUs under ${arms.length} arms; the table tells the same`}
+            aria-label={`${share} of ${cpus} CPUs under ${arms.length} arms; the table has the same values`}
             style={{ height }}
             onPointerMove={point}
             onPointerLeave={() => setAt(null)}
@@ -105,7 +105,7 @@ function Picture({ arms, means, share }: Of & { share: Share }) {
         <span>
           {at !== null && (
             <>
-              {arms[at.row]}, CPU {at.cpu}: <b>{value === null ? "not known" : `${value.toFixed(1)} % ${share}`}</b>
+              {arms[at.row]}, CPU {at.cpu}: <b>{value === null ? "unknown" : `${value.toFixed(1)} % ${share}`}</b>
             </>
           )}
         </span>

@@ -10,7 +10,7 @@ type Props = { rows: RulerRow[]; noise: Interval | null; better: Metric["better"
 
 const percent = (share: number) => `${100 * share}%`;
 
-/** Effects with their intervals on one ruler, and behind them how much the node differs from itself. */
+/** Effects with intervals on one ruler, with the A/A difference behind them. */
 export function EffectRuler({ rows, noise, better }: Props) {
   const scale = scaleOver([0, ...rows.flatMap(({ comparison }) => ends(comparison.effect)), ...ends(noise)]);
   return (
@@ -47,7 +47,7 @@ export function EffectRuler({ rows, noise, better }: Props) {
   );
 }
 
-/** A dot with a bar; hatched where the effect cannot be said. */
+/** A dot with a bar; hatched where the effect is unknown. */
 export function Track({ scale, effect, noise }: { scale: Scale; effect: Interval | null; noise: Interval | null }) {
   const span = ({ low, high }: Interval) => ({
     left: percent(scale.at(low)),

@@ -1,18 +1,16 @@
 import { Scroll } from "../../components/Scroll";
+import { labelOf } from "../../forms/schema";
 import { linkSpeed, text, UNKNOWN } from "../../lib/format";
 import { settingName } from "../../lib/settingKeys";
-import { METRICS } from "../../policies/kinds";
-import type { Metric as GuardrailMetric } from "../../policies/types";
+import { guardrailText } from "../../policies/kinds";
 import { armName, metricOf } from "../arms";
+import { kindLabel, scheduleFields, workloadSchema } from "../experimentSchema";
 import experimentsStyles from "../experiments.module.css";
-import { NUMBERS } from "../form/specDraft";
-import { WORKLOADS } from "../form/workloads";
 import { figureText } from "../format";
-import { KINDS } from "../states";
 import type { Experiment, Level } from "../types";
 import styles from "./results.module.css";
 
-/** The settings that an experiment is about, as they stood before and after it. */
+/** The settings of an experiment before and after it. */
 export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "settings">) {
   const keys = Object.keys(before);
   if (keys.length === 0) return null;
@@ -43,7 +41,7 @@ export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "s
                 <td title={key}>{settingName(key)}</td>
                 <td className="mono">{before[key]}</td>
                 {after === null ? (
-                  <td className="muted">not ended yet</td>
+                  <td className="muted">not finished</td>
                 ) : (
                   <td className={`mono ${after[key] === before[key] ? "" : "bad"}`}>{after[key] ?? "gone"}</td>
                 )}
@@ -56,7 +54,7 @@ export function SettingsNow({ settings: { before, after } }: Pick<Experiment, "s
   );
 }
 
-/** Runs that do not count, with the rule that discarded each. */
+/** Discarded runs, with the rule that discarded each. */
 export function Discarded({ experiment }: { experiment: Experiment }) {
   const discarded = experiment.runs.filter((run) => run.discarded !== null);
   if (discarded.length === 0) return null;
@@ -64,16 +62,16 @@ export function Discarded({ experiment }: { experiment: Experiment }) {
   return (
     <section className="card" aria-label="Discarded runs">
       <h2>
-        Discarded runs <small>by rules that do not look at the figures; each was tried again at its place</small>
+        Discarded runs <small>by rules that ignore the measured values; each was repeated</small>
       </h2>
       <Scroll label="Discarded runs, table">
         <table className={`table ${styles.long}`}>
           <thead>
             <tr>
               <th className="n">run</th>
-              <th className="n">try</th>
+              <th className="n">attempt</th>
               <th>arm</th>
-              <th>why</th>
+              <th>reason</th>
               <th className="n">{label}</th>
             </tr>
           </thead>
@@ -106,7 +104,7 @@ function levelText(level: Level): string {
   return parts.length === 0 ? "the node as it is" : parts.join(", ");
 }
 
-/** A fact as people read it: `ens5 (driver ena, queues 8)` rather than JSON. */
+/** A value as text: `ens5 (driver ena, queues 8)` rather than JSON. */
 export function specValueText(value: unknown): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -122,45 +120,41 @@ export function specValueText(value: unknown): string {
   return name === undefined ? parts : `${specValueText(name)} (${parts})`;
 }
 
-/** What was asked for, and on what. */
+/** Specification and machine of an experiment. */
 export function SpecFacts({ experiment }: { experiment: Experiment }) {
   const { spec, seed, machine } = experiment;
   const { type, ...fields } = spec.workload;
-  const about = WORKLOADS[type];
+  const workload = workloadSchema(type);
   const facts: [string, string][] = [
-    ["Kind", KINDS[spec.kind].label],
-    ["Load", about.label],
+    ["Kind", kindLabel(spec.kind)],
+    ["Workload", workload.title ?? type],
     ...Object.entries(fields).map(([name, value]): [string, string] => {
-      const field = about.fields[name];
+      const field = workload.properties?.[name];
       return [
-        field === undefined ? name : field.unit ? `${field.label}, ${field.unit}` : field.label,
+        field === undefined ? name : labelOf(field, name),
         value === "" ? "any" : value === true ? "yes" : value === false ? "no" : String(value),
       ];
     }),
-    ["Decides", metricOf(experiment, spec.primary).label],
+    ["Primary metric", metricOf(experiment, spec.primary).label],
     ...spec.factors.flatMap((factor) =>
       factor.levels.map((level, place): [string, string] => [
         `${factor.name}, ${place === 0 ? "baseline" : level.name}`,
         place === 0 ? `${level.name}: ${levelText(level)}` : levelText(level),
       ]),
     ),
-    ...Object.entries(NUMBERS).map(([name, { label, unit }]): [string, string] => [
-      unit === "" ? label : `${label}, ${unit}`,
-      String(spec[name as keyof typeof NUMBERS]),
+    ...scheduleFields().map(([name, field]): [string, string] => [
+      labelOf(field, name),
+      String({ ...spec, seed }[name as keyof typeof spec]),
     ]),
-    ["Seed", String(seed)],
-    ...spec.guardrails.map(({ metric, max }): [string, string] => {
-      const known = METRICS[metric as GuardrailMetric];
-      return ["Guardrail", known === undefined ? `${metric} over ${max}` : `${known.label} over ${max} ${known.unit}`];
-    }),
+    ...spec.guardrails.map((guardrail): [string, string] => ["Guardrail", guardrailText(guardrail)]),
     ...Object.entries(machine).map(([name, value]): [string, string] => [
       name.replaceAll("_", " "),
       specValueText(value),
     ]),
   ];
   return (
-    <section className="card" aria-label="What was asked for, and on what machine">
-      <h2>What was asked for, and on what machine</h2>
+    <section className="card" aria-label="Specification and machine">
+      <h2>Specification and machine</h2>
       <dl className={`body ${experimentsStyles.facts}`}>
         {facts.map(([name, value], place) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order

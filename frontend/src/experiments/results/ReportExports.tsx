@@ -19,7 +19,7 @@ const LANGUAGES = [
 ] as const;
 type Language = (typeof LANGUAGES)[number]["value"];
 
-/** The report as a document, a link to it for people without an account, and beside another experiment. */
+/** Exports of the report, a public link, and a comparison with another experiment. */
 export function ReportExports({ experiment }: { experiment: Experiment }) {
   const [language, setLanguage] = useState<Language>("en");
   return (
@@ -68,7 +68,7 @@ function Compare({ experiment, language }: { experiment: Experiment; language: L
         label="Compare with"
         value={other}
         data={[
-          { value: "", label: others.length === 0 ? "there is no other experiment" : "another experiment" },
+          { value: "", label: others.length === 0 ? "no other experiment" : "another experiment" },
           ...others.map((one) => ({ value: String(one.id), label: `${one.id}: ${one.name} on ${one.node_name}` })),
         ]}
         onChange={(event) => setOther(event.currentTarget.value)}
@@ -87,7 +87,7 @@ function Compare({ experiment, language }: { experiment: Experiment; language: L
 
 const DAYS = [1, 7, 30, 365];
 
-/** A link that shows the report without signing in. */
+/** A public link to the report. */
 function Share({ id }: { id: number }) {
   const may = useHasRole("operator");
   const [days, setDays] = useState(30);
@@ -106,7 +106,7 @@ function Share({ id }: { id: number }) {
     <div className={styles.share}>
       <div className={experimentsStyles.row}>
         <NativeSelect
-          label="A link for people without an account, for"
+          label="Public link, valid for"
           value={String(days)}
           data={DAYS.map((value) => ({ value: String(value), label: value === 1 ? "1 day" : `${value} days` }))}
           onChange={(event) => setDays(Number(event.currentTarget.value))}
@@ -119,10 +119,10 @@ function Share({ id }: { id: number }) {
             share.mutate();
           }}
         >
-          Make a link
+          Create link
         </Button>
         <Button disabled={!may} loading={end.isPending} onClick={() => end.mutate()}>
-          End all links
+          Revoke all links
         </Button>
       </div>
       {!may && <p className="muted">Sharing a report needs the operator role.</p>}
@@ -131,11 +131,12 @@ function Share({ id }: { id: number }) {
           <>
             <CopyField text={new URL(share.data.url, location.href).href} label="link" />
             <p className="muted">
-              Whoever has it sees the report until <Moment at={share.data.expires_at} />. It is shown only now.
+              Anyone with this link can read the report until <Moment at={share.data.expires_at} />. The link is shown
+              only once.
             </p>
           </>
         )}
-        {end.isSuccess && <p className="muted">No link to this report works any more.</p>}
+        {end.isSuccess && <p className="muted">All links to this report are revoked.</p>}
       </div>
       {error !== null && (
         <p className="bad" role="alert">

@@ -13,7 +13,7 @@ const MARGIN = { top: 18, right: 12, bottom: 20, left: 84 };
 
 type Props = { experiment: Experiment; metric: string; asTable: boolean };
 
-/** One figure of every run in the order in which they ran, each arm with its own mark. */
+/** One metric of all runs in execution order, with a mark per arm. */
 export function RunsChart({ experiment, metric, asTable }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
@@ -51,7 +51,7 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
     (runs.some((run) => run.planned.stage === "aa") ? Math.max(...runs.map((r) => r.planned.number)) + 1 : 0);
   const known = values.some((value) => value !== null);
   return (
-    <svg width={width} height={HEIGHT} role="img" aria-label={`${label} of ${runs.length} runs in their order`}>
+    <svg width={width} height={HEIGHT} role="img" aria-label={`${label} of ${runs.length} runs in order`}>
       {aaEnd > 0 && (
         <g>
           <rect
@@ -102,7 +102,7 @@ const Points = memo(function Points({ experiment, metric, width }: Omit<Props, "
       })}
       {!known && (
         <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
-          {runs.length === 0 ? "No run has ended yet." : "No run could read this figure."}
+          {runs.length === 0 ? "No run has finished yet." : "No run has this metric."}
         </text>
       )}
     </svg>

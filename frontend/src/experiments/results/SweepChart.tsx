@@ -12,7 +12,7 @@ import { type SweepPoint, sweepMatrix, sweepPoints } from "./sweepPoints";
 
 type Props = { experiment: Experiment; metric: string; template: Template | undefined };
 
-/** A figure over what is varied: a line where one thing is, a matrix where two are. */
+/** A metric by factor: a line for one factor, a matrix for two. */
 export function SweepChart({ experiment, metric, template }: Props) {
   return experiment.spec.factors.length > 1 ? (
     <Matrix experiment={experiment} metric={metric} />
@@ -90,7 +90,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
   const x = (value: number) => MARGIN.left + across.at(value) * (width - MARGIN.left - MARGIN.right);
   const y = (value: number) => MARGIN.top + (1 - up.at(value)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const bottom = HEIGHT - MARGIN.bottom;
-  // every second or third is named where there is no room for all
+  // labels are thinned where they would overlap
   const wide = numeric ? 64 : 12 + 7 * Math.max(...points.map(({ name }) => name.length));
   const every = Math.max(1, Math.ceil((points.length * wide) / Math.max(1, width - MARGIN.left - MARGIN.right)));
   return (
@@ -142,7 +142,7 @@ function LinePlot({ points, numeric, unit, axis, of, label }: PlotProps) {
           })}
           {known.length === 0 && (
             <text className={styles.axis} x={width / 2} y={HEIGHT / 2} textAnchor="middle">
-              No run of this figure counts yet.
+              No run has this metric yet.
             </text>
           )}
         </svg>
@@ -160,7 +160,7 @@ function Matrix({ experiment, metric }: Omit<Props, "template">) {
   const shade = (value: number) =>
     `color-mix(in srgb, var(--accent) ${Math.round(high > low ? (40 * (value - low)) / (high - low) : 0)}%, transparent)`;
   return (
-    <Scroll label={`${label} of every combination`}>
+    <Scroll label={`${label} of all combinations`}>
       <table className={`table ${styles.matrix}`}>
         <thead>
           <tr>

@@ -1,7 +1,7 @@
 import type { Metric, Verdict as V } from "../types";
 import { verdictWords } from "./verdictText";
 
-/** What was concluded of a figure: a sign, words, and a colour. */
+/** The verdict on a metric: icon, text and color. */
 export function Verdict({ verdict, better }: { verdict: V; better: Metric["better"] }) {
   const { icon, words, tone } = verdictWords(verdict, better);
   return (

@@ -1,12 +1,12 @@
 import { cividis } from "../../lib/cividis";
 
-/** How an arm looks in a picture: a shape and a colour, so that neither is needed alone. */
+/** The mark of an arm in charts: a shape and a color. */
 export type Mark = { shape: number; colour: string };
 
 const SHAPES = 5;
 const COLOURS = ["var(--accent)", "var(--softirq)", "var(--ok)", "var(--tx)", "var(--bad)", "var(--user)"];
 
-/** The mark of the arm at a place among so many; many of them take their colours from the scale, in order. */
+/** The mark of an arm by its index; beyond the palette, colors are taken from the scale. */
 export function markOf(place: number, of: number): Mark {
   const colour = of <= COLOURS.length ? COLOURS[place] : `rgb(${cividis(0.2 + (0.8 * place) / (of - 1)).join(" ")})`;
   return { shape: place % SHAPES, colour: colour ?? "var(--muted)" };

@@ -1,9 +1,9 @@
 import type { Interval } from "../types";
 
-/** From a value to a place between 0 and 1. */
+/** Maps values to positions between 0 and 1. */
 export type Scale = { low: number; high: number; at: (value: number) => number; ticks: number[] };
 
-/** A scale over some values, with a little room beside them and two to five round ticks. */
+/** A scale that covers values with a margin and two to five round ticks. */
 export function scaleOver(values: number[], { zero = false, symmetric = false } = {}): Scale {
   const known = values.filter(Number.isFinite);
   if (zero || symmetric) known.push(0);

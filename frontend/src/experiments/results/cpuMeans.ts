@@ -4,7 +4,7 @@ import type { Experiment } from "../types";
 export const SHARES = ["busy", "softirq", "irq", "user", "system", "steal"] as const;
 export type Share = (typeof SHARES)[number];
 
-/** Each CPU's mean percent by arm over the runs that count, in the order of arms; null where no run could tell. */
+/** Mean percent of each CPU by arm over the counted runs; null where no run has a value. */
 export function cpuMeans(
   { runs, arms, analysis }: Pick<Experiment, "runs" | "arms" | "analysis">,
   share: Share,

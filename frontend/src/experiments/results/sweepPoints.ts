@@ -1,6 +1,6 @@
 import type { Experiment, Interval, Template } from "../types";
 
-/** One level of a sweep on its axis. place: of its arm among the arms; x: its value, or its number where it has none. */
+/** One level of a sweep. place: index of its arm; x: its value, or its index without one. */
 export type SweepPoint = { place: number; name: string; x: number; y: Interval | null; authors: number | null };
 
 /** The levels of a sweep over one factor, in order of their values; numeric where every level has a value. */

@@ -7,9 +7,9 @@ import { Moment } from "../../components/Moment";
 import { Scroll } from "../../components/Scroll";
 import { dateTime } from "../../lib/time";
 import { EvaluationResult, SettingName } from "../../policies/decisions/EvaluationResult";
-import { OWNERSHIPS } from "../../policies/kinds";
+import { ownershipLabel } from "../../policies/kinds";
 import { decisionsQuery, driftsQuery, recommendationsQuery } from "../../policies/queries";
-import type { Decision } from "../../policies/types";
+import type { Decision, PolicyBody } from "../../policies/types";
 import { ApplyPlan } from "../changes/ApplyPlan";
 import nodeStyles from "../node.module.css";
 import type { NodeView } from "../nodeView";
@@ -137,7 +137,7 @@ function Recommendation({ view, decision }: { view: NodeView; decision: Decision
 }
 
 type Drift = { at: string; key: string; expected: string; found: string; cause: string | null; policy_id: number } & {
-  response: keyof typeof OWNERSHIPS;
+  response: PolicyBody["on_drift"];
 };
 
 function Drifts({ of, names, onSelect }: { of: Drift[]; names: Decision[]; onSelect: (sel: string) => void }) {
@@ -172,7 +172,7 @@ function Drifts({ of, names, onSelect }: { of: Drift[]; names: Decision[]; onSel
                 </td>
                 <td>{drift.cause ?? <span className="muted">unknown</span>}</td>
                 <td>{nameOf(drift.policy_id)}</td>
-                <td>{OWNERSHIPS[drift.response]}</td>
+                <td>{ownershipLabel(drift.response)}</td>
               </tr>
             ))}
           </tbody>

@@ -14,7 +14,7 @@ import type { Policy, PolicyBody, PolicyVersion } from "../types";
 type Props = {
   policy: Policy;
   versions: PolicyVersion[];
-  /** What the form holds where it is not saved. */
+  /** The form's unsaved content. */
   edited: PolicyBody | null;
   search: PolicySearch;
   navigate: (change: Partial<PolicySearch>) => void;
@@ -23,7 +23,7 @@ type Props = {
 const SPANS_S = [600, 1800, 3600];
 const EDITED = "edited";
 
-/** What a version would have done on a node in a time that is stored. */
+/** The decisions that a version would have made on a node in a stored time range. */
 export function Backtest({ policy, versions, edited, search, navigate }: Props) {
   const nodes = useQuery(nodesQuery).data ?? [];
   const [what, setWhat] = useState(edited === null ? "" : EDITED);
@@ -35,8 +35,8 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
   const body = what === EDITED ? edited : null;
   const { node, from, to } = search;
   const name = nodes.find((one) => one.id === node)?.name;
-  const replay = useQuery({
-    queryKey: ["policy-replay", policy.id, body ?? version, node, from, to],
+  const backtest = useQuery({
+    queryKey: ["policy-backtest", policy.id, body ?? version, node, from, to],
     enabled: node !== undefined && from !== undefined && to !== undefined,
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: ({ signal }) =>
@@ -57,8 +57,8 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
   return (
     <>
       <form
-        className={`card ${styles.replay}`}
-        aria-label="Replay"
+        className={`card ${styles.backtest}`}
+        aria-label="Backtest"
         onSubmit={(event) => {
           event.preventDefault();
           if (!Number.isNaN(at)) navigate({ from: at, to: Math.min(at + spanS * 1000, Date.now()) });
@@ -67,7 +67,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
         <div>
           <NodePicker
             label={name === undefined ? "Node" : `Node: ${name}`}
-            placeholder={name === undefined ? "by its name" : "another one"}
+            placeholder={name === undefined ? "by name" : "another node"}
             onPick={(id) => navigate({ node: id })}
           />
         </div>
@@ -76,7 +76,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           step="1"
           label="From"
           value={start}
-          error={Number.isNaN(at) ? "A date and a time." : at > Date.now() ? "A time that is over." : undefined}
+          error={Number.isNaN(at) ? "Enter a date and a time." : at > Date.now() ? "A time in the past." : undefined}
           onChange={(event) => setStart(event.currentTarget.value)}
         />
         <NativeSelect
@@ -92,7 +92,7 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           label="Through"
           value={body === null ? String(version) : EDITED}
           data={[
-            ...(edited === null ? [] : [{ value: EDITED, label: "what is in the form, not saved" }]),
+            ...(edited === null ? [] : [{ value: EDITED, label: "the form, not saved" }]),
             ...versions.map((one) => ({ value: String(one.version), label: `version ${one.version}` })),
           ]}
           onChange={(event) => {
@@ -105,17 +105,17 @@ export function Backtest({ policy, versions, edited, search, navigate }: Props) 
           type="submit"
           variant="filled"
           disabled={node === undefined || !(at < Date.now())}
-          loading={replay.isFetching}
+          loading={backtest.isFetching}
         >
-          Replay
+          Run backtest
         </Button>
       </form>
-      {replay.isError && (
+      {backtest.isError && (
         <p className="bad" role="alert">
-          {sentenceOf(replay.error)}
+          {sentenceOf(backtest.error)}
         </p>
       )}
-      {replay.data !== undefined && <Result answer={replay.data} name={name ?? `node ${node}`} />}
+      {backtest.data !== undefined && <Result answer={backtest.data} name={name ?? `node ${node}`} />}
       {node === undefined && (
         <p className="muted">
           Choose a node and a time of which samples are stored: the policy decides anew over what was seen then. Nothing
@@ -138,7 +138,7 @@ function Result({
   const [shown, setShown] = useState(SHOWN);
   const [from, to] = [Date.parse(from_time), Date.parse(to_time)];
   return (
-    <section className="card" aria-label="Result of the replay">
+    <section className="card" aria-label="Result of the backtest">
       <h2>
         {name}{" "}
         <small>
@@ -173,7 +173,7 @@ function Result({
           </li>
         ))}
       </ol>
-      {steps.length === 0 && <p className="body muted">Nothing is stored of this time that it could decide on.</p>}
+      {steps.length === 0 && <p className="body muted">There is no stored data of this time range.</p>}
       {steps.length > shown && (
         <div className="body">
           <Button onClick={() => setShown(shown + SHOWN)}>Show {Math.min(SHOWN, steps.length - shown)} more</Button>

@@ -4,24 +4,24 @@ import { selectionOf, settingName } from "../../lib/settingKeys";
 import styles from "../policies.module.css";
 import type { Evaluation } from "../types";
 
-const HELD: Record<string, string> = {
-  overruled: "another policy goes first",
-  dwell: "moved a moment ago",
-  flap_damping: "would go back and forth",
-  moves: "enough moves this round",
-  owned: "somebody else's",
+const DEFERRED: Record<string, string> = {
+  overruled: "overruled by another policy",
+  dwell: "within dwell time",
+  flap_damping: "flap damping",
+  moves: "next round",
+  owned: "owned by another controller",
   refused: "refused",
 };
 
 type Props = {
   evaluation: Evaluation;
-  /** Whose or when, to tell several on a page apart. */
+  /** Name or time that distinguishes several on a page. */
   label: string;
-  /** Shows a setting in the page's panel. */
+  /** Opens a setting in the page's panel. */
   onSelect?: (sel: string) => void;
 };
 
-/** A setting's name; where the page can show it, it leads there. */
+/** A setting's name, as a link if the page can show the setting. */
 export function SettingName({
   of,
   subject,
@@ -41,10 +41,10 @@ export function SettingName({
   );
 }
 
-/** What a policy would write or writes: was, becomes and why. */
+/** The changes of a policy: previous value, new value and reason. */
 function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect"> & Pick<Evaluation, "actions">) {
   return (
-    <Scroll label={`Moves, ${label}`}>
+    <Scroll label={`Changes, ${label}`}>
       <table className="table">
         <thead>
           <tr>
@@ -72,17 +72,17 @@ function Actions({ actions, label, onSelect }: Pick<Props, "label" | "onSelect">
   );
 }
 
-/** What a policy evaluated on a node: its moves with their reasons, what is held back, and why the rest stays. */
+/** The result of an evaluation: changes with reasons, deferred changes, and skipped settings with reasons. */
 export function EvaluationResult({ evaluation, label, onSelect }: Props) {
   const { actions, deferred, skipped, drifts } = evaluation;
   return (
     <div className={styles.evaluation}>
       <p>{evaluation.sentence}</p>
       {actions.length > 0 && <Actions actions={actions} label={label} {...(onSelect && { onSelect })} />}
-      <More title="Held back" of={deferred.length} open>
+      <More title="Deferred" of={deferred.length} open>
         {groupsBy(deferred, ({ code, why }) => `${code} ${why}`).map(([key, [first, ...rest]]) => (
           <li key={key}>
-            <span className="tag warn">{HELD[first.code] ?? first.code.replaceAll("_", " ")}</span> {first.why}
+            <span className="tag warn">{DEFERRED[first.code] ?? first.code.replaceAll("_", " ")}</span> {first.why}
             <span className="muted">
               {[first, ...rest].map(({ proposal }) => (
                 <span key={proposal.key}>
@@ -95,14 +95,14 @@ export function EvaluationResult({ evaluation, label, onSelect }: Props) {
           </li>
         ))}
       </More>
-      <More title="Why not" of={skipped.length} open={actions.length === 0}>
+      <More title="Skipped" of={skipped.length} open={actions.length === 0}>
         {groupsBy(skipped, ({ why }) => why).map(([why, alike]) => (
           <li key={why}>
             <b>{alike.map(({ subject }) => subject).join(", ")}</b> {why}
           </li>
         ))}
       </More>
-      <More title="Changed by others" of={drifts.length} open>
+      <More title="Drift" of={drifts.length} open>
         {drifts.map((drift) => (
           <li key={drift.key}>
             <SettingName of={drift.key} {...(onSelect && { onSelect })} /> is <code>{drift.found}</code>, not{" "}
@@ -115,7 +115,7 @@ export function EvaluationResult({ evaluation, label, onSelect }: Props) {
   );
 }
 
-/** Items that have the same to say, together, in the order of the first of each. */
+/** Items grouped by their text, in order of first occurrence. */
 function groupsBy<T>(items: T[], keyOf: (item: T) => string): [key: string, alike: [T, ...T[]]][] {
   const groups = new Map<string, [T, ...T[]]>();
   for (const item of items) {
@@ -126,7 +126,7 @@ function groupsBy<T>(items: T[], keyOf: (item: T) => string): [key: string, alik
   return [...groups];
 }
 
-/** Up to so many are shown unfolded; a machine may have hundreds of interrupts that stay. */
+/** Items shown before the list is collapsed; a machine may have hundreds of skipped interrupts. */
 const UNFOLDED = 8;
 
 function More({ title, of, open, children }: { title: string; of: number; open: boolean; children: ReactNode }) {

@@ -4,14 +4,14 @@ import userEvent from "@testing-library/user-event";
 import { useState } from "react";
 import { expect, test } from "vitest";
 import { ClassList } from "./ClassList";
-import { classDraft } from "./classDraft";
+import { classDraft, classesSchema } from "./classDraft";
 
 function Listed({ wrong = {} }: { wrong?: Record<string, string> }) {
   const names = ["gold", "silver", "bronze"];
   const [list, setList] = useState(() => names.map((name, place) => classDraft({ name, target_percent: 90 - place })));
   return (
     <MantineProvider>
-      <ClassList label="Classes" help="" list={list} wrong={wrong} path="spec.classes" onChange={setList} />
+      <ClassList schema={classesSchema()} list={list} wrong={wrong} path="spec.classes" onChange={setList} />
     </MantineProvider>
   );
 }
@@ -62,6 +62,6 @@ test("classes are added and taken away, the last one stays", async () => {
 });
 
 test("a pattern that does not fit is not hidden", () => {
-  render(<Listed wrong={{ "spec.classes[1].clients": "office is not a network." }} />);
+  render(<Listed wrong={{ "spec.classes[1].match.clients": "office is not a network." }} />);
   expect(screen.getByText("office is not a network.").closest("details")?.open).toBe(true);
 });

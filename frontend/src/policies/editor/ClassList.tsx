@@ -1,24 +1,26 @@
-import { Button, Input, TextInput } from "@mantine/core";
+import { Button, Input } from "@mantine/core";
 import { type KeyboardEvent, useLayoutEffect, useRef, useState } from "react";
-import { type ClassDraft, MATCHER_NAMES, MATCHERS, MOST_CLASSES, matchText, moved, nextClass } from "./classDraft";
+import { SchemaInput } from "../../forms/SchemaField";
+import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
+import { type ClassDraft, classSchema, matchText, moved, nextClass } from "./classDraft";
 import styles from "./classList.module.css";
 
 type Props = {
-  label: string;
-  help: string;
+  schema: Schema;
   list: ClassDraft[];
-  /** By path, why a field does not fit. */
+  /** By path, why a field is not valid. */
   wrong: Record<string, string>;
   path: string;
   onChange: (list: ClassDraft[]) => void;
 };
 
-/** The classes in their order, which decides between equals: dragged by a handle, or moved by its buttons and arrows. */
-export function ClassList({ label, help, list, wrong, path, onChange }: Props) {
+/** The classes in order of precedence, reordered by drag and drop, buttons or arrow keys. */
+export function ClassList({ schema, list, wrong, path, onChange }: Props) {
+  const label = labelOf(schema);
   const rows = useRef<HTMLOListElement>(null);
   const [dragged, setDragged] = useState<string | null>(null);
   const [said, setSaid] = useState("");
-  // A row that moves takes the keyboard with it; the browser lets go of what is taken out and put in again.
+  // Moving a row in the document drops its focus, so it is restored.
   const focused = useRef<Element | null>(null);
   useLayoutEffect(() => {
     if (focused.current instanceof HTMLElement) focused.current.focus();
@@ -28,7 +30,7 @@ export function ClassList({ label, help, list, wrong, path, onChange }: Props) {
     const one = list[from];
     if (one === undefined || to < 0 || to >= list.length || to === from) return;
     focused.current = document.activeElement;
-    setSaid(`${one.name} is now ${to + 1} of ${list.length}.`);
+    setSaid(`${one.values.name} is now ${to + 1} of ${list.length}.`);
     onChange(moved(list, from, to));
   };
   const drag = (key: string, y: number) => {
@@ -44,7 +46,7 @@ export function ClassList({ label, help, list, wrong, path, onChange }: Props) {
       size="xs"
       label={label}
       labelElement="div"
-      description={help}
+      description={schema.description}
       error={wrong[path]}
       className={styles.list ?? ""}
     >
@@ -66,7 +68,9 @@ export function ClassList({ label, help, list, wrong, path, onChange }: Props) {
           />
         ))}
       </ol>
-      {list.length < MOST_CLASSES && <Button onClick={() => onChange([...list, nextClass(list)])}>Add a class</Button>}
+      {list.length < (schema.maxItems ?? Number.POSITIVE_INFINITY) && (
+        <Button onClick={() => onChange([...list, nextClass(list)])}>Add a class</Button>
+      )}
       <span className="visually-hidden" role="status">
         {said}
       </span>
@@ -79,7 +83,7 @@ type RowProps = {
   isFirst: boolean;
   isLast: boolean;
   isDragged: boolean;
-  wrongOf: (field: keyof ClassDraft) => string | undefined;
+  wrongOf: (path: string) => string | undefined;
   onChange: (changed: ClassDraft) => void;
   onMove: (by: number) => void;
   onRemove: (() => void) | null;
@@ -89,21 +93,24 @@ type RowProps = {
 };
 
 function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemove, ...grip }: RowProps) {
-  const input = (field: Exclude<keyof ClassDraft, "key">, label: string, help?: string, placeholder?: string) => (
-    <TextInput
-      label={label}
-      description={help}
-      placeholder={placeholder}
-      aria-label={`${label}, ${of.name}`}
-      value={of[field]}
-      error={wrongOf(field)}
-      autoComplete="off"
-      spellCheck={false}
-      onChange={(event) => onChange({ ...of, [field]: event.currentTarget.value })}
-    />
-  );
+  const name = of.values.name ?? "";
+  const match = fieldAt(classSchema(), "match");
+  /** help: whether the field's help text is shown. */
+  const input = (field: string, help = false) => {
+    const { description, ...schema } = fieldAt(classSchema(), field);
+    return (
+      <SchemaInput
+        schema={help && description !== undefined ? { ...schema, description } : schema}
+        ariaLabel={`${labelOf(schema)}, ${name}`}
+        value={of.values[field] ?? ""}
+        error={wrongOf(field)}
+        onChange={(value) => onChange({ ...of, values: { ...of.values, [field]: value } })}
+      />
+    );
+  };
+  const matchers = fieldsOf(match).map(([matcher]) => `match.${matcher}`);
   const belongs = matchText(of);
-  const hidden = [...MATCHER_NAMES, "histogram" as const].some((field) => wrongOf(field) !== undefined);
+  const hidden = [...matchers, "histogram"].some((field) => wrongOf(field) !== undefined);
   const arrows = (event: KeyboardEvent) => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (by === undefined) return;
@@ -111,11 +118,11 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
     onMove(by);
   };
   return (
-    <li data-dragged={isDragged || undefined} aria-label={of.name}>
+    <li data-dragged={isDragged || undefined} aria-label={name}>
       <button
         type="button"
         className={styles.grip}
-        aria-label={`Move ${of.name}`}
+        aria-label={`Move ${name}`}
         title="Drag, or use the arrow keys"
         onKeyDown={arrows}
         onPointerDown={(event) => {
@@ -129,37 +136,30 @@ function Row({ of, isFirst, isLast, isDragged, wrongOf, onChange, onMove, onRemo
         <span aria-hidden="true">⠿</span>
       </button>
       <div className={styles.promise}>
-        {input("name", "Class")}
-        {input("target_percent", "P, %")}
-        {input("deadline_ms", "Deadline, ms", undefined, "none")}
+        {input("name")}
+        {input("target_percent")}
+        {input("deadline_ms")}
       </div>
       <div className={styles.buttons}>
-        <Button aria-label={`${of.name} up`} aria-disabled={isFirst} data-disabled={isFirst} onClick={() => onMove(-1)}>
+        <Button aria-label={`${name} up`} aria-disabled={isFirst} data-disabled={isFirst} onClick={() => onMove(-1)}>
           ↑
         </Button>
-        <Button aria-label={`${of.name} down`} aria-disabled={isLast} data-disabled={isLast} onClick={() => onMove(1)}>
+        <Button aria-label={`${name} down`} aria-disabled={isLast} data-disabled={isLast} onClick={() => onMove(1)}>
           ↓
         </Button>
-        <Button aria-label={`Remove ${of.name}`} disabled={onRemove === null} onClick={() => onRemove?.()}>
+        <Button aria-label={`Remove ${name}`} disabled={onRemove === null} onClick={() => onRemove?.()}>
           ×
         </Button>
       </div>
       <details open={hidden || undefined}>
         <summary>
-          {belongs === "" ? <span className="muted">no pattern: only workers that ask for it by name</span> : belongs}
+          {belongs === "" ? <span className="muted">no pattern: only workers that request it by name</span> : belongs}
         </summary>
         <div className={styles.matchers}>
-          {MATCHER_NAMES.map((name) => (
-            <div key={name}>{input(name, MATCHERS[name].label, MATCHERS[name].help, "any")}</div>
+          {matchers.map((field) => (
+            <div key={field}>{input(field, true)}</div>
           ))}
-          <div className={styles.wide}>
-            {input(
-              "histogram",
-              "Response times from",
-              "For work that does not ask at the gate: a Prometheus page on the node and a histogram's name after #.",
-              "http://127.0.0.1:9100/metrics#http_request_duration_seconds",
-            )}
-          </div>
+          <div className={styles.wide}>{input("histogram", true)}</div>
         </div>
       </details>
     </li>

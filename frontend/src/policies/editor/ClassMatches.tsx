@@ -14,7 +14,7 @@ const NAMED = 12;
 type Task = Schemas["MatchedTask"];
 type Props = { nodeId: number; name: string; spec: ServiceClasses; scope: PolicyBody["scope"] };
 
-/** Which of a node's processes belong to each class as it is typed, and which to none. */
+/** The processes of a node that match each class of the edited policy, and those that match none. */
 export function ClassMatches({ nodeId, name, spec, scope }: Props) {
   const [asked] = useDebouncedValue(JSON.stringify({ spec, scope }), TYPING_MS);
   const matches = useQuery({
@@ -43,7 +43,7 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
   if (found.at === null)
     return (
       <p className={policyStyles.unknown}>
-        <i className="hatched" aria-hidden="true" /> {name} has not told of its processes yet.
+        <i className="hatched" aria-hidden="true" /> {name} has not reported its processes yet.
       </p>
     );
   return (
@@ -77,14 +77,14 @@ export function ClassMatches({ nodeId, name, spec, scope }: Props) {
           </tbody>
         </table>
       </Scroll>
-      {!found.exact && <p className="muted">Only processes that talk by TCP are known here.</p>}
+      {!found.exact && <p className="muted">Only processes with TCP connections are known on this node.</p>}
     </div>
   );
 }
 
 function None({ of }: { of: ServiceClasses["classes"][number] | undefined }) {
   const asks = Object.values(of?.match ?? {}).every((list) => list.length === 0);
-  return <span className="muted">{asks ? "workers that ask for it by name" : "none now"}</span>;
+  return <span className="muted">{asks ? "workers that request it by name" : "none now"}</span>;
 }
 
 /** `nginx 1037 1111, postgres 1074`: each name once, with its processes. */

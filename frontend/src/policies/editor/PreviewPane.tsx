@@ -26,13 +26,13 @@ function previewNodes(nodes: Schemas["NodeSummary"][] | undefined, chosen: strin
 
 type Props = { draft: Draft; chosen: string | undefined; onChoose: (nodes: string | undefined) => void };
 
-/** What the policy as it is typed would evaluate on chosen nodes now. */
+/** The result of the edited policy on chosen nodes now. */
 export function PreviewPane({ draft, chosen, onChoose }: Props) {
   const nodes = useQuery(nodesQuery).data;
   const ids = useMemo(() => previewNodes(nodes, chosen), [nodes, chosen]);
   const reading = useMemo(() => {
-    const name = draft.texts.name?.trim() || "a policy without a name yet";
-    return bodyOf({ ...draft, texts: { ...draft.texts, name } });
+    const name = draft.values.name?.trim() || "a policy without a name yet";
+    return bodyOf({ ...draft, values: { ...draft.values, name } });
   }, [draft]);
   const asked = useMemo(() => JSON.stringify({ body: reading.body, node_ids: ids }), [reading, ids]);
   const [settled] = useDebouncedValue(asked, TYPING_MS);
@@ -51,29 +51,29 @@ export function PreviewPane({ draft, chosen, onChoose }: Props) {
   return (
     <section className={`card ${styles.pane}`} aria-label="Preview">
       <h2>
-        Preview <small>what it would do now if it were enforced; nothing is changed</small>
+        Preview <small>the result if it were enforced now; nothing is changed</small>
         <span className="grow" />
-        <small role="status">{reading.body !== null && old && ids.length > 0 ? "looking…" : ""}</small>
+        <small role="status">{reading.body !== null && old && ids.length > 0 ? "updating…" : ""}</small>
       </h2>
       <div className={`body ${styles.previewNodes}`}>
         <NodePicker
-          label="Nodes to try it on"
-          placeholder="add a node by its name"
+          label="Nodes of the preview"
+          placeholder="add a node by name"
           except={new Set(ids)}
           onPick={(id) => set([...ids, id])}
         />
         {ids.map((id) => (
           <button key={id} type="button" className={styles.pill} onClick={() => set(ids.filter((one) => one !== id))}>
             {nameOf(id)} <span aria-hidden="true">×</span>
-            <span className="visually-hidden">, leave out</span>
+            <span className="visually-hidden">, remove</span>
           </button>
         ))}
       </div>
       <div aria-live="polite" aria-busy={old} className={styles.previews}>
         {reading.body === null ? (
-          <p className="muted">The preview goes on when everything in the form fits.</p>
+          <p className="muted">The preview resumes when all fields are valid.</p>
         ) : ids.length === 0 ? (
-          <p className="muted">No node is live. Name one to try the policy on what is known of it.</p>
+          <p className="muted">No node is live. Choose a node to preview the policy on its last reported state.</p>
         ) : preview.isError ? (
           <p className="bad" role="alert">
             {sentenceOf(preview.error)}
@@ -111,7 +111,7 @@ function OnNode({ of, children }: { of: Schemas["NodeEvaluation"]; children: Rea
         </Link>{" "}
         <SimulatedTagOf nodeId={of.node_id} />
         {age !== null && age > STALE_S && (
-          <span className="tag warn" title="Nothing newer is known of this node">
+          <span className="tag warn" title="No newer data from this node">
             as of {duration(age)} ago
           </span>
         )}
@@ -120,7 +120,7 @@ function OnNode({ of, children }: { of: Schemas["NodeEvaluation"]; children: Rea
         <EvaluationResult evaluation={of.evaluation} label={of.node_name} />
       ) : (
         <p className={styles.unknown}>
-          <i className="hatched" aria-hidden="true" /> {of.error ?? "Nothing is known of this node."}
+          <i className="hatched" aria-hidden="true" /> {of.error ?? "There is no data from this node."}
         </p>
       )}
       {children}

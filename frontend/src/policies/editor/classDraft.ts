@@ -1,54 +1,30 @@
+import { fieldAt, fieldsOf, labelOf, type Schema } from "../../forms/schema";
+import { type Errors, readObject, splitWords, type Values, valuesOf } from "../../forms/values";
+import { kindSchema } from "../kinds";
 import type { ServiceClass } from "../types";
 
-type Match = NonNullable<ServiceClass["match"]>;
-export type Matcher = keyof Match;
+/** A class as it is typed. key: its identity while the form is open; values: by field, as `match.commands`. */
+export type ClassDraft = { key: string; values: Values };
 
-/** A class as it is typed. key: its own for as long as the form is open, wherever it stands. */
-export type ClassDraft = {
-  key: string;
-  name: string;
-  target_percent: string;
-  deadline_ms: string;
-  histogram: string;
-} & Record<Matcher, string>;
+export const classesSchema = (): Schema => fieldAt(kindSchema("service-class"), "classes");
+export const classSchema = (): Schema => classesSchema().items ?? {};
+const matchFields = () => fieldsOf(fieldAt(classSchema(), "match"));
 
-export const MATCHERS: Record<Matcher, { label: string; word: string; help: string }> = {
-  commands: { label: "Commands", word: "command", help: "Without folder, for example nginx postgres*." },
-  listens: { label: "Listening ports", word: "port", help: "TCP ports of its processes, for example 80 443." },
-  units: { label: "Units", word: "unit", help: "Of systemd, for example nginx.service web@*." },
-  cgroups: { label: "Cgroups", word: "cgroup", help: "Paths, for example /kubepods/*." },
-  users: { label: "Users", word: "user", help: "Names or numbers, for example www-data." },
-  clients: { label: "Client networks", word: "client", help: "Of the other end, for example 10.1.0.0/16." },
-};
-export const MATCHER_NAMES = Object.keys(MATCHERS) as Matcher[];
-
-export const MOST_CLASSES = 16;
-const MOST_PATTERNS = 32;
-const NAME = /^[a-z0-9][a-z0-9_-]{0,31}$/;
 const NETWORK = /^(\d{1,3}(\.\d{1,3}){3}(\/\d{1,2})?|[\da-f:.]*:[\da-f:.]*(\/\d{1,3})?)$/i;
-const HISTOGRAM = /^http:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?\/[^#\s]*#[a-z_:][a-z0-9_:]*$/i;
 
 let drafts = 0;
 
-export function classDraft(of: ServiceClass): ClassDraft {
+export function classDraft(of: Pick<ServiceClass, "name" | "target_percent"> & Partial<ServiceClass>): ClassDraft {
   drafts += 1;
-  const lists = MATCHER_NAMES.map((name) => [name, (of.match?.[name] ?? []).join(" ")]);
-  return {
-    key: `class ${drafts}`,
-    name: of.name,
-    target_percent: String(of.target_percent),
-    deadline_ms: of.deadline_ms == null ? "" : String(of.deadline_ms),
-    histogram: of.histogram ?? "",
-    ...(Object.fromEntries(lists) as Record<Matcher, string>),
-  };
+  return { key: `class ${drafts}`, values: valuesOf(classSchema(), of) };
 }
 
-/** One more class below the others, promised a little less than the last. */
+/** One more class after the others, with a target a little below the last one's. */
 export function nextClass(classes: ClassDraft[]): ClassDraft {
-  const names = new Set(classes.map(({ name }) => name));
+  const names = new Set(classes.map(({ values }) => values.name));
   let number = classes.length + 1;
   while (names.has(`class-${number}`)) number += 1;
-  const last = Number(classes.at(-1)?.target_percent);
+  const last = Number(classes.at(-1)?.values.target_percent);
   return classDraft({ name: `class-${number}`, target_percent: last > 10 ? last - 10 : 10 });
 }
 
@@ -59,58 +35,45 @@ export function moved<T>(items: T[], from: number, to: number): T[] {
   return others;
 }
 
-const words = (line: string) => line.split(/[\s,]+/).filter(Boolean);
-
-/** Reads the classes; what does not fit is told in wrong by its path, as `spec.classes[0].name`. */
-export function readClasses(drafts: ClassDraft[], path: string, wrong: Record<string, string>): ServiceClass[] {
-  if (drafts.length === 0) wrong[path] = "There must be a class.";
-  return drafts.map((draft, index) => {
-    const at = (field: keyof ClassDraft) => `${path}[${index}].${field}`;
-    const number = (field: "target_percent" | "deadline_ms", max: number): number => {
-      const value = draft[field].trim() === "" ? Number.NaN : Number(draft[field]);
-      if (!(value > 0 && value <= max)) wrong[at(field)] = `More than 0, up to ${max.toLocaleString("en")}.`;
-      return value;
-    };
-    const name = draft.name.trim();
-    if (!NAME.test(name)) wrong[at("name")] = "Small letters, digits, - and _, up to 32.";
-    else if (drafts.findIndex((other) => other.name.trim() === name) < index)
-      wrong[at("name")] = "Another class has this name.";
-    if (draft.histogram.trim() !== "" && !HISTOGRAM.test(draft.histogram.trim()))
-      wrong[at("histogram")] = "A page of the node itself such as http://127.0.0.1:9100/metrics, # and a name.";
-    const lists = Object.fromEntries(MATCHER_NAMES.map((matcher) => [matcher, words(draft[matcher])]));
-    for (const matcher of MATCHER_NAMES)
-      if ((lists[matcher]?.length ?? 0) > MOST_PATTERNS) wrong[at(matcher)] = `${MOST_PATTERNS} are the most.`;
-    const ports = words(draft.listens).map(Number);
-    if (ports.some((port) => !(Number.isInteger(port) && port >= 1 && port <= 65_535)))
-      wrong[at("listens")] = "Ports are whole numbers from 1 to 65,535.";
-    const bad = words(draft.clients).find((network) => !NETWORK.test(network));
-    if (bad !== undefined) wrong[at("clients")] = `${bad} is not a network such as 10.1.0.0/16.`;
-    return {
-      name,
-      target_percent: number("target_percent", 100),
-      deadline_ms: draft.deadline_ms.trim() === "" ? null : number("deadline_ms", 600_000),
-      match: { ...lists, listens: ports } as Match,
-      histogram: draft.histogram.trim() || null,
-    };
+/** Reads the classes; errors are added by path, as `spec.classes[0].match.clients`. */
+export function readClasses(list: ClassDraft[], path: string, errors: Errors): ServiceClass[] {
+  const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = classesSchema();
+  if (list.length < minItems) errors[path] = "Add a class.";
+  if (list.length > maxItems) errors[path] = `At most ${maxItems} classes.`;
+  return list.map(({ values }, index) => {
+    const wrong: Errors = {};
+    const read = readObject(classSchema(), "", values, wrong) as ServiceClass;
+    if (list.findIndex((other) => other.values.name?.trim() === read.name) < index)
+      wrong.name ??= "Another class has this name.";
+    const bad = read.match?.clients.find((network) => !NETWORK.test(network));
+    if (bad !== undefined) wrong["match.clients"] ??= `${bad} is not a network such as 10.1.0.0/16.`;
+    for (const [field, sentence] of Object.entries(wrong)) errors[`${path}[${index}].${field}`] = sentence;
+    return read;
   });
 }
 
-/** What belongs to a class, in one line: `command nginx postgres* · port 80`; empty without any pattern. */
-export function matchText(of: Record<Matcher, string>): string {
-  return MATCHER_NAMES.filter((name) => words(of[name]).length > 0)
-    .map((name) => `${MATCHERS[name].word} ${words(of[name]).join(" ")}`)
+/** The work of a class in one line: `commands nginx postgres* · listening ports 80`; empty without any pattern. */
+export function matchText({ values }: ClassDraft): string {
+  return matchFields()
+    .map(([name, field]) => ({
+      label: labelOf(field, name).toLowerCase(),
+      words: splitWords(values[`match.${name}`] ?? ""),
+    }))
+    .filter(({ words }) => words.length > 0)
+    .map(({ label, words }) => `${label} ${words.join(" ")}`)
     .join(" · ");
 }
 
-/** A class as one line of a comparison: `1st · P 90 % · within 50 ms · command nginx`. */
+/** A class as one line of a comparison: `1st · target 90 % · within 50 ms · commands nginx`. */
 export function classText(of: ServiceClass, index: number): string {
   const draft = classDraft(of);
+  const { target_percent, deadline_ms, histogram } = draft.values;
   return [
     ordinal(index + 1),
-    `P ${draft.target_percent} %`,
-    draft.deadline_ms && `within ${draft.deadline_ms} ms`,
+    `target ${target_percent} %`,
+    deadline_ms && `within ${deadline_ms} ms`,
     matchText(draft),
-    draft.histogram && `histogram ${draft.histogram}`,
+    histogram && `histogram ${histogram}`,
   ]
     .filter(Boolean)
     .join(" · ");

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { KIND_NAMES } from "../kinds";
+import { kindNames } from "../kinds";
 import type { PolicyBody } from "../types";
 import { bodyOf, type Draft, draftOf, newDraft, pathName, withKind } from "./policyDraft";
 
-const named = (draft: Draft, texts: Record<string, string> = {}): Draft => ({
+const named = (draft: Draft, values: Record<string, string> = {}): Draft => ({
   ...draft,
-  texts: { ...draft.texts, name: "calm", ...texts },
+  values: { ...draft.values, name: "calm", ...values },
 });
 const BODY: PolicyBody = {
   name: "calm",
@@ -33,13 +33,13 @@ test("a body that is shown and read again is the same body", () => {
   expect(bodyOf(draftOf(BODY))).toEqual({ body: BODY, wrong: null });
 });
 
-test.each(KIND_NAMES)("a new %s policy needs only a name, and begins by recommending", (kind) => {
-  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "A policy needs a name." });
+test.each(kindNames())("a new %s policy needs only a name, and begins by recommending", (kind) => {
+  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "Name is required." });
   expect(bodyOf(named(newDraft(kind))).body).toMatchObject({ name: "calm", mode: "recommend", spec: { type: kind } });
 });
 
 test("a share is shown in per cent", () => {
-  expect(draftOf(BODY).texts["spec.max_load"]).toBe("55");
+  expect(draftOf(BODY).values["spec.max_load"]).toBe("55");
 });
 
 test("another kind keeps all but the specification", () => {
@@ -49,33 +49,33 @@ test("another kind keeps all but the specification", () => {
 
 describe("what does not fit is told at its field", () => {
   test.each([
-    ["spec.act_percent", "120", "A number from 0 to 100."],
-    ["spec.act_percent", "", "A number from 0 to 100."],
-    ["spec.gap_points", "much", "A number from 0 to 100."],
+    ["spec.act_percent", "120", "A number from 1 to 100."],
+    ["spec.act_percent", "", "A number from 1 to 100."],
+    ["spec.gap_points", "much", "A number from 1 to 100."],
     ["spec.exclude", "3-1", "The range 3-1 runs backwards; write 1-3."],
-    ["damping.moves_per_step", "1.5", "A whole number from 1 to 100."],
+    ["damping.moves_per_step", "1.5", "A whole number from 1 to 64."],
     ["rank", "1000", "A whole number from 0 to 999."],
     ["selector.labels", "rack", "“rack” has no value; write it as name=value."],
-    ["guardrails.busiest_cpu_percent", "200", "A number from 0 to 100."],
+    ["guardrails.busiest_cpu_percent", "-1", "A number from 0 to 1,000,000,000."],
   ])("%s as “%s”", (path, typed, sentence) => {
     expect(bodyOf(named(newDraft("irq-spread"), { [path]: typed })).wrong).toEqual({ [path]: sentence });
   });
 });
 
 test("an empty guardrail is none, and patterns may be apart by commas or spaces", () => {
-  const texts = { "guardrails.rtt_p99_us": " ", "scope.netdevs": "eth0, eth1  bond*" };
-  const { body } = bodyOf(named(newDraft("irq-spread"), texts));
+  const values = { "guardrails.rtt_p99_us": " ", "scope.netdevs": "eth0, eth1  bond*" };
+  const { body } = bodyOf(named(newDraft("irq-spread"), values));
   expect([body?.guardrails, body?.scope.netdevs]).toEqual([[], ["eth0", "eth1", "bond*"]]);
 });
 
 test.each([
-  ["spec.act_percent", "Act from a load of, %"],
-  ["spec.max_load", "Most load of the interrupt's CPU, share"],
-  ["selector.labels.rack", "For: Label rack"],
-  ["scope.netdevs", "Only: Network devices"],
-  ["damping.dwell_s", "Rest after a move, s"],
+  ["spec.act_percent", "Load threshold, %"],
+  ["spec.max_load", "Maximum load of the interrupt's CPU, share"],
+  ["selector.labels.rack", "Node selector: Labels rack"],
+  ["scope.netdevs", "Scope: Network devices"],
+  ["damping.dwell_s", "Flap damping: Dwell time, s"],
   ["mode", "Mode"],
   ["spec.new_field", "spec.new_field"],
 ])("the path %s of a difference is called %s", (path, name) => {
-  expect(pathName(path, KIND_NAMES)).toBe(name);
+  expect(pathName(path, kindNames())).toBe(name);
 });

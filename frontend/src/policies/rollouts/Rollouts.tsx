@@ -1,4 +1,4 @@
-import { Button, NativeSelect, TextInput } from "@mantine/core";
+import { Button, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { answer, api, sentenceOf } from "../../api/client";
@@ -7,13 +7,16 @@ import { useHasRole } from "../../auth/me";
 import { FormError } from "../../components/FormError";
 import { fieldErrors } from "../../components/fieldErrors";
 import { Moment } from "../../components/Moment";
-import { count, countdown, duration } from "../../lib/format";
-import { KINDS, METRICS } from "../kinds";
+import { formSchemas } from "../../forms/formSchemas";
+import { SchemaFields } from "../../forms/SchemaField";
+import { type Errors, readObject, valuesOf } from "../../forms/values";
+import { count, countdown } from "../../lib/format";
+import { guardrailText, kindLabel } from "../kinds";
 import styles from "../policies.module.css";
 import { listNames } from "../policyState";
 import { isRolling, policiesQuery, rolloutQuery } from "../queries";
 import type { PolicySearch } from "../search";
-import type { Policy, PolicyVersion, Rollout } from "../types";
+import type { Policy, PolicyVersion, Rollout, RolloutCreate } from "../types";
 import { stagesOf, waitLeft } from "./rolloutStages";
 
 type Props = {
@@ -25,9 +28,9 @@ type Props = {
 
 const refetch = () => queryClient.invalidateQueries({ queryKey: policiesQuery.queryKey });
 
-/** A version's way to the nodes: start one, follow it, stop it. */
+/** Rollouts of a policy's versions: start, progress, stop, roll back. */
 export function Rollouts({ policy, versions, search, navigate }: Props) {
-  // A rollout that is done leaves the policy; its end still stands here.
+  // A completed rollout is no longer part of the policy; its result is still shown.
   const [seen, setSeen] = useState(policy.rollout?.id ?? null);
   const id = policy.rollout?.id ?? seen;
   if (id !== seen) setSeen(id);
@@ -41,10 +44,10 @@ export function Rollouts({ policy, versions, search, navigate }: Props) {
         <section className="card">
           <h2>Rollout</h2>
           <p className="body muted">
-            None is under way.{" "}
+            No rollout is in progress.{" "}
             {policy.enabled
               ? `Version ${policy.version} is in force on ${count(policy.nodes, "node")}.`
-              : "The policy is off."}
+              : "The policy is disabled."}
           </p>
         </section>
       )}
@@ -101,12 +104,12 @@ function Progress({ rollout }: { rollout: Rollout }) {
             {done} of {count(all, "node")} passed
           </b>
           <span className={`muted ${styles.left}`}>
-            {rolling && `stage ${rollout.stage + 1} of ${stages.length}, waits ${countdown(waitLeft(rollout, now))}`}
+            {rolling && `stage ${rollout.stage + 1} of ${stages.length}, next in ${countdown(waitLeft(rollout, now))}`}
           </span>
         </div>
         <ol className={styles.stages}>
           {stages.map((stage) => (
-            <li key={stage.label} aria-current={stage.state === "under way" ? "step" : undefined}>
+            <li key={stage.label} aria-current={stage.state === "in progress" ? "step" : undefined}>
               <b>{stage.label}</b>
               <span className={stage.tone}>{stage.state}</span>
               <span className="muted">{listNames(stage.nodes.map((id) => names.get(id) ?? `node ${id}`))}</span>
@@ -115,11 +118,8 @@ function Progress({ rollout }: { rollout: Rollout }) {
         </ol>
         {rollout.guardrails.length > 0 && (
           <p className="muted">
-            Rolled back automatically when{" "}
-            {rollout.guardrails
-              .map(({ metric, max }) => `${METRICS[metric].label} exceeds ${max} ${METRICS[metric].unit}`)
-              .join(" or ")}{" "}
-            on one of its nodes.
+            Rolled back automatically if a guardrail is violated on one of its nodes:{" "}
+            {rollout.guardrails.map(guardrailText).join(", ")}.
           </p>
         )}
         {(rolling || rollout.state === "stopped") && may && (
@@ -130,7 +130,7 @@ function Progress({ rollout }: { rollout: Rollout }) {
                 disabled={stop.isPending}
                 onClick={() => stop.mutate(false)}
               >
-                Stop here
+                Stop
               </Button>
             )}
             <Button
@@ -161,22 +161,23 @@ function Progress({ rollout }: { rollout: Rollout }) {
 }
 
 type StartProps = Props & { onStart: (rolloutId: number) => void };
-const WAITS = [10, 30, 60, 300, 900, 3600];
+/** Fields of a rollout that are typed here; the version is chosen, and its guardrails apply. */
+const CHOSEN = ["version", "guardrails"];
 
 function Start({ policy, versions, search, navigate, onStart }: StartProps) {
   const may = useHasRole("operator");
-  const [form, setForm] = useState({ canary: "1", batch: "10", wait: "60" });
+  const schema = formSchemas().rollout;
+  const [values, setValues] = useState(() => valuesOf(schema, undefined));
   const version = search.version ?? versions[0]?.version ?? policy.version;
   const body = versions.find((one) => one.version === version)?.body ?? policy.body;
-  const number = (text: string) => (/^\d+$/.test(text.trim()) ? Number(text) : Number.NaN);
-  const wrongNumber = (text: string) =>
-    number(text) >= 1 && number(text) <= 1000 ? undefined : "A whole number from 1 to 1,000.";
+  const errors: Errors = {};
+  const typed = readObject(schema, "", values, errors, CHOSEN);
   const start = useMutation({
     mutationFn: () =>
       answer(
         api.POST("/api/policies/{policy_id}/rollouts", {
           params: { path: { policy_id: policy.id } },
-          body: { version, canary: number(form.canary), batch: number(form.batch), wait_s: Number(form.wait) },
+          body: { ...(typed as Pick<RolloutCreate, "canary" | "batch" | "wait_s">), version },
         }),
       ),
     onError: signedOut,
@@ -185,12 +186,12 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
       return refetch();
     },
   });
-  const fits = wrongNumber(form.canary) === undefined && wrongNumber(form.batch) === undefined;
-  const wrong = fieldErrors(null, start.error);
+  const fits = Object.keys(errors).length === 0;
+  const wrong = fieldErrors(errors, start.error);
   return (
     <section className="card">
       <h2>
-        Roll out a version <small>{KINDS[body.spec.type].label}</small>
+        Roll out a version <small>{kindLabel(body.spec.type)}</small>
       </h2>
       <form
         className={`body ${styles.fields}`}
@@ -211,28 +212,13 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           }))}
           onChange={(event) => navigate({ version: Number(event.currentTarget.value) })}
         />
-        <NativeSelect
-          label="Wait between stages"
-          description="A stage passes when no guardrail tripped for so long."
-          value={form.wait}
-          data={WAITS.map((seconds) => ({ value: String(seconds), label: duration(seconds) }))}
-          onChange={(event) => setForm({ ...form, wait: event.currentTarget.value })}
-        />
-        <TextInput
-          label="Canary, nodes"
-          description="So many nodes get it first."
-          inputMode="numeric"
-          value={form.canary}
-          error={wrongNumber(form.canary) ?? wrong.canary}
-          onChange={(event) => setForm({ ...form, canary: event.currentTarget.value })}
-        />
-        <TextInput
-          label="Batch, nodes"
-          description="So many nodes at a time get it afterwards."
-          inputMode="numeric"
-          value={form.batch}
-          error={wrongNumber(form.batch) ?? wrong.batch}
-          onChange={(event) => setForm({ ...form, batch: event.currentTarget.value })}
+        <SchemaFields
+          schema={schema}
+          path=""
+          except={CHOSEN}
+          values={values}
+          errors={wrong}
+          onChange={(path, value) => setValues({ ...values, [path]: value })}
         />
         <div className={styles.save}>
           <Button type="submit" variant="filled" disabled={!may || !fits} loading={start.isPending}>
@@ -240,14 +226,14 @@ function Start({ policy, versions, search, navigate, onStart }: StartProps) {
           </Button>
           <span className="muted">
             {!may
-              ? "Starting a rollout needs the operator role."
-              : `Version ${version} goes to the connected of ${count(policy.nodes, "node")}, ${form.canary} first${
+              ? "Starting a rollout requires the operator role."
+              : `Version ${version} is rolled out to the connected ones of ${count(policy.nodes, "node")}, ${values.canary} first${
                   body.guardrails.length > 0
-                    ? "; a guardrail that trips undoes it everywhere."
-                    : ". This version has no guardrails: nothing but a person stops it."
+                    ? "; a guardrail violation rolls it back on all of them."
+                    : ". This version has no guardrails, so only a person can stop it."
                 }`}
           </span>
-          <FormError error={start.error} fields={["version", "canary", "batch"]} />
+          <FormError error={start.error} fields={Object.keys(wrong)} />
         </div>
       </form>
     </section>

@@ -4,10 +4,10 @@ import { stagesOf, waitLeft } from "./rolloutStages";
 const stages = [[1], [2, 3], [4]];
 
 test.each([
-  ["canary", 0, [], ["under way", "waits", "waits"]],
-  ["batches", 1, [1], ["passed", "under way", "waits"]],
+  ["canary", 0, [], ["in progress", "pending", "pending"]],
+  ["batches", 1, [1], ["passed", "in progress", "pending"]],
   ["done", 2, [1, 2, 3, 4], ["passed", "passed", "passed"]],
-  ["stopped", 1, [1], ["passed", "has it", "not reached"]],
+  ["stopped", 1, [1], ["passed", "updated", "not reached"]],
   ["rolled_back", 1, [1], ["rolled back", "rolled back", "not reached"]],
 ] as const)("the stages of a rollout that is %s", (state, stage, done_nodes, words) => {
   expect(stagesOf({ state, stage, stages, done_nodes: [...done_nodes] }).map((one) => one.state)).toEqual(words);

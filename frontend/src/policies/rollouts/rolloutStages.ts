@@ -3,11 +3,11 @@ import type { Rollout } from "../types";
 export type Stage = {
   label: string;
   nodes: number[];
-  state: "passed" | "under way" | "has it" | "waits" | "not reached" | "rolled back";
+  state: "passed" | "in progress" | "updated" | "pending" | "not reached" | "rolled back";
   tone: string;
 };
 
-/** Every stage of a rollout with where it stands. */
+/** Every stage of a rollout with its state. */
 export function stagesOf({
   state,
   stage,
@@ -24,12 +24,12 @@ export function stagesOf({
         ? { label, nodes, state: "rolled back", tone: "warn" }
         : { label, nodes, state: "not reached", tone: "muted" };
     if (passed) return { label, nodes, state: "passed", tone: "ok" };
-    if (index > stage) return { label, nodes, state: rolling ? "waits" : "not reached", tone: "muted" };
-    return { label, nodes, state: rolling ? "under way" : "has it", tone: "change" };
+    if (index > stage) return { label, nodes, state: rolling ? "pending" : "not reached", tone: "muted" };
+    return { label, nodes, state: rolling ? "in progress" : "updated", tone: "change" };
   });
 }
 
-/** Seconds until the stage under way may pass. */
+/** Seconds until the present stage may pass. */
 export function waitLeft({ stage_at, wait_s }: Pick<Rollout, "stage_at" | "wait_s">, nowMs: number): number {
   return Math.min(wait_s, Math.max(0, wait_s - (nowMs - Date.parse(stage_at)) / 1000));
 }

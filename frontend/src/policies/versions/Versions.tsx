@@ -15,7 +15,7 @@ type Props = {
   navigate: (change: Partial<PolicySearch>) => void;
 };
 
-/** Every version, newest first, and what two of them differ in. */
+/** All versions, newest first, and the differences of two. */
 export function Versions({ policy, versions, search, navigate }: Props) {
   const to = search.version ?? versions[0]?.version ?? policy.version;
   const from = search.diff ?? to - 1;
@@ -29,12 +29,12 @@ export function Versions({ policy, versions, search, navigate }: Props) {
 
 type ListProps = Omit<Props, "search"> & { from: number; to: number };
 
-/** A table of versions, in which two are chosen to be compared. */
+/** Table of versions with a choice of two to compare. */
 function VersionList({ policy, versions, from, to, navigate }: ListProps) {
   return (
     <section className="card">
       <h2>
-        Versions <small>a version never changes</small>
+        Versions <small>versions are immutable</small>
       </h2>
       <Scroll label="Versions">
         <table className="table">
@@ -45,7 +45,7 @@ function VersionList({ policy, versions, from, to, navigate }: ListProps) {
               <th className="n">version</th>
               <th>mode</th>
               <th>note</th>
-              <th>made</th>
+              <th>created</th>
               <th>
                 <span className="visually-hidden">actions</span>
               </th>
@@ -116,7 +116,7 @@ function Difference({ policyId, from, to }: { policyId: number; from: number; to
         <small>was → becomes</small>
       </h2>
       {from <= 0 ? (
-        <p className="body muted">The first version has none before it to compare with.</p>
+        <p className="body muted">The first version has no predecessor.</p>
       ) : from === to ? (
         <p className="body muted">Choose two different versions to compare.</p>
       ) : diff.isError ? (
@@ -126,7 +126,7 @@ function Difference({ policyId, from, to }: { policyId: number; from: number; to
       ) : diff.data === undefined ? (
         <p className="body muted">Comparing.</p>
       ) : diff.data.length === 0 ? (
-        <p className="body muted">They hold the same.</p>
+        <p className="body muted">The versions are identical.</p>
       ) : (
         <Scroll label="Differences">
           <table className="table">
@@ -142,10 +142,10 @@ function Difference({ policyId, from, to }: { policyId: number; from: number; to
                 <tr key={line.path}>
                   <td title={line.path}>{line.name}</td>
                   <td className="wrap">
-                    {line.was === null ? <i className="muted">nothing</i> : <code>{line.was}</code>}
+                    {line.was === null ? <i className="muted">empty</i> : <code>{line.was}</code>}
                   </td>
                   <td className="wrap">
-                    {line.becomes === null ? <i className="muted">nothing</i> : <code>{line.becomes}</code>}
+                    {line.becomes === null ? <i className="muted">empty</i> : <code>{line.becomes}</code>}
                   </td>
                 </tr>
               ))}

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { diffLines, valueText } from "./diff";
 
-test("differences are told in the form's words and order, with what became of each", () => {
+test("differences have the form's labels and order", () => {
   const lines = diffLines([
     { path: "guardrails", was: "[]", becomes: '[{"metric":"rtt_p99_us","max":500}]' },
     { path: "selector.labels", was: "{}", becomes: null },
@@ -13,10 +13,10 @@ test("differences are told in the form's words and order, with what became of ea
   ]);
   expect(lines.map(({ name, kind }) => [name, kind])).toEqual([
     ["Mode", "changed"],
-    ["Act from a load of, %", "changed"],
-    ["Least gap, percentage points", "changed"],
-    ["For: Label rack", "added"],
-    ["Only: Network devices", "removed"],
+    ["Load threshold, %", "changed"],
+    ["Minimum load difference, percentage points", "changed"],
+    ["Node selector: Labels rack", "added"],
+    ["Scope: Network devices", "removed"],
     ["Guardrails", "added"],
   ]);
 });
@@ -27,7 +27,7 @@ test.each([
   ["spec.move_irq", "true", "yes"],
   ["scope.tasks", '["nginx", "postgres*"]', "nginx postgres*"],
   ["scope.tasks", "[]", null],
-  ["guardrails", '[{"metric":"rtt_p99_us","max":900.0}]', "RTT p99 over 900 µs"],
+  ["guardrails", '[{"metric":"rtt_p99_us","max":900.0}]', "RTT p99 ≤ 900 µs"],
   ["spec.numa", "local", "local"],
   ["spec.exclude", "", null],
 ])("at %s the value %s is shown as %s", (path, value, shown) => {

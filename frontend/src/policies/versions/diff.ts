@@ -1,7 +1,7 @@
 import { significant } from "../../lib/format";
 import { classText } from "../editor/classDraft";
 import { pathName } from "../editor/policyDraft";
-import { KIND_NAMES, METRICS } from "../kinds";
+import { guardrailText, kindNames, policySchema } from "../kinds";
 import type { Kind, PolicyBody, ServiceClass } from "../types";
 
 export type Difference = { path: string; was: string | null; becomes: string | null };
@@ -14,8 +14,8 @@ export type DiffLine = {
   kind: "added" | "removed" | "changed";
 };
 
-/** What of a version differs, in the form's words and the form's order. */
-export function diffLines(differences: Difference[], kinds: Kind[] = KIND_NAMES): DiffLine[] {
+/** The fields in which two versions differ, with the form's labels in the form's order. */
+export function diffLines(differences: Difference[], kinds: Kind[] = kindNames()): DiffLine[] {
   return differences
     .flatMap((difference) => (difference.path === "spec.classes" ? classLines(difference) : [difference]))
     .map(({ path, was, becomes }) => ({ path, was: valueText(path, was), becomes: valueText(path, becomes) }))
@@ -46,43 +46,29 @@ function classLines({ path, was, becomes }: Difference): Difference[] {
   }));
 }
 
-/** A field's value as the form has it: lists and guardrails in words, what is empty as null. */
+/** A field's value as the form shows it: lists as words, guardrails as text, empty as null. */
 export function valueText(path: string, value: string | null): string | null {
   if (value === null || value === "" || value === "[]" || value === "{}") return null;
   let parsed: unknown;
   try {
     parsed = JSON.parse(value);
   } catch {
-    return value; // a text stands as it is
+    return value; // text
   }
   if (typeof parsed === "number") return significantOrWhole(parsed);
   if (typeof parsed === "boolean") return parsed ? "yes" : "no";
   if (!Array.isArray(parsed)) return value;
   if (path !== "guardrails") return parsed.join(" ");
-  return (parsed as PolicyBody["guardrails"])
-    .map(({ metric, max }) => `${METRICS[metric].label} over ${significantOrWhole(max)} ${METRICS[metric].unit}`)
-    .join(", ");
+  return (parsed as PolicyBody["guardrails"]).map(guardrailText).join(", ");
 }
 
 const significantOrWhole = (value: number) => (Number.isInteger(value) ? String(value) : significant(value));
-
-const PARTS = [
-  "name",
-  "rank",
-  "mode",
-  "spec",
-  "selector",
-  "scope",
-  "damping",
-  "on_controller",
-  "on_drift",
-  "guardrails",
-];
 
 /** Without the item of a list, which stays in the list's order. */
 const fieldOf = (path: string) => path.split("[")[0] ?? path;
 
 function place(path: string): number {
-  const at = PARTS.indexOf(path.split(/[.[]/)[0] ?? "");
-  return at === -1 ? PARTS.length : at;
+  const parts = Object.keys(policySchema().properties ?? {});
+  const at = parts.indexOf(path.split(/[.[]/)[0] ?? "");
+  return at === -1 ? parts.length : at;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readLabels } from "./EditLabels";
+import { readLabels } from "./labels";
 
 test.each([
   ["rack=r01 role=db", { rack: "r01", role: "db" }],

@@ -1,0 +1,57 @@
+import { MantineProvider } from "@mantine/core";
+import { render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { useState } from "react";
+import { expect, test } from "vitest";
+import { SchemaFields } from "./SchemaField";
+import type { Schema } from "./schema";
+import { type Errors, readObject, valuesOf } from "./values";
+
+const SCHEMA: Schema = {
+  type: "object",
+  properties: {
+    dwell_s: { type: "number", minimum: 0, maximum: 60, default: 30, title: "Dwell time", unit: "s" },
+    level: { type: "string", enum: ["l2", "l3"], enum_labels: { l2: "shared L2" }, default: "l2", title: "Cache" },
+    isolated: { type: "boolean", default: false, title: "Use isolated CPUs", group: "advanced" },
+  },
+};
+
+function Form({ onRead }: { onRead: (value: unknown) => void }) {
+  const [values, setValues] = useState(() => valuesOf(SCHEMA, undefined, "spec"));
+  const errors: Errors = {};
+  onRead(readObject(SCHEMA, "spec", values, errors));
+  return (
+    <MantineProvider>
+      <SchemaFields
+        schema={SCHEMA}
+        path="spec"
+        values={values}
+        errors={errors}
+        onChange={(path, value) => setValues({ ...values, [path]: value })}
+      />
+    </MantineProvider>
+  );
+}
+
+test("a form is rendered from a schema alone, with labels, bounds, options and advanced fields", async () => {
+  let read: unknown;
+  render(
+    <Form
+      onRead={(value) => {
+        read = value;
+      }}
+    />,
+  );
+  const dwell = screen.getByLabelText("Dwell time, s");
+  await userEvent.clear(dwell);
+  await userEvent.type(dwell, "90");
+  expect(screen.getByText("A number from 0 to 60.")).toBeTruthy();
+  await userEvent.clear(dwell);
+  await userEvent.type(dwell, "45");
+  expect(screen.getByRole("option", { name: "shared L2" })).toBeTruthy();
+  await userEvent.selectOptions(screen.getByLabelText("Cache"), "l3");
+  const isolated = screen.getByLabelText("Use isolated CPUs");
+  expect(isolated.closest("details")?.open).toBe(false);
+  await userEvent.click(isolated);
+  expect(read).toEqual({ dwell_s: 45, level: "l3", isolated: true });
+});

@@ -1,0 +1,124 @@
+import { Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core";
+import type { ReactNode } from "react";
+import { Fragment } from "react";
+import { type Field, fieldsOf, inputOf, labelOf, optionsOf, type Schema } from "./schema";
+import type { Errors, Values } from "./values";
+
+type InputProps = {
+  schema: Schema;
+  /** Shown where the schema has no title. */
+  name?: string;
+  /** For a field that is named by its surroundings too. */
+  ariaLabel?: string;
+  value: string;
+  error?: string | undefined;
+  onChange: (value: string) => void;
+};
+
+/** The input of one field: a number with its unit, a choice, a check, a list of words, or text. */
+export function SchemaInput({ schema, name = "", ariaLabel, value, error, onChange }: InputProps) {
+  const input = inputOf(schema);
+  const label = labelOf(schema, name);
+  const { description, placeholder, enum_descriptions } = schema;
+  if (input === "check")
+    return (
+      <Checkbox
+        size="xs"
+        label={label}
+        description={description}
+        checked={value === "true"}
+        error={error}
+        onChange={(event) => onChange(event.currentTarget.checked ? "true" : "")}
+      />
+    );
+  if (input === "choices")
+    return (
+      <Checkbox.Group
+        size="xs"
+        label={label}
+        description={description}
+        error={error}
+        value={value.split(" ").filter(Boolean)}
+        onChange={(chosen) => onChange(chosen.join(" "))}
+      >
+        {optionsOf(schema).map((option) => (
+          <Checkbox key={option.value} value={option.value} label={option.label} mt={4} />
+        ))}
+      </Checkbox.Group>
+    );
+  const text = {
+    label,
+    description,
+    placeholder,
+    error,
+    value,
+    autoComplete: "off",
+    spellCheck: false,
+    "aria-label": ariaLabel,
+  };
+  if (input === "choice")
+    return (
+      <NativeSelect
+        label={label}
+        description={enum_descriptions?.[value] ?? description}
+        error={error}
+        value={value}
+        data={optionsOf(schema)}
+        onChange={(event) => onChange(event.currentTarget.value)}
+      />
+    );
+  if (input === "json")
+    return <Textarea autosize {...text} onChange={(event) => onChange(event.currentTarget.value)} />;
+  return (
+    <TextInput
+      {...text}
+      inputMode={input === "number" ? "decimal" : "text"}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  );
+}
+
+export type FormProps = {
+  values: Values;
+  errors: Errors;
+  onChange: (path: string, value: string) => void;
+  /** Editors of fields with a format of their own, by that format. */
+  widgets?: Record<string, (schema: Schema, path: string) => ReactNode>;
+};
+
+type FieldsProps = FormProps & { schema: Schema; path: string; except?: readonly string[] };
+
+/** The inputs of an object's fields, from its schema alone; advanced ones are folded away. */
+export function SchemaFields({ schema, path, except = [], ...form }: FieldsProps) {
+  const fields = fieldsOf(schema).filter(([name]) => !except.includes(name));
+  const advanced = fields.filter(([, { group }]) => group === "advanced");
+  const isWrong = advanced.some(([name]) => form.errors[`${path}.${name}`] !== undefined);
+  const show = (field: Field) => <SchemaField key={`${path}.${field[0]}`} field={field} path={path} {...form} />;
+  return (
+    <>
+      {fields.filter((field) => !advanced.includes(field)).map(show)}
+      {advanced.length > 0 && (
+        <details open={isWrong || undefined}>
+          <summary>Advanced</summary>
+          {advanced.map(show)}
+        </details>
+      )}
+    </>
+  );
+}
+
+function SchemaField({ field: [name, schema], path, ...form }: FormProps & { field: Field; path: string }) {
+  const at = path === "" ? name : `${path}.${name}`;
+  const widget = form.widgets?.[schema.format ?? ""];
+  if (widget !== undefined) return <Fragment>{widget(schema, at)}</Fragment>;
+  if (inputOf(schema) === "group") return <SchemaFields schema={schema} path={at} {...form} />;
+  return (
+    <SchemaInput
+      schema={schema}
+      name={name}
+      value={form.values[at] ?? ""}
+      error={form.errors[at]}
+      onChange={(value) => form.onChange(at, value)}
+    />
+  );
+}

@@ -1,0 +1,101 @@
+/** The part of JSON Schema that the backend publishes for forms, with the keywords of coresteer_core.schema. */
+export type Schema = {
+  type?: string;
+  title?: string;
+  description?: string;
+  default?: unknown;
+  examples?: unknown[];
+  enum?: string[];
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  minItems?: number;
+  maxItems?: number;
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  anyOf?: Schema[];
+  unit?: string;
+  placeholder?: string;
+  group?: string;
+  /** What a number is multiplied by where it is shown: 100 shows a share in percent. */
+  scale?: number;
+  format?: string;
+  enum_labels?: Record<string, string>;
+  enum_descriptions?: Record<string, string>;
+  /** Of a workload: the metrics that may be primary, the usual one first. */
+  metrics?: string[];
+};
+
+export type Field = [name: string, schema: Schema];
+
+/** The schema of an object's field. Throws for an unknown one. */
+export function fieldAt(schema: Schema, path: string): Schema {
+  const found = path.split(".").reduce<Schema | undefined>((at, name) => at?.properties?.[name], schema);
+  if (found === undefined) throw new Error(`The backend's schema has no field ${path}.`);
+  return found;
+}
+
+const isTag = ([name, { enum: values }]: Field) => name === "type" && values?.length === 1;
+
+/** The fields of an object in the order of their declaration, without the tag of a union's member. */
+export function fieldsOf(schema: Schema): Field[] {
+  return Object.entries(schema.properties ?? {}).filter((field) => !isTag(field));
+}
+
+/** The members of a union of tagged objects by their tags. */
+export function membersOf(schema: Schema): Record<string, Schema> {
+  const tagged = (schema.anyOf ?? []).flatMap((member): Field[] => {
+    const tag = member.properties?.type?.enum?.[0];
+    return tag === undefined ? [] : [[tag, member]];
+  });
+  return Object.fromEntries(tagged);
+}
+
+/** The member of a union with this tag. Throws for an unknown one. */
+export function memberOf(schema: Schema, tag: string): Schema {
+  const member = membersOf(schema)[tag];
+  if (member === undefined) throw new Error(`The backend's schema has no kind ${tag}.`);
+  return member;
+}
+
+/** Whether a field may be empty, which is null, and the schema of its value otherwise. */
+export function nullable(schema: Schema): { empty: boolean; of: Schema } {
+  const { anyOf = [], ...texts } = schema;
+  const [only, ...others] = anyOf.filter(({ type }) => type !== "null");
+  if (only === undefined || others.length > 0 || anyOf.length < 2) return { empty: false, of: schema };
+  return { empty: true, of: { ...only, ...texts } };
+}
+
+/** A field's label with its unit: `Dwell time, s`. */
+export function labelOf({ title, unit }: Schema, name = ""): string {
+  return [title ?? name, unit].filter(Boolean).join(", ");
+}
+
+/** The values of an enumeration, or of a list of them, with their labels. */
+export function optionsOf({ enum: values, items, enum_labels = {} }: Schema): { value: string; label: string }[] {
+  return (values ?? items?.enum ?? []).map((value) => ({ value, label: enum_labels[value] ?? value }));
+}
+
+export type Input = "check" | "choice" | "choices" | "cpus" | "group" | "json" | "labels" | "number" | "text" | "words";
+
+/** How a value is typed. json: nothing here knows this shape. */
+export function inputOf(schema: Schema): Input {
+  const { type, format, enum: values, items, properties } = nullable(schema).of;
+  if (format === "cpu-list") return "cpus";
+  if (format === "labels") return "labels";
+  if (values !== undefined) return "choice";
+  if (type === "boolean") return "check";
+  if (type === "integer" || type === "number") return "number";
+  if (type === "string") return "text";
+  if (type === "object" && properties !== undefined) return "group";
+  if (type !== "array" || items === undefined) return "json";
+  if (items.enum !== undefined) return "choices";
+  return ["string", "integer", "number"].includes(items.type ?? "") ? "words" : "json";
+}
+
+/** Whether a value is a whole number. */
+export const isWhole = (schema: Schema): boolean => nullable(schema).of.type === "integer";
