@@ -58,7 +58,7 @@ class FakeLoad:
 
     made: ClassVar[list["FakeLoad"]] = []
     ready: bool = True
-    flows: bool = True
+    has_traffic: bool = True
     done: bool = False
     failed: str | None = None
     mistake: bool = False
@@ -159,7 +159,7 @@ def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node
 def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_has_measured_too(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeLoad, "flows", False)
+    monkeypatch.setattr(FakeLoad, "has_traffic", False)
     node.begin(role="server")
     node.run(replace(a_run(), role="server"))
     node.until(RunState.LOADED)
@@ -167,7 +167,7 @@ def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_
     for _ in range(3):
         node.session.step()
     assert load.calls == ["start server "]
-    monkeypatch.setattr(FakeLoad, "flows", True)
+    monkeypatch.setattr(FakeLoad, "has_traffic", True)
     assert node.until(RunState.MEASURED).state is RunState.MEASURED
     assert load.calls == ["start server ", "begin", "end"]
     node.run(replace(a_run(run_id="r2"), role="server"))
@@ -353,7 +353,7 @@ def test_settings_that_somebody_changes_meanwhile_disturb_the_run(node: Node) ->
     node.session.disturbed(frozenset({"irq/41/affinity"}))
     measured = node.until(RunState.MEASURED).measured
     assert measured is not None
-    assert measured.disturbed == ["Somebody changed irq/41/affinity while it was measured."]
+    assert measured.disturbed == ["irq/41/affinity changed during the measurement."]
 
 
 def index_of(netdev: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The echo server experiment, tiny: who goes first, what goes wrong in it, and that nothing of it is left."""
+"""The echo server experiment on a small scale: service order, disturbances, and cleanup."""
 
 import os
 import signal
@@ -14,7 +14,8 @@ import pytest
 from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
-from coresteer_agent.workloads.classes import NAMES, THREADS, Method, Result, Setup, WorkloadError, run
+from coresteer_agent.workloads.classes import run
+from coresteer_agent.workloads.classes_model import NAMES, THREADS, Method, Result, Setup, WorkloadError
 
 REQUESTS = 8
 EACH = THREADS * REQUESTS
@@ -75,12 +76,12 @@ def test_a_killed_worker_fails_its_own_request_and_no_other(method: Method) -> N
     assert [(row.completed, row.failed) for row in result.classes] == [(EACH - 1, 1)] * len(NAMES)
 
 
-def test_when_the_gate_is_killed_workers_go_straight_on_and_ask_the_next_one() -> None:
+def test_workers_continue_without_a_killed_gate_and_use_the_next_one() -> None:
     result = run(Setup(method="gate", requests=4 * REQUESTS, disturbance="gate"))
     assert [(row.completed, row.failed) for row in result.classes] == [(4 * EACH, 0)] * len(NAMES)
 
 
-def test_a_class_that_asks_nothing_has_no_response_times_and_holds_nobody_up() -> None:
+def test_a_class_without_requests_has_no_response_times_and_delays_no_other() -> None:
     result = run(Setup(method="gate", requests=REQUESTS, disturbance="silent"))
     assert [row.completed for row in result.classes] == [EACH, EACH, 0, EACH, EACH]
     assert (result.classes[2].mean_us, result.classes[2].max_us, result.classes[2].longest_wait_us) == (None,) * 3
@@ -88,7 +89,7 @@ def test_a_class_that_asks_nothing_has_no_response_times_and_holds_nobody_up() -
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("method", ["gate", pytest.param("cgroup", marks=needs_root)])
-def test_nothing_goes_on_when_the_workload_is_killed(method: Method, signal_number: int, tmp_path: Path) -> None:
+def test_a_killed_workload_leaves_no_processes_or_cgroups(method: Method, signal_number: int, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -102,16 +103,16 @@ def test_nothing_goes_on_when_the_workload_is_killed(method: Method, signal_numb
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}) as workload:
         try:
-            all_of_it = until_it_serves(workload)
+            processes = until_it_serves(workload)
         finally:
             workload.send_signal(signal_number)
-        _, alive = psutil.wait_procs(all_of_it, timeout=20)
+        _, alive = psutil.wait_procs(processes, timeout=20)
     assert alive == []
     poll(lambda: not cgroups_of(workload.pid))
 
 
 def until_it_serves(workload: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Its processes, as soon as its servers have children."""
+    """Return its processes, as soon as its servers have children."""
 
     def check() -> None:
         assert workload.poll() is None, "it ended by itself"
@@ -128,12 +129,12 @@ def test_the_command_prints_the_result(capsys: pytest.CaptureFixture[str]) -> No
     assert result.all.completed == THREADS * len(NAMES)
 
 
-def test_a_number_out_of_bounds_is_refused_with_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_out_of_bounds_is_refused_with_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "classes", "--requests", "0"]) == 2
     assert "requests" in (error := capsys.readouterr().err) and ">= 1" in error
 
 
-def test_with_one_cpu_only_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_cpu_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     with pytest.raises(WorkloadError, match="one CPU only"):
         run(Setup(method="default", requests=1))

@@ -1,6 +1,6 @@
-"""Load between a network namespace of its own and this one: it flows, it is bounded, and nothing of it is left.
+"""Load between another network namespace and this one: throughput, rate limits, and cleanup.
 
-Rates are asked for that are far below what the machine can do, and the bounds leave room for what waited in a buffer.
+Rates are far below the capacity of the machine, and the bounds leave room for buffered data.
 """
 
 import json
@@ -50,7 +50,7 @@ def works(load: Prepared | Load) -> Callable[[], None]:
 
 
 def indexes() -> set[int]:
-    """Of the netdevs of this namespace; unlike a name, none is used again."""
+    """Return the indexes of this namespace's netdevs, which unlike names are not reused."""
     return {index for index, _ in socket.if_nameindex()}
 
 
@@ -66,7 +66,7 @@ def nothing_is_left() -> Iterator[None]:
 def figures_of(
     workload: Workload, role: Role = "alone", commands: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, float]:
-    """Of half a second, or of a workload that ends by itself."""
+    """Return the metrics of half a second, or of a workload that ends by itself."""
     prepared = Prepared(workload, role)
     load = Load(prepared, commands)
     index = None
@@ -91,7 +91,7 @@ def figures_of(
 
 @pytest.mark.root
 @needs_namespaces
-def test_a_stream_keeps_to_its_rate() -> None:
+def test_a_stream_respects_its_rate_limit() -> None:
     found = figures_of(TcpStream(connections=2, limit_mbit_per_s=100))
     assert set(found) == {"throughput_bit_per_s"}
     assert 0 < found["throughput_bit_per_s"] < 300e6
@@ -99,7 +99,7 @@ def test_a_stream_keeps_to_its_rate() -> None:
 
 @pytest.mark.root
 @needs_namespaces
-def test_requests_keep_to_their_rate_and_have_response_times() -> None:
+def test_requests_respect_their_rate_limit_and_have_response_times() -> None:
     found = figures_of(TcpRequest(connections=3, limit_per_s=600, request_bytes=3000, response_bytes=70_000))
     assert 0 < found["requests_per_s"] < 700
     assert 0 < found["rtt_p50_us"] <= found["rtt_p95_us"] <= found["rtt_p99_us"]
@@ -114,7 +114,7 @@ def test_the_servers_work_is_part_of_the_response_time() -> None:
 
 @pytest.mark.root
 @needs_namespaces
-def test_packets_of_a_flood_keep_to_their_rate() -> None:
+def test_a_flood_respects_its_rate_limit() -> None:
     found = figures_of(UdpFlood(flows=8, packets_per_s=2_000, payload_bytes=100))
     assert 0 < found["packets_per_s"] < 6_000
     assert found["throughput_bit_per_s"] == pytest.approx(found["packets_per_s"] * 800)
@@ -122,7 +122,7 @@ def test_packets_of_a_flood_keep_to_their_rate() -> None:
 
 @pytest.mark.root
 @needs_namespaces
-def test_the_servers_end_is_a_netdev_of_this_namespace_with_one_queue_that_gets_packets_as_from_a_wire() -> None:
+def test_the_servers_netdev_has_one_queue_and_receives_packets_of_wire_size() -> None:
     workload = TcpStream(connections=1, limit_mbit_per_s=200)
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
@@ -143,7 +143,7 @@ def test_the_servers_end_is_a_netdev_of_this_namespace_with_one_queue_that_gets_
 
 @pytest.mark.root
 @needs_namespaces
-def test_the_kernel_can_be_told_to_wait_for_more_packets_on_the_servers_end() -> None:
+def test_interrupt_coalescing_of_the_kernel_can_be_set_on_the_servers_netdev() -> None:
     workload, waits_us = TcpRequest(connections=1), 4_000
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
@@ -162,7 +162,7 @@ def test_the_kernel_can_be_told_to_wait_for_more_packets_on_the_servers_end() ->
         prepared.close()
 
 
-def test_the_server_listens_on_the_first_wire_that_has_an_address() -> None:
+def test_the_server_listens_on_the_first_netdev_that_has_an_address() -> None:
     prepared = Prepared(TcpRequest(), "server", ["none0", "lo"])
     try:
         assert (prepared.netdev, prepared.address.partition(":")[0]) == ("lo", "127.0.0.1")
@@ -170,7 +170,7 @@ def test_the_server_listens_on_the_first_wire_that_has_an_address() -> None:
         prepared.close()
 
 
-def test_a_server_and_a_client_of_two_nodes_find_each_other_again_in_every_run() -> None:
+def test_server_and_client_of_two_nodes_connect_in_every_run() -> None:
     workload = TcpRequest(connections=2, limit_per_s=400)
     with_server, with_client = Prepared(workload, "server"), Prepared(workload, "client")
     try:
@@ -185,18 +185,18 @@ def test_a_server_and_a_client_of_two_nodes_find_each_other_again_in_every_run()
             time.sleep(0.2)  # what is measured
             for load in (server, client):
                 load.end_window()
-            counted, seen = server.figures(), client.figures()
+            server_metrics, client_metrics = server.figures(), client.figures()
             server.stop()
             client.stop()
-            assert counted["requests_per_s"] > 0
-            assert set(counted) == {"requests_per_s"}
-            assert seen["rtt_p50_us"] > 0
+            assert server_metrics["requests_per_s"] > 0
+            assert set(server_metrics) == {"requests_per_s"}
+            assert client_metrics["rtt_p50_us"] > 0
     finally:
         with_server.close()
         with_client.close()
 
 
-def test_a_client_that_finds_no_server_says_so() -> None:
+def test_a_client_without_a_server_fails_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     load = Load(Prepared(TcpStream(), "client"))
@@ -209,7 +209,7 @@ def test_a_client_that_finds_no_server_says_so() -> None:
 
 @pytest.mark.root
 @needs_namespaces
-def test_a_load_whose_server_dies_in_the_window_has_failed() -> None:
+def test_a_load_whose_server_is_killed_in_the_window_fails() -> None:
     workload = TcpRequest(connections=2)
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
@@ -228,7 +228,7 @@ def test_observing_starts_nothing() -> None:
     assert figures_of(Observe()) == {}
 
 
-def test_the_service_classes_tell_the_figures_of_every_class() -> None:
+def test_service_classes_report_metrics_of_every_class() -> None:
     found = figures_of(Classes(requests=10))
     assert set(found) == {
         *(f"c{number}_mean_us" for number in range(1, 6)),
@@ -249,7 +249,7 @@ def test_the_service_classes_tell_the_figures_of_every_class() -> None:
         ("true", {}),
     ],
 )
-def test_a_commands_last_line_may_be_its_figures(script: str, expected: dict[str, float]) -> None:
+def test_the_last_line_of_a_command_may_be_its_metrics(script: str, expected: dict[str, float]) -> None:
     assert figures_of(Command(name="mine"), commands={"mine": ["sh", "-c", script]}) == expected
 
 
@@ -261,7 +261,7 @@ def test_a_commands_last_line_may_be_its_figures(script: str, expected: dict[str
         ("mine", ["/nowhere/at-all"], "No such file"),
     ],
 )
-def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sentence: str) -> None:
+def test_a_failed_command_has_a_reason(name: str, argv: list[str], sentence: str) -> None:
     load = Load(Prepared(Command(name=name), "alone"), {"mine": argv})
     load.start(Command(name=name), "alone")
     poll(lambda: load.failed is not None)
@@ -270,7 +270,7 @@ def test_a_command_that_cannot_be_run_says_why(name: str, argv: list[str], sente
     load.stop()
 
 
-def test_a_command_that_never_stops_talking_is_not_listened_to_for_ever() -> None:
+def test_endless_output_of_a_command_does_not_block_polling() -> None:
     load = Load(Prepared(Command(name="mine"), "alone"), {"mine": ["yes"]})
     load.start(Command(name="mine"), "alone")
     for _ in range(20):
@@ -278,9 +278,7 @@ def test_a_command_that_never_stops_talking_is_not_listened_to_for_ever() -> Non
     load.stop()
 
 
-def test_service_classes_that_are_stopped_take_away_what_they_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_service_classes_remove_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     load = Load(Prepared(Classes(), "alone"))
     load.start(Classes(requests=10_000), "alone")
@@ -295,7 +293,7 @@ def test_a_load_whose_client_cannot_be_started_leaves_no_server() -> None:
     prepared = Prepared(workload, "server", ["lo"])
     load = Load(prepared)
     load.start(workload, "alone", "nowhere")
-    assert load.failed == "The load could not be started: 'nowhere' is no HOST:PORT."
+    assert load.failed == "The load could not be started: 'nowhere' is not HOST:PORT."
     prepared.close()
 
 
@@ -307,11 +305,11 @@ tun1\t00000080\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
 
 
 @pytest.mark.skipif(sys.byteorder == "big", reason="The kernel writes addresses as its CPU has them.")
-def test_routes_of_the_kernel_are_read_with_their_length() -> None:
+def test_routes_of_the_kernel_are_parsed_with_their_prefix_length() -> None:
     assert [str(route) for route in parse_routes(ROUTES)] == ["0.0.0.0/0", "198.18.0.0/16", "128.0.0.0/1"]
 
 
-def test_a_network_that_is_routed_or_has_an_address_is_not_taken() -> None:
+def test_a_routed_or_assigned_network_is_not_used() -> None:
     routed, address = IPv4Network("198.18.0.0/16"), IPv4Network("198.19.0.1")
     found = free_network([routed, address])
     assert found.subnet_of(IPv4Network("198.19.0.0/16"))
@@ -320,7 +318,7 @@ def test_a_network_that_is_routed_or_has_an_address_is_not_taken() -> None:
         free_network([IPv4Network("198.18.0.0/15")])
 
 
-def test_a_command_that_is_stopped_leaves_none_of_its_processes(tmp_path: Path) -> None:
+def test_a_stopped_command_leaves_no_processes(tmp_path: Path) -> None:
     script = f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' &) ; sleep 60"
     load = Load(Prepared(Command(name="mine"), "alone"), {"mine": ["sh", "-c", script]})
     load.start(Command(name="mine"), "alone")
@@ -360,11 +358,11 @@ def test_a_killed_agent_leaves_neither_namespace_nor_process() -> None:
 
 @pytest.mark.root
 @needs_namespaces
-def test_the_command_prints_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "tcp-request", "--seconds", "0.2", "--connections", "1", "--limit-per-s", "500"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["workload"]["type"] == "tcp-request"
-    assert told["figures"]["requests_per_s"] > 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["workload"]["type"] == "tcp-request"
+    assert printed["figures"]["requests_per_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -375,14 +373,14 @@ def test_the_command_prints_what_was_measured(capsys: pytest.CaptureFixture[str]
         (["tcp-stream", "--server-cpus", "a"], "a"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_its_reason(
+def test_invalid_arguments_are_refused_with_the_reason(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["workload", *arguments]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_without_iperf3_it_says_that_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_iperf3_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     prepared = Prepared(Iperf3(), "server")
     load = Load(prepared)
@@ -405,7 +403,7 @@ def test_without_iperf3_it_says_that_it_is_not_installed(monkeypatch: pytest.Mon
         ("- - - - - - - - - - - - - - - - - - - - - - - - -", None, False),
     ],
 )
-def test_lines_of_iperf3_are_understood(line: str, bits: float | None, total: bool) -> None:
+def test_lines_of_iperf3_are_parsed(line: str, bits: float | None, total: bool) -> None:
     interval = parse_interval(line)
     assert (interval is None) == (bits is None)
     if interval is not None:

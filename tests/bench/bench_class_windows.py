@@ -10,7 +10,7 @@ import argparse
 from heapq import heappop, heappush
 from statistics import fmean
 
-from coresteer_agent.workloads.classes import NAMES, TARGETS_PERCENT, THREADS
+from coresteer_agent.workloads.classes_model import NAMES, TARGETS_PERCENT, THREADS
 from coresteer_core.policies.service_class.attainment import Target
 from coresteer_core.policies.service_class.gate import Gate
 

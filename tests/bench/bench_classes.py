@@ -21,7 +21,8 @@ from typing import get_args
 
 import msgspec
 
-from coresteer_agent.workloads.classes import NAMES, THREADS, Disturbance, Method, Result, Setup, run
+from coresteer_agent.workloads.classes import run
+from coresteer_agent.workloads.classes_model import NAMES, THREADS, Disturbance, Method, Result, Setup
 
 RATIO_GOAL = 3.2
 MEAN_GOAL = 1.03

@@ -24,7 +24,7 @@ from msgspec import Struct
 from coresteer_agent.linux.addresses import parse_address
 from coresteer_agent.linux.netlink import NETLINK_ROUTE, Netlink, attribute
 from coresteer_agent.workloads.process_control import end_with_parent, own_network
-from coresteer_agent.workloads.traffic import READY, give_up, say
+from coresteer_agent.workloads.traffic_protocol import READY, exit_with_error, print_line
 
 _NEW_LINK, _GET_LINK, _NEW_ADDRESS, _GET_ADDRESS = 16, 18, 20, 22  # include/uapi/linux/rtnetlink.h
 _LINK = struct.Struct("=BxHiII")
@@ -67,8 +67,8 @@ def main() -> None:
             _packets_as_on_a_wire(client_end, netdev, server_end)
     except OSError as error:
         needs = " It needs root." if error.errno == errno.EPERM else ""
-        give_up(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
-    say(f"{READY} {netdev} {server} /proc/{os.getpid()}/ns/net")
+        exit_with_error(f"A network namespace for the client could not be made: {error.strerror or error}.{needs}")
+    print_line(f"{READY} {netdev} {server} /proc/{os.getpid()}/ns/net")
     while True:
         signal.pause()
 

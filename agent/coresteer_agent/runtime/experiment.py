@@ -225,7 +225,7 @@ class Session:
             running.told = True
             self._until_s = now_s + READY_S
             self._tell(RunState.LOADED)
-        if running.told and load is not None and (running.ends_itself or load.flows):
+        if running.told and load is not None and (running.ends_itself or load.has_traffic):
             running.loaded = True
             self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
         elif now_s >= self._until_s:

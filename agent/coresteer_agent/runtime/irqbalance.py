@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from coresteer_agent.apply.executor import reason
 from coresteer_agent.apply.journal import JournalError
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.workloads.child import Child
-from coresteer_agent.workloads.supervisor import Orders
+from coresteer_agent.workloads.child_process import Child
+from coresteer_agent.workloads.supervisor import Config
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.settings import IrqAffinity
 
@@ -74,4 +74,4 @@ class Irqbalance:
 
 def _start(program: str, kept: Iterable[int]) -> Child:
     argv = [program, "--foreground", *(f"--banirq={irq}" for irq in kept)]
-    return Child("workloads.supervisor", Orders(os.getpid(), argv, "irqbalance"))
+    return Child("workloads.supervisor", Config(os.getpid(), argv, "irqbalance"))

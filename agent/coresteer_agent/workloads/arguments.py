@@ -1,4 +1,4 @@
-"""``coresteer-agent workload``: its arguments and what it prints."""
+"""``coresteer-agent workload``: its arguments and output."""
 
 import argparse
 import logging
@@ -10,37 +10,40 @@ import msgspec
 from msgspec import structs
 
 from coresteer_agent.config import ConfigError
-from coresteer_agent.workloads.classes import Disturbance, Method, Setup, WorkloadError, run
+from coresteer_agent.workloads.classes import run
+from coresteer_agent.workloads.classes_model import Disturbance, Method, Setup, WorkloadError
 from coresteer_agent.workloads.load import Load, Prepared
-from coresteer_agent.workloads.traffic import cpus_of
+from coresteer_agent.workloads.traffic_protocol import cpus_of
 from coresteer_core.experiments.model import Traffic
 from coresteer_core.schema import json_schema
 
 _TRAFFIC: dict[str, type[Traffic]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Traffic)}
 _WARMUP_S = 2.0
 _START_S = 15.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 log = logging.getLogger("coresteer")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """One subcommand for each workload."""
+    """Add one subcommand per workload."""
     workloads = parser.add_subparsers(title="workloads", required=True, metavar="WORKLOAD", dest="workload")
     what = "an echo server that forks for each request of five service classes, ten threads each"
     classes = workloads.add_parser("classes", help=what, description=what[0].upper() + what[1:] + ".")
-    classes.add_argument("--method", choices=get_args(Method), default="default", help="who goes first")
-    classes.add_argument("--requests", type=int, default=1_000, metavar="N", help="of each thread, 1 to 10000")
-    classes.add_argument("--seed", type=int, default=0, metavar="N", help="of what is left to chance")
     classes.add_argument(
-        "--window", type=float, default=2.0, metavar="S", help="what is older is forgotten by gate and weight"
+        "--method", choices=get_args(Method), default="default", help="how the service order is controlled"
     )
-    classes.add_argument("--disturbance", choices=get_args(Disturbance), default="none", help="what goes wrong")
-    classes.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
+    classes.add_argument("--requests", type=int, default=1_000, metavar="N", help="requests of each thread, 1 to 10000")
+    classes.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
+    classes.add_argument(
+        "--window", type=float, default=2.0, metavar="S", help="averaging window of the methods gate and weight, s"
+    )
+    classes.add_argument("--disturbance", choices=get_args(Disturbance), default="none", help="a fault to inject")
+    classes.add_argument("-o", "--output", choices=["json"], default="json", help="format (default: %(default)s)")
     for name, workload in _TRAFFIC.items():
-        what = f"{name} from a network namespace of its own to this one, over a veth pair, which needs root"
+        what = f"{name} from another network namespace to this one, over a veth pair (requires root)"
         traffic = workloads.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-        traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measured, 0.1 to 300")
+        traffic.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measuring time, 0.1 to 300 s")
         described = json_schema(workload)["properties"]
         for field in structs.fields(workload):
             option, about = "--" + field.name.replace("_", "-"), _help(described[field.name])
@@ -59,7 +62,7 @@ def _help(field: dict[str, str]) -> str:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run it and print what it came to. Raises ConfigError for arguments out of bounds."""
+    """Run the workload and print its result; return the exit code. Raises ConfigError for invalid arguments."""
     try:
         return _classes(args) if args.workload == "classes" else _traffic(args)
     except WorkloadError as error:
@@ -69,15 +72,15 @@ def main(args: argparse.Namespace) -> int:
 
 def _traffic(args: argparse.Namespace) -> int:
     kind = _TRAFFIC[args.workload]
-    wanted = {field.name: getattr(args, field.name) for field in structs.fields(kind)}
+    fields = {field.name: getattr(args, field.name) for field in structs.fields(kind)}
     if not 0.1 <= args.seconds <= 300:
-        raise ConfigError("--seconds is from 0.1 to 300.")
+        raise ConfigError("--seconds must be from 0.1 to 300.")
     try:
-        workload: Traffic = msgspec.convert(wanted, kind)
+        workload: Traffic = msgspec.convert(fields, kind)
         for cpus in (workload.server_cpus, workload.client_cpus):
             cpus_of(cpus)
     except ValueError as error:
-        raise ConfigError(f"The workload cannot be run so: {error}.") from None
+        raise ConfigError(f"The arguments of the workload are not valid: {error}.") from None
     prepared = Prepared(workload, "alone")
     load = Load(prepared)
     try:
@@ -97,17 +100,17 @@ def _traffic(args: argparse.Namespace) -> int:
     return 0
 
 
-def _until(ready: Callable[[], bool], asked: Prepared | Load) -> None:
-    """Waits for it. Raises WorkloadError with why it failed, or because it took too long."""
+def _until(ready: Callable[[], bool], load: Prepared | Load) -> None:
+    """Wait until ready() is true. Raises WorkloadError if the load fails or is not ready after 15 s."""
     until_s = time.monotonic() + _START_S
     while not ready():
-        if asked.failed is not None:
-            raise WorkloadError(asked.failed)
+        if load.failed is not None:
+            raise WorkloadError(load.failed)
         if time.monotonic() > until_s:
-            raise WorkloadError(f"It was not ready after {_START_S:g} s.")
-        time.sleep(_LOOK_S)
-    if asked.failed is not None:
-        raise WorkloadError(asked.failed)
+            raise WorkloadError(f"The load was not ready after {_START_S:g} s.")
+        time.sleep(_POLL_S)
+    if load.failed is not None:
+        raise WorkloadError(load.failed)
 
 
 def _print(result: object) -> None:
@@ -115,7 +118,7 @@ def _print(result: object) -> None:
 
 
 def _classes(args: argparse.Namespace) -> int:
-    wanted = {
+    fields = {
         "method": args.method,
         "requests": args.requests,
         "seed": args.seed,
@@ -123,8 +126,8 @@ def _classes(args: argparse.Namespace) -> int:
         "disturbance": args.disturbance,
     }
     try:
-        setup = msgspec.convert(wanted, Setup)
+        setup = msgspec.convert(fields, Setup)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"The workload cannot be run so: {error}.") from None
+        raise ConfigError(f"The arguments of the workload are not valid: {error}.") from None
     _print(run(setup))
     return 0

@@ -1,4 +1,4 @@
-"""A cgroup for each class of an experiment, with its share of the CPU, made for it and removed after it."""
+"""Temporary cgroups with CPU weights for the classes of an experiment."""
 
 import os
 import time
@@ -11,15 +11,15 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _REMOVE_S = 2
 _REALTIME_S = 2
 _REALTIME_SHARE = 0.9
-"""Of what is there for real-time tasks; a kernel with CONFIG_RT_GROUP_SCHED gives a cgroup of version 1 none."""
+"""Share of the real-time runtime; with CONFIG_RT_GROUP_SCHED a new cgroup of version 1 has none."""
 
 
 class NoCgroupError(Exception):
-    """There is no place for cgroups with CPU weights; the sentence says why."""
+    """No cgroups with CPU weights can be created; the message has the reason."""
 
 
 class WeightedCgroup:
-    """One class's. home: where its tasks came from. scale: nice 0 is 1024 with cpu.shares, 100 with cpu.weight."""
+    """The cgroup of one class. home: where its tasks came from. scale: weight of nice 0, 1024 or 100 by version."""
 
     def __init__(self, folder: Path, home: Path, file: str, scale: int) -> None:
         self.folder = folder
@@ -27,42 +27,42 @@ class WeightedCgroup:
         self._file = folder / file
         self._scale = scale
 
-    def weigh(self, weight: float) -> None:
-        """weight: as the scheduler counts it, 1024 for a task of nice 0."""
+    def set_weight(self, weight: float) -> None:
+        """Set the CPU weight in the scheduler's unit, in which a task of nice 0 has 1024."""
         self._file.write_text(str(round(weight * self._scale / 1024)))
 
 
 @contextmanager
 def weighted_cgroups(names: Sequence[str]) -> Iterator[list[WeightedCgroup]]:
-    """A cgroup for each name, inside one that weighs as much as any other; removed at the end, when its tasks are gone.
+    """Yield a cgroup for each name inside one of default weight; they are removed at the end, after their tasks.
 
-    Version 1 where it has the CPU, below the current cgroup. Version 2 elsewhere, below the nearest that hands the CPU
-    on, which is not the current one where that has processes. Raises NoCgroupError.
+    Version 1 if it has the CPU controller, below the current cgroup. Else version 2, below the nearest ancestor that
+    delegates the CPU controller, which a cgroup with processes does not. Raises NoCgroupError.
     """
-    home, place, file, scale, root_lacks_cpu = _place()
-    parent = place / f"coresteer-workload-{os.getpid()}"
+    home, base, file, scale, root_lacks_cpu = _find_base()
+    parent = base / f"coresteer-workload-{os.getpid()}"
     folders = [parent / name for name in names]
     try:
         if root_lacks_cpu:
-            (place / "cgroup.subtree_control").write_text("+cpu")
+            (base / "cgroup.subtree_control").write_text("+cpu")
         parent.mkdir()
         if scale == 100:
             (parent / "cgroup.subtree_control").write_text("+cpu")
         for folder in folders:
             folder.mkdir()
-        _allow_realtime(place, parent, folders)
+        _allow_realtime(base, parent, folders)
         yield [WeightedCgroup(folder, home, file, scale) for folder in folders]
     except PermissionError as error:
-        raise NoCgroupError(f"{error.filename} cannot be written, which this method needs: {error.strerror}.") from None
+        raise NoCgroupError(f"This method must write {error.filename}: {error.strerror}.") from None
     finally:
         for folder in (*folders, parent):
             _remove(folder)
         if root_lacks_cpu:
             with suppress(OSError):
-                (place / "cgroup.subtree_control").write_text("-cpu")
+                (base / "cgroup.subtree_control").write_text("-cpu")
 
 
-def _place() -> tuple[Path, Path, str, int, bool]:
+def _find_base() -> tuple[Path, Path, str, int, bool]:
     paths = {}
     for line in _CGROUP.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -76,27 +76,27 @@ def _place() -> tuple[Path, Path, str, int, bool]:
     for left, right in mounts:
         if right[0] == "cgroup2" and "" in paths:
             root = Path(left[4])
-            home = place = root / paths[""]
-            while place != root and "cpu" not in (place / "cgroup.subtree_control").read_text().split():
-                place = place.parent
-            if "cpu" in (place / "cgroup.controllers").read_text().split():
-                lacks = "cpu" not in (place / "cgroup.subtree_control").read_text().split()
-                return home, place, "cpu.weight", 100, lacks
-    raise NoCgroupError("No cgroup here has the CPU controller, which this method needs.")
+            home = base = root / paths[""]
+            while base != root and "cpu" not in (base / "cgroup.subtree_control").read_text().split():
+                base = base.parent
+            if "cpu" in (base / "cgroup.controllers").read_text().split():
+                lacks = "cpu" not in (base / "cgroup.subtree_control").read_text().split()
+                return home, base, "cpu.weight", 100, lacks
+    raise NoCgroupError("This method requires a cgroup with the CPU controller; there is none here.")
 
 
-def _allow_realtime(place: Path, parent: Path, folders: Sequence[Path]) -> None:
-    """An equal part each, where the kernel divides it up; without it they have no real-time tasks."""
+def _allow_realtime(base: Path, parent: Path, folders: Sequence[Path]) -> None:
+    """Give each cgroup an equal share of the real-time runtime, where the kernel has one per cgroup."""
     name = "cpu.rt_runtime_us"
-    if not (place / name).exists():
+    if not (base / name).exists():
         return
-    runtime_us = int(int((place / name).read_text()) * _REALTIME_SHARE)
+    runtime_us = int(int((base / name).read_text()) * _REALTIME_SHARE)
     until_s = time.monotonic() + _REALTIME_S
     while True:
         try:
             (parent / name).write_text(str(runtime_us))
             break
-        except OSError:  # the part of cgroups that were just removed is still taken
+        except OSError:  # the share of cgroups that were just removed is still allocated
             if time.monotonic() > until_s:
                 return
             time.sleep(0.05)
@@ -105,7 +105,7 @@ def _allow_realtime(place: Path, parent: Path, folders: Sequence[Path]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Tasks that have just ended are still in it for a moment."""
+    """Remove a cgroup; retries, because ended tasks remain in it for a moment."""
     until = time.monotonic() + _REMOVE_S
     while folder.is_dir():
         try:

@@ -1,6 +1,6 @@
-"""The service classes' experiment as a workload of runs: its figures as the last line of output.
+"""The service classes' experiment as a workload of runs; its metrics are the last line of output.
 
-python -m coresteer_agent.workloads.classes_program ORDERS         (ClassesOrders)
+python -m coresteer_agent.workloads.classes_program CONFIG         (ClassesConfig as JSON)
 """
 
 import signal
@@ -9,33 +9,34 @@ import sys
 import msgspec
 from msgspec import Struct
 
-from coresteer_agent.workloads.classes import Result, Setup, WorkloadError, run
+from coresteer_agent.workloads.classes import run
+from coresteer_agent.workloads.classes_model import Result, Setup, WorkloadError
 from coresteer_agent.workloads.process_control import end_with_parent
-from coresteer_agent.workloads.traffic import give_up, say
+from coresteer_agent.workloads.traffic_protocol import exit_with_error, print_line
 from coresteer_core.experiments.model import Classes
 
 
-class ClassesOrders(Struct):
-    """parent: its process id."""
+class ClassesConfig(Struct):
+    """parent: process id of the parent."""
 
     parent: int
     workload: Classes
 
 
 def main() -> None:
-    """Run it once."""
-    orders = msgspec.json.decode(sys.argv[1], type=ClassesOrders)
+    """Run the experiment once and print its metrics."""
+    config = msgspec.json.decode(sys.argv[1], type=ClassesConfig)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    end_with_parent(orders.parent, signal.SIGTERM)
+    end_with_parent(config.parent, signal.SIGTERM)
     try:
-        result = run(Setup(method=orders.workload.method, requests=orders.workload.requests))
+        result = run(Setup(method=config.workload.method, requests=config.workload.requests))
     except WorkloadError as error:
-        give_up(str(error))
-    say(msgspec.json.encode(figures(result)).decode())
+        exit_with_error(str(error))
+    print_line(msgspec.json.encode(figures(result)).decode())
 
 
 def figures(result: Result) -> dict[str, float]:
-    """By the names of METRICS; without those of a class that got no answer."""
+    """Return the metrics of a result; a class without answers has none."""
     means = {row.name: row.mean_us for row in result.classes}
     found = {f"{name}_mean_us": mean for name, mean in means.items()} | {
         "all_mean_us": result.all.mean_us,

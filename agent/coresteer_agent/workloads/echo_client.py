@@ -1,8 +1,8 @@
-"""Client of one service class: threads that each ask the echo server again and again, on a new connection each time.
+"""Client of one service class: threads that send requests to the echo server, each on a new connection.
 
-    python -m coresteer_agent.workloads.echo_client ORDERS     (JSON; stdin: starts with a byte, ends when it is closed)
+    python -m coresteer_agent.workloads.echo_client CONFIG     (JSON; stdin: starts with a byte, ends when it is closed)
 
-Writes a byte when it is ready, and in the end Seen into a file.
+Writes a byte when it is ready, and at the end ClientResult to a file.
 """
 
 import os
@@ -21,11 +21,11 @@ from coresteer_agent.workloads.echo_server import ANSWER_BYTES, REQUEST_BYTES, W
 
 TIMEOUT_S = 60
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER: the client's end leaves no TIME_WAIT behind, of which there would be tens of thousands."""
+"""SO_LINGER: the connection ends without TIME_WAIT, of which there would be tens of thousands."""
 
 
-class Orders(Struct):
-    """What to do. requests: of each thread; output: the file for Seen."""
+class Config(Struct):
+    """Configuration. requests: of each thread. output: the file for ClientResult."""
 
     port: int
     threads: int
@@ -35,9 +35,11 @@ class Orders(Struct):
     output: str
 
 
-class Seen(Struct):
-    """responses_us, waits_us: of each request that was answered, from connect to answer and from accept until a CPU
-    worked on it. begin_s, end_s: CLOCK_MONOTONIC. cpu_s: this process's own.
+class ClientResult(Struct):
+    """Times of all answered requests, and the failed ones.
+
+    responses_us: from connect to answer. waits_us: from accept until the request got a CPU. begin_s, end_s:
+    CLOCK_MONOTONIC. cpu_s: CPU time of this process.
     """
 
     responses_us: list[int]
@@ -48,8 +50,8 @@ class Seen(Struct):
     cpu_s: float
 
 
-class Tally:
-    """What one thread saw."""
+class ThreadResult:
+    """Times measured by one thread."""
 
     def __init__(self) -> None:
         self.responses_us: list[int] = []
@@ -57,8 +59,8 @@ class Tally:
         self.failed = 0
 
 
-def ask(port: int, request: bytes) -> int:
-    """One request. Returns how long it waited at the server, in ns. Raises OSError, also for a wrong answer."""
+def request_once(port: int, request: bytes) -> int:
+    """Send one request; return its wait at the server, ns. Raises OSError, also for a wrong answer."""
     with socket.socket() as connection:
         connection.settimeout(TIMEOUT_S)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -68,24 +70,24 @@ def ask(port: int, request: bytes) -> int:
         while len(answer) < ANSWER_BYTES:
             part = connection.recv(ANSWER_BYTES - len(answer))
             if not part:
-                raise ConnectionError("The server ended the connection without an answer.")
+                raise ConnectionError("The server closed the connection without an answer.")
             answer += part
     if answer[-REQUEST_BYTES:] != request:
-        raise ConnectionError("The answer is not that to the request.")
+        raise ConnectionError("The answer does not match the request.")
     return int.from_bytes(answer[:WAIT_BYTES])
 
 
-def run_thread(port: int, requests: int, request: bytes, tally: Tally) -> None:
-    """One request after the other."""
+def run_thread(port: int, requests: int, request: bytes, result: ThreadResult) -> None:
+    """Send requests one after the other."""
     for _ in range(requests):
         begin_ns = time.monotonic_ns()
         try:
-            wait_ns = ask(port, request)
+            wait_ns = request_once(port, request)
         except OSError:
-            tally.failed += 1
+            result.failed += 1
             continue
-        tally.responses_us.append((time.monotonic_ns() - begin_ns) // 1000)
-        tally.waits_us.append(wait_ns // 1000)
+        result.responses_us.append((time.monotonic_ns() - begin_ns) // 1000)
+        result.waits_us.append(wait_ns // 1000)
 
 
 def _end_with_parent() -> None:
@@ -94,16 +96,18 @@ def _end_with_parent() -> None:
 
 
 def main() -> None:
-    """Make the threads, wait for the start, and tell what they saw."""
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
-    os.sched_setaffinity(0, orders.cpus)
-    random_ = random.Random(orders.seed)  # noqa: S311 - no secret
-    tallies = [Tally() for _ in range(orders.threads)]
+    """Start the threads on the first byte of stdin, and write their result."""
+    config = msgspec.json.decode(sys.argv[1], type=Config)
+    os.sched_setaffinity(0, config.cpus)
+    random_ = random.Random(config.seed)  # noqa: S311 - no secret
+    results = [ThreadResult() for _ in range(config.threads)]
     threads = [
         threading.Thread(
-            target=run_thread, args=(orders.port, orders.requests, random_.randbytes(REQUEST_BYTES), tally), daemon=True
+            target=run_thread,
+            args=(config.port, config.requests, random_.randbytes(REQUEST_BYTES), result),
+            daemon=True,
         )
-        for tally in tallies
+        for result in results
     ]
     os.write(1, b" ")
     if not os.read(0, 1):
@@ -114,15 +118,15 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    seen = Seen(
-        responses_us=[value for tally in tallies for value in tally.responses_us],
-        waits_us=[value for tally in tallies for value in tally.waits_us],
-        failed=sum(tally.failed for tally in tallies),
+    client_result = ClientResult(
+        responses_us=[value for result in results for value in result.responses_us],
+        waits_us=[value for result in results for value in result.waits_us],
+        failed=sum(result.failed for result in results),
         begin_s=begin_s,
         end_s=time.monotonic(),
         cpu_s=time.process_time(),
     )
-    Path(orders.output).write_bytes(msgspec.json.encode(seen))
+    Path(config.output).write_bytes(msgspec.json.encode(client_result))
 
 
 if __name__ == "__main__":

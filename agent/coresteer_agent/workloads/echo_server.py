@@ -1,13 +1,12 @@
-"""Echo server of one service class: it forks a child for each request, as in the percentile scheduler's experiment.
+"""Echo server of one service class that forks a child for each request, as in the percentile scheduler's experiment.
 
     python -IS echo_server.py CONFIG          (JSON, see main; stdin: ends when it is closed)
 
-It is run by its path and imports little, because a fork costs time for each page that the process has: 0.25 ms with
-its exit here. The acceptor is a real-time task where it may be, so that a request counts as arrived at once, whatever
-runs; its children are not. With a gate the acceptor asks there as soon as a request arrives, so that N grows then, and
-forks when the request is let in: a child that waited would have cost most of its page faults before its class had a
-say. Its connections to the gate are used again, so nothing is connected for each request; the child that is let in over
-one also leaves over it.
+It is run by its path and imports little, because the cost of a fork grows with the pages of the process: 0.25 ms with
+its exit here. The acceptor is a real-time task where that is permitted, so that a request counts as arrived at once,
+whatever else runs; its children are not. With a gate, the acceptor requests a slot as soon as a request arrives, which
+increments N, and forks when the request is admitted: a waiting child would already have caused most of its page faults.
+Connections to the gate are reused; the child admitted over one also releases its slot over it.
 """
 
 import gc
@@ -29,23 +28,23 @@ WORK = bytes(range(256)) * 64
 WORK_ROUNDS = 64
 """The work of a request: the CRC-32 of 1 MiB, 0.3 ms here."""
 CHILD_LIFE_S = 60
-_AWAY_S = 0.1
-"""How long a gate that was not there is left alone."""
+_RETRY_S = 0.1
+"""Delay before connecting again to a gate that was unreachable."""
 _REAP_MS = 50
 
 
 class GatePool:
-    """Connections to the gate, each for one child at a time."""
+    """Pool of connections to the gate, each used by one child at a time."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
         self._enter = b"enter " + name.encode()
         self._free: list[socket.socket] = []
-        self._away_until = 0.0
+        self._retry_at = 0.0
 
     def enter(self) -> socket.socket | None:
-        """Ask for a request. Returns where the answer will come, None without a gate: then it goes straight on."""
-        if monotonic() < self._away_until:
+        """Request a slot; return the connection on which the gate answers, None without a gate (start at once)."""
+        if monotonic() < self._retry_at:
             return None
         connection = None
         try:
@@ -60,28 +59,28 @@ class GatePool:
                 if gone is not None:
                     gone.close()
             self._free.clear()
-            self._away_until = monotonic() + _AWAY_S
+            self._retry_at = monotonic() + _RETRY_S
             return None
         return connection
 
-    def give_back(self, connection: socket.socket, *, left: bool) -> None:
-        """A child has ended. left: it told the gate; otherwise the end of the connection does."""
+    def release(self, connection: socket.socket, *, left: bool) -> None:
+        """Return a connection after its child ended. left: the child released its slot; else close it."""
         if left:
             self._free.append(connection)
         else:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)  # close alone is not seen while other children have it open
+                connection.shutdown(socket.SHUT_RDWR)  # close alone has no effect while other children have it open
             connection.close()
 
 
-def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int, *, doomed: bool) -> None:
-    """What a child does. doomed: it is killed when its work is done but nobody was told."""
+def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: int, *, is_killed: bool) -> None:
+    """Do a child's work. is_killed: the child kills itself after the work, before it answers."""
     waited_ns = monotonic_ns() - arrived_ns
     request = connection.recv(REQUEST_BYTES, socket.MSG_WAITALL)
     checksum = crc32(request)
     for _ in range(WORK_ROUNDS):
         checksum = crc32(WORK, checksum)
-    if doomed:
+    if is_killed:
         os.kill(os.getpid(), signal.SIGKILL)
     connection.sendall(waited_ns.to_bytes(WAIT_BYTES) + checksum.to_bytes(4) + request)
     if gate is not None:
@@ -92,29 +91,29 @@ def answer(connection: socket.socket, gate: socket.socket | None, arrived_ns: in
 
 
 class Server:
-    """The acceptor."""
+    """Accepts requests and forks a child for each."""
 
     def __init__(
-        self, *, listener: int, counts: int, offset: int, nice: int, doomed: int | None, gate: GatePool | None
+        self, *, listener: int, counts: int, offset: int, nice: int, killed_request: int | None, gate: GatePool | None
     ) -> None:
-        """listener: a listening socket; counts: a file; both descriptors. doomed: whose child is killed, from 1.
+        """listener, counts: descriptors of a listening socket and of a file. killed_request: number, from 1, or None.
 
-        At offset of it are the requests that arrived, ended, and ended well, as little-endian 64-bit numbers.
+        At offset in the file are the requests that arrived, ended, and succeeded, as little-endian 64-bit numbers.
         """
         self._listener = socket.socket(fileno=listener)
         self._counts = counts
         self._offset = offset
         self._nice = nice
-        self._doomed = doomed
+        self._killed_request = killed_request
         self._gate = gate
         self._children: dict[int, socket.socket | None] = {}
         self._waiting: dict[int, tuple[socket.socket, socket.socket, int, int]] = {}
-        """By the descriptor of the gate's answer: the request's connection, the gate's, its number and when it came."""
+        """By the descriptor of the gate's answer: the request's connection, the gate's, its number and arrival time."""
         self._poll = select.poll()
         self._arrived = self._ended = self._completed = 0
 
     def run(self) -> None:
-        """Until stdin is closed."""
+        """Serve until stdin is closed."""
         listener = self._listener.fileno()
         self._poll.register(listener, select.POLLIN)
         self._poll.register(0, select.POLLHUP)
@@ -126,7 +125,7 @@ class Server:
                 elif descriptor == 0:
                     ended = True
                 else:
-                    self._let_in(descriptor)
+                    self._admit(descriptor)
             self._reap(os.WNOHANG)
         for child in self._children:
             os.kill(child, signal.SIGKILL)
@@ -142,10 +141,10 @@ class Server:
         else:
             self._waiting[gate.fileno()] = (connection, gate, self._arrived, arrived_ns)
             self._poll.register(gate, select.POLLIN)
-        self._tell()
+        self._publish_counts()
 
-    def _let_in(self, descriptor: int) -> None:
-        """By the gate, or because it is gone or has no such class: straight on in any case."""
+    def _admit(self, descriptor: int) -> None:
+        """Start a request that the gate admitted, or whose gate is gone or has no such class."""
         self._poll.unregister(descriptor)
         connection, gate, number, arrived_ns = self._waiting.pop(descriptor)
         with suppress(OSError):
@@ -158,7 +157,7 @@ class Server:
             status = 1
             try:
                 signal.alarm(CHILD_LIFE_S)
-                answer(connection, gate, arrived_ns, doomed=number == self._doomed)
+                answer(connection, gate, arrived_ns, is_killed=number == self._killed_request)
                 status = 0
             finally:
                 os._exit(status)
@@ -174,22 +173,22 @@ class Server:
                 break
             gate = self._children.pop(child)
             if gate is not None and self._gate is not None:
-                self._gate.give_back(gate, left=status == 0)
+                self._gate.release(gate, left=status == 0)
             self._ended += 1
             self._completed += status == 0
-        self._tell()
+        self._publish_counts()
 
-    def _tell(self) -> None:
+    def _publish_counts(self) -> None:
         counts = (self._arrived, self._ended, self._completed)
         os.pwrite(self._counts, b"".join(count.to_bytes(8, "little") for count in counts), self._offset)
 
 
 def main() -> None:
-    """Take the place on the machine, say so, serve, and give the place back.
+    """Move to the CPU and cgroup, report readiness, serve, and move back.
 
-    CONFIG: cpu; cgroup to live in, or null, and home, the one to go back to; gate: a path or null; name: of the class;
-    the rest: see Server. Writes 1 to standard output when it is ready and a real-time task, 0 when it is no such task
-    because that is not permitted.
+    CONFIG: cpu; cgroup to run in, or null, and home, the one to return to; gate: a path or null; name: of the class;
+    the rest: see Server. Writes 1 to standard output when it is ready as a real-time task, 0 when it is ready without
+    being permitted to be one.
     """
     config = json.loads(sys.argv[1])
     gate = GatePool(config["gate"], config["name"]) if config["gate"] else None
@@ -202,7 +201,7 @@ def main() -> None:
             realtime = b"1"
         except PermissionError:
             realtime = b"0"
-        own = {name: config[name] for name in ("listener", "counts", "offset", "nice", "doomed")}
+        own = {name: config[name] for name in ("listener", "counts", "offset", "nice", "killed_request")}
         server = Server(**own, gate=gate)
         gc.freeze()
         gc.disable()
@@ -215,13 +214,13 @@ def main() -> None:
 
 
 def move_to(cgroup: str) -> None:
-    """Move this process there. Raises OSError."""
-    with open(cgroup + "/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib would make each fork dearer
+    """Move this process to a cgroup. Raises OSError."""
+    with open(cgroup + "/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib would make each fork more expensive
         procs.write("0")
 
 
 def remove_cgroups(parent: str) -> None:
-    """All that nobody is in any more: whoever leaves last does it, for who made them may have been killed."""
+    """Remove all empty cgroups below a parent; the last server does so, as the creator may have been killed."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             if entry.is_dir():

@@ -1,4 +1,4 @@
-"""A gate in a process of its own, as the agent is one, for experiments: it can be killed.
+"""A gate in its own process, which an experiment can kill.
 
 python -m coresteer_agent.workloads.gate_process PATH POLICY CPUS     (JSON; stdin: ends when it is closed)
 """
@@ -14,7 +14,7 @@ from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 def main() -> None:
-    """Serve until stdin is closed; writes a byte when it is ready."""
+    """Serve until stdin is closed; write a byte when ready."""
     path, policy, cpus = sys.argv[1:]
     os.sched_setaffinity(0, msgspec.json.decode(cpus, type=list[int]))
     server = GateServer(Path(path))

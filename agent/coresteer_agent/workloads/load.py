@@ -1,7 +1,7 @@
-"""The load of an experiment's runs on this node: what they share, and each run's processes.
+"""The load of an experiment's runs on this node: what all runs share, and the processes of each run.
 
-Nothing here waits: who runs an experiment looks at ready, failed and done again and again. Everything ends with the
-process that started it, however that ends. Both classes are for the main thread (see child.Child).
+Nothing here blocks: callers poll ready, failed and done. All processes end with the process that started them, even if
+it is killed. Both classes are for the main thread (see child_process.Child).
 """
 
 import os
@@ -14,27 +14,26 @@ import psutil
 
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.netns import HolderOrders
-from coresteer_agent.workloads.child import Child
+from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.iperf3 import Iperf3Load
 from coresteer_agent.workloads.program_load import ProgramLoad, classes_program, command_program
-from coresteer_agent.workloads.traffic import FAILED, READY, join_address, open_sockets
 from coresteer_agent.workloads.traffic_load import GeneratedLoad
+from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
 from coresteer_core.experiments.model import Classes, Command, Iperf3, Observe, Role, Traffic, Workload
 
 _ANYWHERE = "192.0.2.1"
-"""Of the range for documentation: no packet is sent there, it only asks for the way out."""
+"""An address of the documentation range; used for a route lookup, no packet is sent to it."""
 
 
 class Prepared:
-    """What the runs of an experiment share here: the server's address and, alone, the client's network namespace.
+    """What all runs of an experiment share on this node: the server's sockets and, alone, the client's namespace.
 
-    ready: the rest may be used. failed: why it never will be, as a sentence. address: of the server as HOST:PORT, and
-    netdev, on which it is reached; empty without a server here. network: the client's namespace as a path, empty for
-    this one. sockets: the server's.
+    address: of the server as HOST:PORT, and netdev, by which it is reached; empty without a server on this node.
+    network: path of the client's network namespace, empty for this one. sockets: the server's. Valid once ready.
     """
 
-    def __init__(self, workload: Workload, role: Role, wires: Sequence[str] = ()) -> None:
-        """wires: the netdevs by which another node's traffic should come, the best first."""
+    def __init__(self, workload: Workload, role: Role, netdevs: Sequence[str] = ()) -> None:
+        """netdevs: by which another node's traffic should arrive, the best first."""
         self.address = ""
         self.netdev = ""
         self.network = ""
@@ -48,22 +47,22 @@ class Prepared:
         elif role == "alone":
             self._holder = Child("linux.netns", HolderOrders(os.getpid()))
         else:
-            self._listen(_own_address(wires))
+            self._listen(_server_address(netdevs))
 
     @property
     def ready(self) -> bool:
-        """Also looks whether it has become so."""
+        """Return whether everything is prepared; polls the namespace's process."""
         return self.failed is None and self._is_ready
 
     @property
     def failed(self) -> str | None:
-        """Also looks whether the namespace is still there."""
+        """Return why preparation failed, in a sentence, or None; polls the namespace's process."""
         if self._holder is not None and self._failed is None:
-            self._look(self._holder)
+            self._poll(self._holder)
         return self._failed
 
     def close(self) -> None:
-        """Take it all away. Again does nothing."""
+        """Close the sockets and end the namespace; idempotent."""
         self._is_ready = False
         for one in self.sockets:
             one.close()
@@ -72,7 +71,7 @@ class Prepared:
             self._holder.end()
             self._holder = None
 
-    def _look(self, holder: Child) -> None:
+    def _poll(self, holder: Child) -> None:
         for line in holder.lines():
             word, _, rest = line.partition(" ")
             if word == READY:
@@ -81,16 +80,16 @@ class Prepared:
             elif line.startswith(FAILED):
                 self._failed = line.removeprefix(FAILED)
         if self._failed is None and holder.code is not None:
-            self._failed = f"The client's network namespace is gone: its process ended with {holder.code}."
+            self._failed = f"The client's network namespace was removed: its process ended with {holder.code}."
 
     def _listen(self, host: str | None) -> None:
         if host is None:
-            self._failed = "This node has no IPv4 address at which another one could reach it."
+            self._failed = "This node has no IPv4 address by which another node could reach it."
             return
         try:
             if isinstance(self._workload, Iperf3):
-                with socket.create_server((host, 0)) as tried:
-                    port = tried.getsockname()[1]
+                with socket.create_server((host, 0)) as probe:
+                    port = probe.getsockname()[1]
             elif isinstance(self._workload, Traffic):
                 self.sockets, port = open_sockets(self._workload, host)
             self.netdev = self.netdev or Addresses().netdev(socket.inet_aton(host), b"", 0)
@@ -102,14 +101,14 @@ class Prepared:
 
 
 class _Load(Protocol):
-    """One kind of load. look(): whether it is ready; afterwards failed and done are of now. flows(): as Load.flows."""
+    """One kind of load. poll(): update failed and done, return whether it is ready. has_traffic(): see Load."""
 
     @property
     def failed(self) -> str | None: ...
     @property
     def done(self) -> bool: ...
-    def look(self) -> bool: ...
-    def flows(self) -> bool: ...
+    def poll(self) -> bool: ...
+    def has_traffic(self) -> bool: ...
     def begin_window(self) -> None: ...
     def end_window(self) -> None: ...
     def figures(self) -> dict[str, float]: ...
@@ -117,13 +116,13 @@ class _Load(Protocol):
 
 
 class Load:
-    """One run's load on this node. Use it once: start, until ready; begin_window, end_window; stop at any time.
+    """One run's load on this node. Use it once: start, wait until ready, begin_window, end_window; stop at any time.
 
-    Figures of traffic cover exactly the window; those of Classes and Command, whose end is done, all of the run.
+    Metrics of traffic cover exactly the window; those of Classes and Command, which end by themselves, the whole run.
     """
 
     def __init__(self, prepared: Prepared, commands: Mapping[str, Sequence[str]] | None = None) -> None:
-        """commands: what the operator allowed, by name, each as its arguments."""
+        """commands: the arguments of each command that the operator allowed, by name."""
         self._prepared = prepared
         self._commands = commands or {}
         self._load: _Load | None = None
@@ -132,9 +131,9 @@ class Load:
         self._measured = False
 
     def start(self, workload: Workload, role: Role, address: str = "") -> None:
-        """address: of the server, for a client; otherwise that of what is prepared. What goes wrong is told as failed.
+        """Start the load; errors are reported by failed. The workload has the type of the prepared one.
 
-        A traffic workload is of the same type as what was prepared.
+        address: of the server, for a client; else the prepared one is used.
         """
         try:
             self._load = self._make(workload, role, address or self._prepared.address)
@@ -151,9 +150,9 @@ class Load:
             case Command():
                 argv = self._commands.get(workload.name)
                 if argv is None:
-                    self._failed = f"This node's configuration allows no command {workload.name!r}."
+                    self._failed = f"The configuration of this node allows no command {workload.name!r}."
                     return None
-                return ProgramLoad(command_program(workload, argv), own_names=True)
+                return ProgramLoad(command_program(workload, argv), custom_metrics=True)
             case Iperf3():
                 return Iperf3Load(workload, role, address, self._prepared.network)
             case _:
@@ -161,74 +160,74 @@ class Load:
 
     @property
     def ready(self) -> bool:
-        """The load is on. Once it was, it stays so; a load that ends is failed or done."""
-        self._look()
+        """Return whether the load has started; it stays true after the load has ended."""
+        self._poll()
         return self._ready
 
     @property
-    def flows(self) -> bool:
-        """Something has arrived at a server whose client is elsewhere; any other load flows once it is ready."""
-        return self.ready and (self._load is None or self._load.flows())
+    def has_traffic(self) -> bool:
+        """Return whether a server has received data from its client on another node; for other loads as ready."""
+        return self.ready and (self._load is None or self._load.has_traffic())
 
     @property
     def failed(self) -> str | None:
-        """Why there is no load, or no longer, as a sentence. What comes after the window is no failure."""
-        self._look()
+        """Return why the load failed, in a sentence, or None; errors after the window are ignored."""
+        self._poll()
         return self._failed
 
     @property
     def done(self) -> bool:
-        """It ended by itself and well, which only Classes and Command do."""
-        self._look()
+        """Return whether the load ended by itself without error; only Classes and Command do."""
+        self._poll()
         return self._load is not None and self._load.done
 
     def begin_window(self) -> None:
-        """What is measured begins now."""
+        """Start the measuring window."""
         if self._load is not None:
             self._load.begin_window()
 
     def end_window(self) -> None:
-        """It ends now."""
+        """End the measuring window."""
         if self._load is not None:
-            self._look()
+            self._poll()
             self._load.end_window()
         self._measured = True
 
     def figures(self) -> dict[str, float]:
-        """By the names of METRICS and command.NAME, none without a window or result.
+        """Return metrics by the names of METRICS and command.NAME; empty without a window or result.
 
-        Only what the workload knows itself; where the node's counters know it too, this is what the workload got.
+        These are measured by the workload itself and replace those of the node's counters.
         """
         return {} if self._load is None else self._load.figures()
 
     def stop(self) -> None:
-        """End the load at once, and with it its figures."""
+        """End the load at once and drop its metrics."""
         load, self._load = self._load, None
         if load is not None:
             load.end()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._load is None or self._failed is not None:
             return
-        self._ready = self._load.look() or self._ready
+        self._ready = self._load.poll() or self._ready
         if not self._measured:
             self._failed = self._load.failed
 
 
-def _own_address(wires: Sequence[str]) -> str | None:
-    """The first of a wire, else that of the default route, else the first of a netdev that is up.
+def _server_address(netdevs: Sequence[str]) -> str | None:
+    """Return an address for the server: of the given netdevs, else of the default route, else of any netdev that is up.
 
-    None without any but the loopback's.
+    None if there is only the loopback's.
     """
-    told = psutil.net_if_addrs()
-    for one in (address for name in wires for address in told.get(name, ())):
+    by_netdev = psutil.net_if_addrs()
+    for one in (address for name in netdevs for address in by_netdev.get(name, ())):
         if one.family == socket.AF_INET:
             return str(one.address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent, suppress(OSError):
         unsent.connect((_ANYWHERE, 9))
         return str(unsent.getsockname()[0])
     states = psutil.net_if_stats()
-    for name, addresses in told.items():
+    for name, addresses in by_netdev.items():
         for one in addresses:
             if one.family == socket.AF_INET and not one.address.startswith("127.") and states[name].isup:
                 return str(one.address)

@@ -1,4 +1,4 @@
-"""Where a workload's process belongs: to its parent, to a network namespace, to its CPUs. For the process itself."""
+"""Settings of the calling process of a workload: end with its parent, network namespace, CPUs."""
 
 import ctypes
 import os
@@ -14,38 +14,38 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """parent: its process id, which this process was started by; number: what the kernel sends when that ends."""
+    """Let the kernel send a signal to this process when its parent ends. parent: expected parent process id."""
     _call(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent has ended become this process's children."""
+    """Make orphaned descendants children of this process (PR_SET_CHILD_SUBREAPER)."""
     _call(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def wake_exactly() -> None:
-    """Sleeps of this thread end when they should, not up to 50 µs later."""
+    """Set the timer slack of this thread to 1 ns instead of the default 50 µs."""
     _call(_libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0))
 
 
 def own_network() -> None:
-    """Into a new network namespace, which ends with the last process in it. Raises OSError."""
+    """Move to a new network namespace, which ends with its last process. Raises OSError."""
     _call(_libc.unshare(_CLONE_NEWNET))
 
 
 def enter_network(path: str) -> None:
-    """Into the network namespace of a process, given as its /proc/PID/ns/net; empty for staying. Raises OSError."""
+    """Move to a network namespace. path: /proc/PID/ns/net, empty for the present one. Raises OSError."""
     if path:
         with Path(path).open() as namespace:
             _call(_libc.setns(namespace.fileno(), _CLONE_NEWNET))
 
 
-def pin(cpus: Sequence[int], turn: int) -> None:
-    """To one of the CPUs, of which each process has its turn; none leaves it to the kernel. Raises OSError."""
+def pin(cpus: Sequence[int], index: int) -> None:
+    """Pin this process to one of the CPUs, by its index in turn; no CPUs leave it to the kernel. Raises OSError."""
     if cpus:
-        os.sched_setaffinity(0, {cpus[turn % len(cpus)]})
+        os.sched_setaffinity(0, {cpus[index % len(cpus)]})
 
 
 def _call(result: int) -> None:

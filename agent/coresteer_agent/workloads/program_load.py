@@ -1,68 +1,68 @@
-"""Workloads that end by themselves and tell their figures at their end: the service classes, a command."""
+"""Workloads that end by themselves and then report their metrics: the service classes, a command."""
 
 import os
 from collections.abc import Sequence
 
 import msgspec
 
-from coresteer_agent.workloads.child import Child
-from coresteer_agent.workloads.classes_program import ClassesOrders
-from coresteer_agent.workloads.supervisor import Orders
-from coresteer_agent.workloads.traffic import FAILED
+from coresteer_agent.workloads.child_process import Child
+from coresteer_agent.workloads.classes_program import ClassesConfig
+from coresteer_agent.workloads.supervisor import Config
+from coresteer_agent.workloads.traffic_protocol import FAILED
 from coresteer_core.experiments.model import Classes, Command
 
 
 def classes_program(workload: Classes) -> Child:
-    """The service classes' experiment."""
-    return Child("workloads.classes_program", ClassesOrders(os.getpid(), workload))
+    """Start the service classes' experiment."""
+    return Child("workloads.classes_program", ClassesConfig(os.getpid(), workload))
 
 
 def command_program(workload: Command, argv: Sequence[str]) -> Child:
-    """A command that the operator allowed."""
-    return Child("workloads.supervisor", Orders(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
+    """Start a command that the operator allowed."""
+    return Child("workloads.supervisor", Config(os.getpid(), [*argv], name=f"The command {workload.name!r}"))
 
 
 class ProgramLoad:
-    """A load as children.Load wants it. The last line of output may be a JSON object of numbers."""
+    """A load by a program (see load.Load), whose last line of output may be a JSON object of numbers."""
 
-    def __init__(self, child: Child, *, own_names: bool = False) -> None:
-        """own_names: its figures are not those of METRICS."""
+    def __init__(self, child: Child, *, custom_metrics: bool = False) -> None:
+        """custom_metrics: its metrics are not those of METRICS and get the prefix command."""
         self.failed: str | None = None
         self.done = False
         self._child = child
-        self._prefix = "command." if own_names else ""
+        self._prefix = "command." if custom_metrics else ""
 
-    def look(self) -> bool:
-        """It is ready once it was started."""
+    def poll(self) -> bool:
+        """Return True: a program is ready once it is started."""
         code = self._child.code
         for line in self._child.lines():
             if line.startswith(FAILED):
                 self.failed = line.removeprefix(FAILED)
         if code is not None and self.failed is None:
             self.done = code == 0
-            self.failed = None if self.done else f"It ended with {code}; what it said is in the agent's log."
+            self.failed = None if self.done else f"The program ended with {code}; its output is in the agent's log."
         return True
 
-    def flows(self) -> bool:
-        """From its start."""
+    def has_traffic(self) -> bool:
+        """Return True: a program has no traffic of its own."""
         return True
 
     def begin_window(self) -> None:
-        """It is measured from its start."""
+        """Do nothing: a program is measured from its start."""
 
     def end_window(self) -> None:
-        """To its end."""
+        """Do nothing: a program is measured to its end."""
 
     def figures(self) -> dict[str, float]:
-        """Empty before its end, and where its last line is no such object."""
+        """Return the metrics of the last line; empty before the end, and if it is not an object of numbers."""
         if not self.done:
             return {}
         try:
-            told = msgspec.json.decode(self._child.last_line, type=dict[str, float])
+            metrics = msgspec.json.decode(self._child.last_line, type=dict[str, float])
         except msgspec.MsgspecError:
             return {}
-        return {self._prefix + name: value for name, value in told.items()}
+        return {self._prefix + name: value for name, value in metrics.items()}
 
     def end(self) -> None:
-        """At once."""
+        """End the program at once."""
         self._child.end()

@@ -1,6 +1,6 @@
-"""Runs one program of any kind so that it and all that it starts end with the agent.
+"""Run one program so that it and all its descendants end with the agent.
 
-python -m coresteer_agent.workloads.supervisor ORDERS               (Orders; SIGTERM ends it all)
+python -m coresteer_agent.workloads.supervisor CONFIG               (Config as JSON; SIGTERM ends everything)
 """
 
 import os
@@ -13,11 +13,11 @@ import psutil
 from msgspec import Struct
 
 from coresteer_agent.workloads.process_control import adopt_orphans, end_with_parent, enter_network
-from coresteer_agent.workloads.traffic import give_up
+from coresteer_agent.workloads.traffic_protocol import exit_with_error
 
 
-class Orders(Struct):
-    """parent: its process id. name: of the program, for sentences. network: a namespace's path, empty for this one."""
+class Config(Struct):
+    """parent: process id of the parent. name: of the program, for messages. network: path of a namespace, or empty."""
 
     parent: int
     argv: list[str]
@@ -27,40 +27,40 @@ class Orders(Struct):
 
 
 def main() -> None:
-    """Run it and end as it ends."""
-    orders = msgspec.json.decode(sys.argv[1], type=Orders)
+    """Run the program and exit with its exit code."""
+    config = msgspec.json.decode(sys.argv[1], type=Config)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        end_with_parent(orders.parent, signal.SIGTERM)
+        end_with_parent(config.parent, signal.SIGTERM)
         adopt_orphans()
-        enter_network(orders.network)
-        if orders.cpus:
-            os.sched_setaffinity(0, orders.cpus)
+        enter_network(config.network)
+        if config.cpus:
+            os.sched_setaffinity(0, config.cpus)
     except OSError as error:
-        give_up(f"{orders.name} could not be started: {error.strerror}.")
+        exit_with_error(f"{config.name} could not be started: {error.strerror}.")
     try:
-        sys.exit(_run(orders))
+        sys.exit(_run(config))
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _end_descendants()
 
 
-def _run(orders: Orders) -> int:
+def _run(config: Config) -> int:
     own, child = os.getpid(), os.fork()
     if child == 0:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             end_with_parent(own)
-            os.execvp(orders.argv[0], orders.argv)  # noqa: S606 - the operator's own command, without a shell
+            os.execvp(config.argv[0], config.argv)  # noqa: S606 - the operator's own command, without a shell
         except OSError as error:
-            give_up(f"{orders.name} could not be started: {error.strerror} ({orders.argv[0]}).")
+            exit_with_error(f"{config.name} could not be started: {error.strerror} ({config.argv[0]}).")
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def _end_descendants() -> None:
-    """What has lost its parent has become a child of this one, so that in the end nothing is left."""
+    """Kill all descendants; orphans have become children of this process."""
     while True:
         for child in psutil.Process().children():
             with suppress(psutil.NoSuchProcess):

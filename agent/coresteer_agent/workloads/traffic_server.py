@@ -1,9 +1,9 @@
-"""The server of a traffic workload: it takes what comes, counts it, and answers requests.
+"""The server of a traffic workload: receives and counts data, and answers requests.
 
-    python -m coresteer_agent.workloads.traffic_server ORDERS          (traffic.ServerOrders)
+    python -m coresteer_agent.workloads.traffic_server CONFIG          (traffic_protocol.ServerConfig)
 
-A process for each connection, which takes the next one when that ends: no more are served at a time than the workload
-has, whoever asks. Each has one CPU of server_cpus in turn.
+One process per connection, which accepts the next one when that ends, so that no more connections are served at a time
+than the workload has. Each is pinned to one CPU of server_cpus in turn.
 """
 
 import socket
@@ -15,9 +15,9 @@ from typing import NoReturn
 import msgspec
 
 from coresteer_agent.workloads.process_control import pin
-from coresteer_agent.workloads.shared_counters import COUNTED, open_row
-from coresteer_agent.workloads.traffic import ServerOrders, cpus_of
-from coresteer_agent.workloads.worker_threads import Ready, run_team
+from coresteer_agent.workloads.shared_counters import COUNT, open_row
+from coresteer_agent.workloads.traffic_protocol import ServerConfig, cpus_of
+from coresteer_agent.workloads.worker_processes import SignalReady, run_processes
 from coresteer_core.experiments.model import TcpRequest, UdpFlood
 
 _READ_BYTES = 256 * 1024
@@ -25,38 +25,38 @@ _READ_BYTES = 256 * 1024
 
 def main() -> None:
     """Serve until this process is ended."""
-    orders = msgspec.json.decode(sys.argv[1], type=ServerOrders)
-    workload = orders.workload
+    config = msgspec.json.decode(sys.argv[1], type=ServerConfig)
+    workload = config.workload
     cpus = cpus_of(workload.server_cpus)
-    sockets = [socket.socket(fileno=descriptor) for descriptor in orders.sockets]
-    team = len(sockets) if isinstance(workload, UdpFlood) else workload.connections
+    sockets = [socket.socket(fileno=descriptor) for descriptor in config.sockets]
+    process_count = len(sockets) if isinstance(workload, UdpFlood) else workload.connections
 
-    def work(turn: int, ready: Ready) -> None:
-        pin(cpus, turn)
-        row = open_row(orders.counts, turn)
+    def work(index: int, ready: SignalReady) -> None:
+        pin(cpus, index)
+        row = open_row(config.counts, index)
         ready()
         if isinstance(workload, UdpFlood):
-            take_packets(sockets[turn], workload.payload_bytes, row)
+            count_packets(sockets[index], workload.payload_bytes, row)
         while True:
             connection, _ = sockets[0].accept()
-            with connection, suppress(ConnectionError):  # the client was ended
+            with connection, suppress(ConnectionError):  # the client has ended
                 if isinstance(workload, TcpRequest):
                     answer(connection, workload, row)
                 else:
                     discard(connection, row)
 
-    run_team(orders.parent, team, work)
+    run_processes(config.parent, process_count, work)
 
 
 def discard(connection: socket.socket, row: memoryview) -> None:
-    """Count the bytes until the client ends the connection."""
+    """Count the bytes until the client closes the connection."""
     buffer = bytearray(_READ_BYTES)
     while size := connection.recv_into(buffer):
-        row[COUNTED] += size
+        row[COUNT] += size
 
 
 def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> None:
-    """Each whole request, until the client ends the connection."""
+    """Answer each complete request until the client closes the connection."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     size = workload.request_bytes
     buffer, response, work_ns = bytearray(size), bytes(workload.response_bytes), workload.work_us * 1000
@@ -66,15 +66,15 @@ def answer(connection: socket.socket, workload: TcpRequest, row: memoryview) -> 
             while time.thread_time_ns() < until_ns:
                 pass
         connection.sendall(response)
-        row[COUNTED] += 1
+        row[COUNT] += 1
 
 
-def take_packets(packets: socket.socket, size: int, row: memoryview) -> NoReturn:
-    """Count them for ever."""
+def count_packets(packets: socket.socket, size: int, row: memoryview) -> NoReturn:
+    """Count packets until this process is ended."""
     buffer = bytearray(size)
     while True:
         packets.recv_into(buffer)
-        row[COUNTED] += 1
+        row[COUNT] += 1
 
 
 if __name__ == "__main__":

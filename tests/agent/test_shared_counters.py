@@ -1,4 +1,4 @@
-"""Times that the load's processes count into buckets, and the percentiles that are read from them."""
+"""Shared counters of a workload's processes, and percentiles of their histograms."""
 
 import random
 from array import array
@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresteer_agent.workloads.shared_counters import (
-    COUNTED,
+    COUNT,
     ROW,
-    Counts,
+    SharedCounters,
     bucket_of,
-    counted,
+    count_between,
     histogram,
     open_row,
     quantiles_us,
@@ -20,7 +20,7 @@ from coresteer_agent.workloads.shared_counters import (
 
 
 @given(ns=st.integers(0, 50_000_000_000))
-def test_a_time_is_read_back_within_three_percent(ns: int) -> None:
+def test_a_time_is_estimated_within_3_percent(ns: int) -> None:
     before, after = array("Q", bytes(8 * ROW)), array("Q", bytes(8 * ROW))
     after[bucket_of(ns)] = 1
     [found] = quantiles_us(histogram(before, after), [0.5]) or []
@@ -28,8 +28,8 @@ def test_a_time_is_read_back_within_three_percent(ns: int) -> None:
 
 
 def test_percentiles_of_many_times_are_near_the_true_ones() -> None:
-    drawn = random.Random(1)  # noqa: S311 - no secret
-    times = sorted(int(drawn.lognormvariate(11, 0.7)) for _ in range(20_000))
+    random_ = random.Random(1)  # noqa: S311 - no secret
+    times = sorted(int(random_.lognormvariate(11, 0.7)) for _ in range(20_000))
     before, after = array("Q", bytes(8 * ROW)), array("Q", bytes(8 * ROW))
     for ns in times:
         after[bucket_of(ns)] += 1
@@ -38,21 +38,21 @@ def test_percentiles_of_many_times_are_near_the_true_ones() -> None:
     assert found == pytest.approx(true, rel=0.01)
 
 
-def test_what_lasts_for_hours_is_in_the_last_bucket_and_nothing_has_no_percentiles() -> None:
+def test_hours_are_in_the_last_bucket_and_an_empty_histogram_has_no_percentiles() -> None:
     assert bucket_of(10**14) == ROW - 1
     assert quantiles_us([0] * ROW, [0.5]) is None
 
 
-def test_only_what_was_counted_between_two_readings_by_any_process_counts() -> None:
-    counts = Counts(2)
-    rows = [open_row(counts.fd, number) for number in (0, 1)]
-    rows[0][COUNTED] += 5
+def test_counts_are_differences_of_two_readings_over_all_processes() -> None:
+    counters = SharedCounters(2)
+    rows = [open_row(counters.fd, number) for number in (0, 1)]
+    rows[0][COUNT] += 5
     rows[0][bucket_of(1000)] += 1
-    before = counts.read()
-    rows[0][COUNTED] += 3
-    rows[1][COUNTED] += 4
+    before = counters.read()
+    rows[0][COUNT] += 3
+    rows[1][COUNT] += 4
     rows[1][bucket_of(2000)] += 1
-    after = counts.read()
-    counts.close()
-    assert counted(before, after) == 7
+    after = counters.read()
+    counters.close()
+    assert count_between(before, after) == 7
     assert quantiles_us(histogram(before, after), [0.99]) == pytest.approx([2.0], rel=0.05)

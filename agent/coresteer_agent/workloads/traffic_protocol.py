@@ -1,4 +1,4 @@
-"""What the two ends of a traffic workload are told, and how many processes each is."""
+"""Configuration and output of the two ends of a traffic workload, and their number of processes."""
 
 import os
 import socket
@@ -13,12 +13,12 @@ from coresteer_core.experiments.model import TcpRequest, TcpStream, UdpFlood
 Generated: TypeAlias = TcpStream | TcpRequest | UdpFlood
 READY = "ready"
 FAILED = "failed "
-"""A program of a workload says one of the two, the second with a sentence, as a line of its output."""
+"""A workload's program prints one of these as a line, the second followed by a sentence."""
 _PACKETS_PER_S_OF_ONE = 100_000
 
 
-class ServerOrders(Struct):
-    """sockets: descriptors, a listening one for TCP, one for each process for UDP. counts: a Counts' descriptor."""
+class ServerConfig(Struct):
+    """sockets: descriptors, one listening for TCP, one per process for UDP. counts: descriptor of SharedCounters."""
 
     parent: int
     workload: Generated
@@ -26,8 +26,8 @@ class ServerOrders(Struct):
     counts: int
 
 
-class ClientOrders(Struct):
-    """network: of the client's namespace, as a path, empty for this one."""
+class ClientConfig(Struct):
+    """network: path of the client's namespace, empty for this one."""
 
     parent: int
     workload: Generated
@@ -37,8 +37,8 @@ class ClientOrders(Struct):
     counts: int
 
 
-def processes(workload: Generated) -> int:
-    """How many of an end: one for each connection; of a flood as many as its rate needs and there are CPUs for."""
+def process_count_of(workload: Generated) -> int:
+    """Return the processes per end: one per connection; for a flood as its rate requires, at most one per CPU."""
     if not isinstance(workload, UdpFlood):
         return workload.connections
     needed = -(-workload.packets_per_s // _PACKETS_PER_S_OF_ONE)
@@ -46,13 +46,13 @@ def processes(workload: Generated) -> int:
 
 
 def open_sockets(workload: Generated, host: str) -> tuple[list[socket.socket], int]:
-    """The server's, on a port that was free. Raises OSError."""
+    """Open the server's sockets on a free port; return them and the port. Raises OSError."""
     if not isinstance(workload, UdpFlood):
         listener = socket.create_server((host, 0), backlog=workload.connections)
         return [listener], listener.getsockname()[1]
     sockets: list[socket.socket] = []
     port = 0
-    for _ in range(processes(workload)):
+    for _ in range(process_count_of(workload)):
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         sockets.append(one)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -63,30 +63,30 @@ def open_sockets(workload: Generated, host: str) -> tuple[list[socket.socket], i
 
 
 def join_address(host: str, port: int) -> str:
-    """As it is told to a client on another node."""
+    """Return HOST:PORT, as it is sent to a client on another node."""
     return f"{host}:{port}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port. Raises ValueError."""
+    """Return host and port. Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host:
-        raise ValueError(f"{address!r} is no HOST:PORT.")
+        raise ValueError(f"{address!r} is not HOST:PORT.")
     return host, int(port)
 
 
 def cpus_of(text: str) -> list[int]:
-    """Of a CPU list, in order; empty for an empty one. Raises ValueError."""
+    """Return the CPUs of a CPU list in order, none for an empty one. Raises ValueError."""
     return sorted(parse_cpu_list(text)) if text else []
 
 
-def say(line: str) -> None:
-    """A line of output, at once and in one piece."""
+def print_line(line: str) -> None:
+    """Write one line to standard output in a single write."""
     os.write(1, line.encode() + b"\n")
 
 
-def give_up(sentence: str) -> NoReturn:
-    """Say why, and end."""
-    say(FAILED + sentence)
+def exit_with_error(sentence: str) -> NoReturn:
+    """Print why the program fails, and exit with 1."""
+    print_line(FAILED + sentence)
     sys.stdout.flush()
     os._exit(1)

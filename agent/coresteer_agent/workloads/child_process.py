@@ -1,4 +1,4 @@
-"""A process of a workload: started, asked and ended without waiting for it. It ends when this one does."""
+"""A process of a workload, started, polled and ended without blocking. It ends with this process."""
 
 import os
 import select
@@ -12,23 +12,23 @@ import msgspec
 from msgspec import Struct
 
 _END_S = 5.0
-"""What a program may need to take away what it made; those without anything end at once."""
-_MOST_LINE_BYTES = 64 * 1024
+"""Time for a program to remove what it created, before it is killed."""
+_MAX_LINE_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
-_MOST_READS = 16
-"""More is left in the pipe, so that a program that never stops talking has to wait, and not the agent."""
+_MAX_READS = 16
+"""The rest stays in the pipe, so that a program with endless output blocks instead of the agent."""
 
 
 class Child:
-    """A program of this package, with its orders as JSON.
+    """A program of this package, with its configuration as JSON.
 
     Start it from the main thread: the kernel ends the program when the thread that started it ends (prctl(2),
-    PR_SET_PDEATHSIG), which the program asks for itself (process_control.end_with_parent).
+    PR_SET_PDEATHSIG, set by process_control.end_with_parent).
     """
 
-    def __init__(self, program: str, orders: Struct, descriptors: Sequence[int] = ()) -> None:
-        """program: a module of this package. descriptors: which of this process's it gets, under the same numbers."""
-        arguments = ("-m", f"coresteer_agent.{program}", msgspec.json.encode(orders).decode())
+    def __init__(self, program: str, config: Struct, descriptors: Sequence[int] = ()) -> None:
+        """program: a module of this package. descriptors: inherited by the program under the same numbers."""
+        arguments = ("-m", f"coresteer_agent.{program}", msgspec.json.encode(config).decode())
         self._process = subprocess.Popen(
             [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=descriptors
         )
@@ -40,18 +40,18 @@ class Child:
         self.last_line = ""
 
     def lines(self) -> list[str]:
-        """What it has said since the last time; the beginning of a line waits for its end or the program's."""
+        """Return the lines of output since the last call; an incomplete line follows when complete or at the end."""
         lines: list[str] = []
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             try:
                 read = os.read(self._output, _READ_BYTES)
             except BlockingIOError:
                 break
             *whole, self._rest = (self._rest + read).split(b"\n")
-            self._rest = self._rest[:_MOST_LINE_BYTES]
+            self._rest = self._rest[:_MAX_LINE_BYTES]
             if not read and self._rest:
                 whole, self._rest = [self._rest], b""
-            lines += [line[:_MOST_LINE_BYTES].decode("utf-8", "replace") for line in whole if line.strip()]
+            lines += [line[:_MAX_LINE_BYTES].decode("utf-8", "replace") for line in whole if line.strip()]
             if not read:
                 break
         if lines:
@@ -60,11 +60,11 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, less than 0 for a signal; None while it runs."""
+        """Return its exit code, negative for a signal; None while it runs."""
         return self._wait(0)
 
     def end(self) -> None:
-        """Ask it to end and, when that does not help within 5 s, kill it. Again does nothing."""
+        """End it by SIGTERM and, after 5 s, by SIGKILL; idempotent."""
         if self._output < 0:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -78,14 +78,14 @@ class Child:
         self._output = -1
 
     def _wait(self, seconds: float) -> int | None:
-        """Not by Popen.wait(), which never comes back once a signal's exception has left its lock taken."""
+        """Wait without Popen.wait(), which blocks forever once an exception in a signal handler left its lock taken."""
         if self._process.returncode is None:
             watch = select.poll()
             watch.register(self._ended, select.POLLIN)
             if watch.poll(seconds * 1000):
                 try:
                     _, status = os.waitpid(self._process.pid, 0)
-                except ChildProcessError:  # a signal's exception came between the waiting and the noting
+                except ChildProcessError:  # an exception in a signal handler interrupted the assignment
                     status = 0
                 self._process.returncode = os.waitstatus_to_exitcode(status)
         return self._process.returncode
