@@ -76,7 +76,7 @@ def keeper(root: Path, told: list[ChangeMessage] | None = None) -> NodeChanges:
 
 
 def moved(root: Path) -> bool:
-    return (root / "moved").exists()
+    return (root / "moved").exists() and (root / "moved").read_text() != ""  # it is created before it is written
 
 
 @pytest.fixture
