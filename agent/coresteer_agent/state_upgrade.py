@@ -22,6 +22,7 @@ KEYS = {
 """Object keys by their name in format 1."""
 
 KEYS_IN = {
+    "change": {"seen": "acknowledged", "returns": "restores"},
     "damping": {"window_s": "min_revert_s"},
     "spec": {"rings": "max_distance"},
     "memory": {"left": "recent_values", "swings": "flaps"},

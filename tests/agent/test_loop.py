@@ -235,7 +235,7 @@ def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_
     journal.mkdir()
     agent._changes.tick()
     assert told[-1].state is ChangeState.UNCONFIRMED
-    assert "so it cannot be kept yet" in told[-1].sentence
+    assert "so the change cannot be confirmed yet" in told[-1].sentence
     journal.rmdir()
     journal.with_suffix(".away").rename(journal)
     agent._changes.tick()

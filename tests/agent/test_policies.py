@@ -165,7 +165,7 @@ def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: No
     assert affinity(node.root, 41) == "2"
     kept = [told for told in node.steps(CONFIRM_AFTER_S) if isinstance(told, ChangeMessage)]
     assert [(told.state, told.sentence) for told in kept] == [
-        (ChangeState.CONFIRMED, "Kept by policy spread: its guardrails held for 10 s.")
+        (ChangeState.CONFIRMED, "Confirmed by policy spread after 10 s, without a guardrail violation.")
     ]
     assert node.held()["irq/41/affinity"].original == "0-7"
     node.steps(10 * STEP_S)
@@ -234,7 +234,7 @@ def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) 
     assert (node.held(), len(node.ends()), affinity(node.root, 41)) == ({}, 1, "0-7")
     (held,) = node.decisions()[-1].evaluation.deferred
     assert held.code == "refused"
-    assert "guardrail of 90. IRQ 41 is back on 0-7. It is not tried again for 60 s." in held.why
+    assert "for 2 intervals in a row. IRQ 41 was restored to 0-7. It is not tried again for 60 s." in held.why
     node.steps(2 * STEP_S)
     assert affinity(node.root, 41) == "2"
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told
     assert (affinity(node.root, 41), affinity(node.root, 42), node.held()) == ("0-7", "0-7", {})
     back = node.ends()[-1]
     assert back.state is ChangeState.CONFIRMED
-    assert back.sentence == "Policy spread is no longer enforced here. All 2 settings are as before."
+    assert back.sentence == "Policy spread is no longer enforced here. All 2 settings are restored."
     assert node.decisions()[-1 - len(told)].change_id == back.change_id
     assert restore(node.root.parent / "state/journal.jsonl", node.root) == []
 

@@ -226,7 +226,7 @@ def test_restore_beside_a_running_agent_puts_back_and_the_agent_notices(tmp_path
     executor = Executor(root, journal, lambda: view)
     executor.apply(Action("irq/41/affinity", "0-7", "2", "test"), change_id="c")
     (result,) = restore(journal.path, root) or []
-    assert result.sentence == "IRQ 41 is back on 0-7."
+    assert result.sentence == "IRQ 41 was restored to 0-7."
     assert journal.restored_by_others() == {"irq/41/affinity"}
     assert executor.apply(Action("irq/41/affinity", "0-7", "3", "test"), change_id="d").outcome == "applied"
     journal.close()
@@ -252,9 +252,9 @@ def test_the_command_prints_a_line_a_setting_and_is_idempotent(
     done = changed()
     assert (done.returncode, done.stderr) == (0, "")
     lines = [
-        "kernel.numa_balancing is back on 1.",
-        "RPS of eth0 rx-0 is back on none.",
-        *(f"IRQ {irq} is back on 0-7." for irq in reversed(IRQS)),
+        "kernel.numa_balancing was restored to 1.",
+        "RPS of eth0 rx-0 was restored to none.",
+        *(f"IRQ {irq} was restored to 0-7." for irq in reversed(IRQS)),
     ]
     assert done.stdout.splitlines() == lines
     assert stands(root) == BEFORE
@@ -310,11 +310,11 @@ def test_a_disk_that_takes_no_writes_stops_no_restore(
     assert stands(root) == BEFORE
     assert results is not None
     assert [result.sentence.partition(". ")[0] for result in results] == [
-        "kernel.numa_balancing is back on 1",
-        "RPS of eth0 rx-0 is back on none",
-        *(f"IRQ {irq} is back on 0-7" for irq in reversed(IRQS)),
+        "kernel.numa_balancing was restored to 1",
+        "RPS of eth0 rx-0 was restored to none",
+        *(f"IRQ {irq} was restored to 0-7" for irq in reversed(IRQS)),
     ]
-    assert all(result.sentence.endswith("could not note it: Read-only file system.") for result in results)
+    assert all(result.sentence.endswith("could not record it: Read-only file system.") for result in results)
 
 
 def test_a_full_disk_stops_no_restore(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,4 +368,4 @@ def test_a_confirmation_that_the_journal_cannot_note_is_not_told_as_kept(
         ChangeState.CONFIRMED,
     ]
     assert told[2].remaining_s is not None
-    assert told[2].sentence.endswith("(No space left on device), so it cannot be kept yet.")
+    assert told[2].sentence.endswith("(No space left on device), so the change cannot be confirmed yet.")

@@ -20,10 +20,10 @@ from coresteer_core.changes.events import (
     ExtendRequested,
     InverseRan,
     Measured,
-    Note,
     PlanRan,
     Recheck,
     Rechecked,
+    RecordChange,
     Report,
     Restarted,
     RestoredExternally,
@@ -40,7 +40,7 @@ from coresteer_core.changes.guardrail import Guardrail
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
-from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, keep
+from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S, REMEMBERED, after_reboot, with_change
 
 UNCONFIRMED, CONFIRMED = ChangeState.UNCONFIRMED, ChangeState.CONFIRMED
 ROLLED_BACK, FAILED = ChangeState.ROLLED_BACK, ChangeState.FAILED
@@ -65,7 +65,7 @@ class Machine:
             self.state, instructions = advance(self.state, events.pop(0), self.now)
             for todo in instructions:
                 match todo:
-                    case Note():
+                    case RecordChange():
                         self.journal[todo.change.change_id] = todo.change
                     case Report():
                         self.told.append(todo.message)
@@ -144,7 +144,7 @@ def test_a_change_is_applied_then_waits_then_is_kept(machine: Machine) -> None:
 
 def test_the_change_is_in_the_journal_before_anything_is_run() -> None:
     _, instructions = advance(Changes(), ApplyRequested("x", Plan([Action("a", "0", "1", "")]), 60), 0.0)
-    assert [type(todo) for todo in instructions] == [Note, Report, RunPlan]
+    assert [type(todo) for todo in instructions] == [RecordChange, Report, RunPlan]
 
 
 def test_an_unconfirmed_change_returns_at_its_deadline_and_not_before(machine: Machine) -> None:
@@ -154,7 +154,7 @@ def test_an_unconfirmed_change_returns_at_its_deadline_and_not_before(machine: M
     machine.now = 60.0
     (ended,) = machine.feed(Tick())
     assert (ended.state, ended.ended_by) == (ROLLED_BACK, EndedBy.TIMEOUT)
-    assert ended.sentence == "Rolled back because nobody kept it in time. All 2 settings are as before."
+    assert ended.sentence == "Rolled back because it was not confirmed in time. All 2 settings are restored."
     assert [action.key for action in machine.ran[-1].plan.actions] == ["b", "a"]
     assert machine.kernel["a"] == "0"
 
@@ -241,7 +241,7 @@ def test_a_plan_that_fails_midway_is_undone_in_opposite_order(machine: Machine) 
     failed = machine.apply("x", "a", "b", "c", "d")
     assert (failed.state, failed.ended_by) == (FAILED, EndedBy.ERROR)
     assert [action.key for action in machine.ran[-1].plan.actions] == ["b", "a"]
-    assert failed.sentence == "c is managed. All 2 settings are as before."
+    assert failed.sentence == "c is managed. All 2 settings are restored."
     assert [result.outcome for result in failed.results] == ["applied", "applied", "refused"]
     assert set(machine.kernel.values()) == {"0"}
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_put_back_makes_it_failed_and_may_be_tried_again(machine:
     machine.now = 60
     (ended,) = machine.feed(Tick())
     assert (ended.state, ended.ended_by) == (FAILED, EndedBy.TIMEOUT)
-    assert "Not everything could be put back: a is managed." in ended.sentence
+    assert "Not every setting could be restored: a is managed." in ended.sentence
     machine.stuck = set()
     (again,) = machine.feed(RollbackRequested("x"))
     assert (again.state, machine.kernel["a"]) == (ROLLED_BACK, "0")
@@ -348,7 +348,10 @@ def test_a_confirmation_that_could_not_be_noted_leaves_the_change_waiting_for_it
     machine.feed(ConfirmRequested("x"))
     (told,) = machine.feed(ConfirmFailed(waiting, "No space left on device"))
     assert (told.state, told.remaining_s) == (UNCONFIRMED, 60)
-    assert told.sentence == "The journal cannot be written (No space left on device), so it cannot be kept yet."
+    assert (
+        told.sentence
+        == "The journal cannot be written (No space left on device), so the change cannot be confirmed yet."
+    )
     machine.now = 60
     assert machine.feed(Tick())[0].ended_by is EndedBy.TIMEOUT
 
@@ -356,9 +359,9 @@ def test_a_confirmation_that_could_not_be_noted_leaves_the_change_waiting_for_it
 @pytest.mark.parametrize(
     ("outcomes", "says"),
     [
-        ([], "Nothing had to be put back."),
-        ([Outcome.APPLIED, Outcome.UNCHANGED], "All 2 settings are as before."),
-        ([Outcome.APPLIED, Outcome.UNSUPPORTED], "1 of 2 settings are as before. Setting 1 is gone."),
+        ([], "Nothing had to be restored."),
+        ([Outcome.APPLIED, Outcome.UNCHANGED], "All 2 settings are restored."),
+        ([Outcome.APPLIED, Outcome.UNSUPPORTED], "1 of 2 settings are restored. Setting 1 is gone."),
     ],
 )
 def test_the_end_of_an_undo_says_what_is_true(outcomes: list[Outcome], says: str) -> None:
@@ -392,7 +395,7 @@ def test_an_agent_killed_while_a_user_rolled_back_finishes_that(machine: Machine
     machine.apply("x", "a")
     machine.feed(ConfirmRequested("x"))
     _, instructions = advance(machine.state, RollbackRequested("x"), 0.0)
-    (note,) = [todo for todo in instructions if isinstance(todo, Note)]
+    (note,) = [todo for todo in instructions if isinstance(todo, RecordChange)]
     machine.state = Changes()
     machine.feed(Restarted([note.change]))
     assert (machine["x"].state, machine["x"].ended_by, machine.kernel["a"]) == (ROLLED_BACK, EndedBy.USER, "0")
@@ -480,7 +483,7 @@ def test_a_change_that_is_not_known_is_answered_as_failed(machine: Machine, even
 
 def test_an_observing_agent_cannot_tell_of_a_change() -> None:
     (answer,) = Machine(Changes(observe_reason="It does not run as root.")).feed(RollbackRequested("?"))
-    assert answer.sentence == "This agent only observes and has no journal, so it cannot tell."
+    assert answer.sentence == "This agent only observes and has no journal, so the state of the change is unknown."
 
 
 def test_seen_of_an_earlier_state_leaves_the_later_one_to_be_told(machine: Machine) -> None:
@@ -507,9 +510,9 @@ def test_old_changes_are_forgotten_but_never_an_open_one(machine: Machine) -> No
 
 def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:
     state = Changes()
-    state = keep(state, Change("mine", Plan([]), CONFIRMED, "", 60))
+    state = with_change(state, Change("mine", Plan([]), CONFIRMED, "", 60))
     for turn in range(REMEMBERED + 20):
-        state = keep(state, Change(f"x{turn}", Plan([]), CONFIRMED, "", 60, policy="spread"))
+        state = with_change(state, Change(f"x{turn}", Plan([]), CONFIRMED, "", 60, policy="spread"))
     assert len(state.changes) == REMEMBERED
     assert "mine" in state.changes
 
@@ -517,23 +520,25 @@ def test_a_policys_many_changes_do_not_crowd_out_what_a_person_kept() -> None:
 def test_a_policys_change_keeps_itself_once_its_guardrails_held_though_the_backend_is_away(machine: Machine) -> None:
     machine.feed(BackendLost())
     waiting = machine.enforce("x", "a", guardrails=(Guardrail("busiest_cpu_percent", 90),))
-    assert waiting.sentence == "Applied and read back. Policy spread keeps it in 10 s unless a guardrail trips."
+    assert (
+        waiting.sentence == "Applied and read back. Policy spread confirms it in 10 s unless a guardrail is violated."
+    )
     for machine.now in (1.0, 5.0, 9.9):
         assert machine.feed(Measured({"busiest_cpu_percent": 50.0}, 1.0)) == []
         assert machine.feed(Tick()) == []
     machine.now = 10.0
     (kept,) = machine.feed(Tick())
     assert (kept.state, kept.ended_by, kept.remaining_s) == (CONFIRMED, None, None)
-    assert kept.sentence == "Kept by policy spread: its guardrails held for 10 s."
+    assert kept.sentence == "Confirmed by policy spread after 10 s, without a guardrail violation."
     machine.now = 1e6
     assert machine.feed(Tick()) == []
     assert machine.kernel["a"] == "1"
 
 
 def test_a_policys_change_without_guardrails_does_not_claim_that_they_held(machine: Machine) -> None:
-    assert machine.enforce("x", "a").sentence == "Applied and read back. Policy spread keeps it in 10 s."
+    assert machine.enforce("x", "a").sentence == "Applied and read back. Policy spread confirms it in 10 s."
     machine.now = 10.0
-    assert machine.feed(Tick())[0].sentence == "Kept by policy spread: it stood for 10 s."
+    assert machine.feed(Tick())[0].sentence == "Confirmed by policy spread after 10 s."
 
 
 def test_a_policys_change_is_undone_when_its_guardrail_trips_and_not_kept_afterwards(machine: Machine) -> None:
@@ -559,7 +564,7 @@ def test_a_setting_that_somebody_moved_is_not_kept_and_left_to_them_and_the_othe
     machine.now = 10.0
     (ended,) = machine.feed(Tick())
     assert (ended.state, ended.ended_by) == (FAILED, EndedBy.ERROR)
-    assert ended.sentence.startswith("Not kept by policy spread: a stands at 7 instead of 1.")
+    assert ended.sentence.startswith("Not confirmed by policy spread: a stands at 7 instead of 1.")
     assert (machine.kernel["a"], machine.kernel["b"]) == ("7", "0")
     assert not machine["x"].undo.actions
 
@@ -605,7 +610,7 @@ def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at
     plan = Plan([Action("a", "1", "0", "r"), Action("b", "1", "0", "r")])
     told = machine.feed(RestoreRequested("x", plan, "spread", "Policy spread is no longer in force."))
     assert [message.state for message in told] == [ChangeState.APPLYING, CONFIRMED]
-    assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are as before."
+    assert told[-1].sentence == "Policy spread is no longer in force. All 2 settings are restored."
     machine.kernel["a"] = "1"
     one = Plan([Action("a", "1", "0", "r")])
     assert machine.feed(RestoreRequested("z", one, "spread", "Why."))[-1].sentence == "Why. a is 0."
@@ -613,7 +618,7 @@ def test_what_a_policy_had_set_goes_back_whatever_becomes_of_each_and_is_kept_at
     machine.stuck = {"a"}
     (_, failed) = machine.feed(RestoreRequested("y", plan, "spread", "Policy spread is no longer in force."))
     assert (failed.state, failed.ended_by, machine.kernel["b"]) == (FAILED, EndedBy.ERROR, "0")
-    assert "Not everything could be put back: a is managed." in failed.sentence
+    assert "Not every setting could be restored: a is managed." in failed.sentence
     machine.feed(Stopping())
     assert machine.kernel["b"] == "0"
 
@@ -676,7 +681,7 @@ class Lives(RuleBasedStateMachine):
         self.count += 1
         self.machine.state = state
         for todo in instructions:
-            if isinstance(todo, Note):
+            if isinstance(todo, RecordChange):
                 self.machine.journal[todo.change.change_id] = todo.change
             if isinstance(todo, RunPlan):
                 results = self.machine._run(todo.plan)
@@ -724,7 +729,7 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def the_journal_knows_what_the_agent_knows(self) -> None:
         for name, change in self.machine.state.changes.items():
-            assert replace(self.machine.journal[name], strikes=[], over_s=[]) == replace(change, strikes=[], over_s=[])
+            assert replace(self.machine.journal[name], guardrail_strikes=[]) == replace(change, guardrail_strikes=[])
 
 
 TestLives = Lives.TestCase

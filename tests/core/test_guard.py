@@ -199,9 +199,9 @@ def test_a_preview_says_what_each_kind_goes_from_and_to(wide: View) -> None:
     answer = preview(wide, [DesiredValue(key, value) for key, value in wanted.items()], reason="test")
     assert answer.refused == []
     assert answer.sentence == (
-        "nginx (812) goes from CPUs 0-3 to CPU 4; RPS of eth0 rx-0 goes from no CPU to CPUs 0-1; "
-        "XPS of eth0 tx-0 goes from CPUs 0-3 to no CPU; RSS of eth0 goes from queues 0,1,2 to queue 0; "
-        "eth0's number of channels goes from combined 3 to combined 2."
+        "nginx (812) changes from CPUs 0-3 to CPU 4; RPS of eth0 rx-0 changes from no CPU to CPUs 0-1; "
+        "XPS of eth0 tx-0 changes from CPUs 0-3 to no CPU; RSS of eth0 changes from queues 0,1,2 to queue 0; "
+        "eth0's number of channels changes from combined 3 to combined 2."
     )
     assert len(answer.commands) == 5
     assert {a.key: (a.was, a.becomes) for a in answer.plan.actions}["netdev/eth0/rx-0/rps"] == ("none", "0-1")

@@ -169,7 +169,7 @@ def test_a_preview_says_the_values_with_their_units() -> None:
         view(DEFAULTS), [DesiredValue(RX_USECS, "50"), DesiredValue("netdev/eth0/ring/rx", "512")], reason="test"
     )
     assert shown.sentence == (
-        "rx-usecs of eth0 goes from 3 µs to 50 µs; rx ring of eth0 goes from 256 descriptors to 512 descriptors."
+        "rx-usecs of eth0 changes from 3 µs to 50 µs; rx ring of eth0 changes from 256 descriptors to 512 descriptors."
     )
     assert shown.commands == ["ethtool -C eth0 rx-usecs 50", "ethtool -G eth0 rx 512"]
 

@@ -101,7 +101,7 @@ def test_a_preview_names_what_moves_and_the_same_by_hand() -> None:
     answer = preview(
         View(Topology(cpus, [], []), Inventory([], [irq])), [DesiredValue("irq/41/affinity", "3,2")], reason="test"
     )
-    assert answer.sentence == "IRQ 41 (eth0-rx-0) goes from CPUs 0-7 to CPUs 2-3."
+    assert answer.sentence == "IRQ 41 (eth0-rx-0) changes from CPUs 0-7 to CPUs 2-3."
     assert answer.commands == ["echo 2-3 > /proc/irq/41/smp_affinity_list"]
 
 

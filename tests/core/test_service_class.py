@@ -530,8 +530,8 @@ def test_nice_and_weights_are_previewed_with_the_command_for_it() -> None:
     ]
     told = preview(seen, desired, reason="r")
     assert told.sentence == (
-        "nginx (812) goes from nice 0 to nice 5; cpu.weight of web.slice goes from 100 to 200; "
-        "io.weight of db.slice goes from 100 to 50."
+        "nginx (812) changes from nice 0 to nice 5; cpu.weight of web.slice changes from 100 to 200; "
+        "io.weight of db.slice changes from 100 to 50."
     )
     assert told.commands == [
         "renice -n 5 -p $(ls /proc/812/task)",

@@ -136,7 +136,7 @@ def test_each_kind_has_one_canonical_form(setting: Setting, value: str, canonica
         (TaskAffinity(812), "0;813=", "at least one CPU"),
         (TaskAffinity(812), "0;x=1", "not a thread with its CPUs"),
         (TaskAffinity(812), "x", "not a CPU"),
-        (TaskNice(812), "20", "not a nice value, which goes from -20 to 19."),
+        (TaskNice(812), "20", "not a nice value, which is from -20 to 19."),
         (TaskNice(812), "-21", "not a nice value"),
         (TaskNice(812), "0;813=x", "not a nice value"),
         (TaskNice(812), "0;813", "not a thread with its nice value"),

@@ -56,7 +56,7 @@ def test_after_kill_9_restore_puts_the_kernel_back(two_socket: Guest, host: Back
     two_socket.run("kill", "-9", str(agent))
     assert affinity(two_socket, irq) == "6"
     restored = two_socket.run("coresteer-agent", "restore", "--state-dir", STATE)
-    assert f"IRQ {irq} is back on {before}" in restored.stdout
+    assert f"IRQ {irq} was restored to {before}" in restored.stdout
     assert affinity(two_socket, irq) == before
 
     again = join(two_socket, host)

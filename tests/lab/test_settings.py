@@ -43,7 +43,7 @@ def test_channels_go_down_and_come_back_with_their_interrupts(two_socket: Guest)
     names = [name for _, name in interrupts(two_socket).values()]
     # with so few queues igb has interrupts of their own for receiving and sending
     assert {name.rpartition("-")[2] for name in names if name.startswith("eth0-")} == {"0", "1"}, names
-    assert restored(two_socket) == ["eth0's number of channels is back on combined 8."]
+    assert restored(two_socket) == ["eth0's number of channels was restored to combined 8."]
     assert scaling(two_socket, "eth0") == whole
     assert irq_named(two_socket, "eth0-TxRx-7") in interrupts(two_socket)
 
@@ -55,7 +55,7 @@ def test_rps_moves_packets_to_another_cpu_and_comes_back(two_socket: Guest) -> N
     sent = flood(two_socket, "10.1.0.1")
     packets = [new - old for new, old in zip(softnet(two_socket), before, strict=True)]
     assert packets[5] >= 0.9 * sent, packets
-    assert restored(two_socket) == [f"RPS of eth0 rx-{queue} is back on none." for queue in reversed(range(8))]
+    assert restored(two_socket) == [f"RPS of eth0 rx-{queue} was restored to none." for queue in reversed(range(8))]
 
 
 def test_packets_follow_the_rss_table_and_it_comes_back(two_socket: Guest) -> None:
@@ -75,7 +75,7 @@ def test_packets_follow_the_rss_table_and_it_comes_back(two_socket: Guest) -> No
     assert wanted >= 0.9 * sum(arrived.values()), arrived
 
     [said] = restored(two_socket)
-    assert re.match(r"RSS of eth0 is back on [0-7,]+", said), said
+    assert re.match(r"RSS of eth0 was restored to [0-7,]+", said), said
     assert scaling(two_socket, "eth0") == (channels, most, rss)
 
 
@@ -87,8 +87,8 @@ def test_what_the_kernel_says_is_passed_on_and_its_own_table_takes_it_back(two_s
     assert [result["outcome"] for result in results] == ["applied", "refused", "applied", "applied"], results
     assert "requested channel counts are too low for existing indirection table" in results[1]["sentence"]
     said = restored(two_socket)
-    assert said[0] == "eth0's number of channels is back on combined 8.", said
-    assert re.fullmatch("RSS of eth0 is on .* as before.", said[1]), said  # igb makes its own table anew
+    assert said[0] == "eth0's number of channels was restored to combined 8.", said
+    assert re.fullmatch("RSS of eth0 is .*, as before.", said[1]), said  # igb makes its own table anew
     assert scaling(two_socket, "eth0") == whole
 
 
@@ -97,5 +97,5 @@ def test_a_processs_threads_move_and_come_back(two_socket: Guest) -> None:
     [moved] = door(two_socket, f"task/{pid}/affinity=4-5")
     assert (moved["outcome"], moved["found"], moved["read_back"]) == ("applied", "0-7", "4-5"), moved
     assert "Cpus_allowed_list:\t4-5" in two_socket.read(f"/proc/{pid}/status")
-    assert restored(two_socket) == [f"PID {pid} is back on 0-7."]
+    assert restored(two_socket) == [f"PID {pid} was restored to 0-7."]
     assert "Cpus_allowed_list:\t0-7" in two_socket.read(f"/proc/{pid}/status")

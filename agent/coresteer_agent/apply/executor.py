@@ -1,7 +1,7 @@
-"""The one door to the kernel: every write to what the agent found goes through Executor.apply, steer or undo.
+"""The executor, the agent's single write path to the kernel: Executor.apply, steer and undo.
 
-(collect.irq asks by a write that the kernel refuses before it looks at it; that one can change nothing. Workloads of
-experiments write to what they made themselves.)
+Two writes do not pass it: collect.irq detects managed interrupts by a write that the kernel refuses before it reads the
+value, and workloads of experiments write to objects that they created.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,8 @@ _LONG = 80
 class Executor:
     """Carries out actions below a root directory.
 
-    view_source: the node as it is now, asked before each write. attempted: is told what became of each write.
+    view_source: returns the node's present View, called before each write. attempted: called with the result of each
+    write.
     """
 
     def __init__(
@@ -42,211 +43,218 @@ class Executor:
         self._view = view_source
         self._attempted = attempted
         self._steered: dict[str, str] = {}
-        """What steer() wrote last, as long as it stands."""
+        """Values last written by steer(), by key."""
 
     def apply(self, action: Action, *, change_id: str, allow_isolated: bool = False) -> Result:
-        """Known? supported? guard, read, journal, write only if different, read back. Never raises for an action."""
+        """Apply an action: known, supported, guard, read, journal, write only if different, read back.
+
+        Never raises for an action; the result states the failed stage.
+        """
         try:
             setting = parse_setting(action.key)
-            was, wanted = setting.canonical(action.was), setting.canonical(action.becomes)
+            was, value = setting.canonical(action.was), setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
-                return self._apply(setting, was, wanted, change_id, allow_isolated=allow_isolated)
+                return self._apply(setting, was, value, change_id, allow_isolated=allow_isolated)
         except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be written ({reason(error)}), so {setting.describe()} was left alone."
+            sentence = f"The journal cannot be written ({reason(error)}), so {setting.describe()} was not changed."
             return _result(setting, Outcome.FAILED, sentence)
 
-    def _apply(  # noqa: PLR0911 - one return a stage of the door
-        self, setting: Setting, was: str, wanted: str, change_id: str, *, allow_isolated: bool
+    def _apply(  # noqa: PLR0911 - one return a stage
+        self, setting: Setting, was: str, value: str, change_id: str, *, allow_isolated: bool
     ) -> Result:
-        if (missing := self._missing(setting)) is not None:
-            return missing
-        if self._moved_on(setting) is not None:
-            self._journal.restored(setting.key)
+        if (unsupported := self._unsupported(setting)) is not None:
+            return unsupported
+        if self._reassigned(setting) is not None:
+            self._journal.record_restored(setting.key)
         original = self._journal.originals().get(setting.key)
-        if original is not None and _shows(setting, original, wanted):
-            wanted = original  # odd as it may be, as in undo
-        elif against := self._against(setting, wanted, allow_isolated=allow_isolated):
-            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
+        if original is not None and _shown_alike(setting, original, value):
+            value = original  # even where the guard would refuse it, as in undo
+        elif found_refusals := self._refusals(setting, value, allow_isolated=allow_isolated):
+            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if self._is(setting, found, wanted):
-            sentence = f"{setting.describe()} is on {brief(wanted)} already."
+        if self._has_value(setting, found, value):
+            sentence = f"{setting.describe()} is already set to {shorten(value)}."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        if not _shows(setting, found, was):
+        if not _shown_alike(setting, found, was):
             sentence = (
-                f"{setting.describe()} was {brief(was)} when this was previewed and is {brief(found)} now; "
+                f"{setting.describe()} was {shorten(was)} when this was previewed and is {shorten(found)} now; "
                 "preview again."
             )
             return _result(setting, Outcome.REFUSED, sentence, found)
         first = setting.key not in self._journal.originals()
-        self._journal.writing(change_id, setting.key, found, Tunable(self._root, setting).owners())
-        done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
-        result = self._write(setting, wanted, found, done)
+        self._journal.record_original(change_id, setting.key, found, Tunable(self._root, setting).owners())
+        done = f"{setting.describe()} was changed from {shorten(found)} to {shorten(value)}."
+        result = self._write(setting, value, found, done)
         self._steered.pop(setting.key, None)
         if first and not result.done and result.read_back == found:
-            # it was never changed, so whatever somebody else makes of it later is not restore's to overwrite
-            return self._as_before(setting, result)
+            # it was never changed, so restore must not overwrite a later change by another program
+            return self._record_restored(setting, result)
         return result
 
     def steer(self, action: Action) -> Result:
-        """Give a setting that a change has written another value: guard, as expected? write, read back.
+        """Write another value to a setting that a change has written: guard, compare with action.was, write, read back.
 
-        For values that follow what is measured several times a second, where an entry in the journal for each would be
-        as many writes to disk. Undo works nevertheless: what it puts back is the original, whatever stands there, and
-        that has been on disk since before the change's first write. So only a setting whose original the journal has
-        is written, of the same owner, and the original stays there even where this value is the same. A setting that
-        does not show action.was was moved by somebody else, which is the policy's to find and to say.
+        For values that follow measurements several times a second, without a journal entry for each. Undo still works:
+        it restores the original, on disk since before the change's first write, whatever the present value is. So only
+        a setting with a journaled original of the same owner is written, and the original stays in the journal even
+        where this value equals it. A setting that differs from action.was was changed by another program and is
+        refused; its policy detects and reports the drift.
         """
         try:
             setting = parse_setting(action.key)
-            was, wanted = setting.canonical(action.was), setting.canonical(action.becomes)
+            was, value = setting.canonical(action.was), setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
-                return self._steer(setting, was, wanted)
+                return self._steer(setting, was, value)
         except (OSError, JournalError) as error:
-            sentence = f"The journal cannot be read ({reason(error)}), so {setting.describe()} was left alone."
+            sentence = f"The journal cannot be read ({reason(error)}), so {setting.describe()} was not changed."
             return _result(setting, Outcome.FAILED, sentence)
 
-    def _steer(self, setting: Setting, was: str, wanted: str) -> Result:
-        if (missing := self._moved_on(setting) or self._missing(setting)) is not None:
-            return missing
+    def _steer(self, setting: Setting, was: str, value: str) -> Result:
+        if (unsupported := self._reassigned(setting) or self._unsupported(setting)) is not None:
+            return unsupported
         if setting.key not in self._journal.originals():
-            sentence = f"No change that stands has set {setting.describe()}, so it is not steered."
+            sentence = f"No open or confirmed change has set {setting.describe()}, so it is not steered."
             return _result(setting, Outcome.REFUSED, sentence)
-        if against := self._against(setting, wanted, allow_isolated=False):
-            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in against))
+        if found_refusals := self._refusals(setting, value, allow_isolated=False):
+            return _result(setting, Outcome.REFUSED, " ".join(refusal.sentence for refusal in found_refusals))
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if not _shows(setting, found, was):
+        if not _shown_alike(setting, found, was):
             sentence = (
-                f"{setting.describe()} is on {brief(found)} instead of {brief(was)}: something else has moved it."
+                f"{setting.describe()} is {shorten(found)} instead of {shorten(was)}: another program changed it."
             )
             return _result(setting, Outcome.REFUSED, sentence, found, found)
-        done = f"{setting.describe()} went from {brief(found)} to {brief(wanted)}."
-        result = self._write(setting, wanted, found, done)
+        done = f"{setting.describe()} was changed from {shorten(found)} to {shorten(value)}."
+        result = self._write(setting, value, found, done)
         if result.done:
-            self._steered[setting.key] = wanted
+            self._steered[setting.key] = value
         return result
 
     def undo(self, action: Action) -> Result:
-        """Put action.becomes back, whatever stands there now; empty action.was means that nothing was expected.
+        """Restore action.becomes, whatever the present value is; an empty action.was expects none.
 
-        The guard is not asked: the value stood there before, odd as it may be (kernels boot with masks
-        that name CPUs which are offline), and undo always works, also when the journal does not.
+        The guard is not consulted: the value was in force before, even if it is unusual (kernels boot with masks that
+        name offline CPUs), and undo works even when the journal does not. Never raises.
         """
         try:
             setting = parse_setting(action.key)
-            wanted = setting.canonical(action.becomes)
+            value = setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
         try:
             with self._journal.locked():
-                wanted = self._precisely(setting, wanted)
+                value = self._exact_original(setting, value)
                 was = self._steered.pop(setting.key, action.was)
-                result = self._moved_on(setting) or self._return(setting, wanted, was)
+                result = self._reassigned(setting) or self._restore(setting, value, was)
                 original = self._journal.originals().get(setting.key)
-                stands = result.done and original is not None and setting.equal(original, wanted)
-                if stands or result.outcome is Outcome.UNSUPPORTED:
-                    return self._as_before(setting, result)
+                is_original = result.done and original is not None and setting.equal(original, value)
+                if is_original or result.outcome is Outcome.UNSUPPORTED:
+                    return self._record_restored(setting, result)
                 return result
         except (OSError, JournalError) as error:
-            return _unnoted(self._return(setting, wanted, action.was), error)
+            return _not_recorded(self._restore(setting, value, action.was), error)
 
     def restoring_actions(self, keys: Iterable[str]) -> list[Action]:
-        """What undoes whatever another program makes of settings, given that they stand as now; those that can be read.
+        """Return actions that restore the present values of settings, without those that cannot be read.
 
-        Raises SettingError for what is not a setting.
+        Raises SettingError for a key that is no setting's.
         """
         found = [(key, self._read(parse_setting(key))) for key in keys]
         return [Action(key, "", value, "") for key, value in found if isinstance(value, str)]
 
     def delegate(self, change_id: str, actions: Iterable[Action]) -> None:
-        """Note the originals of settings that another program is about to write. Raises OSError or JournalError.
+        """Record the originals of settings that another program is about to write. Raises OSError or JournalError.
 
-        actions: as standing() gave them.
+        actions: from restoring_actions().
         """
-        knobs = {action: Tunable(self._root, parse_setting(action.key)) for action in actions}
-        self._journal.delegating(change_id, {a.key: (a.becomes, k.owners()) for a, k in knobs.items()})
+        tunables = {action: Tunable(self._root, parse_setting(action.key)) for action in actions}
+        self._journal.record_delegated(
+            change_id, {a.key: (a.becomes, tunable.owners()) for a, tunable in tunables.items()}
+        )
 
     def gone(self, key: str) -> bool:
-        """Whether the node has a setting no more that was written here, or it is another one's by now."""
+        """Return whether a written setting no longer exists or its key belongs to another device or process now."""
         setting = parse_setting(key)
-        missing = self._moved_on(setting) or self._missing(setting)
-        return missing is not None and missing.outcome is Outcome.UNSUPPORTED
+        unsupported = self._reassigned(setting) or self._unsupported(setting)
+        return unsupported is not None and unsupported.outcome is Outcome.UNSUPPORTED
 
     def verify(self, action: Action) -> Result:
-        """Whether a setting still has the value that an action gave it: unchanged, failed or unsupported."""
+        """Return whether a setting still has an action's value: unchanged, failed or unsupported."""
         try:
             setting = parse_setting(action.key)
-            wanted = setting.canonical(action.becomes)
+            value = setting.canonical(action.becomes)
         except SettingError as error:
             return Result(action.key, Outcome.REFUSED, str(error))
-        if (missing := self._moved_on(setting) or self._missing(setting)) is not None:
-            return missing
+        if (unsupported := self._reassigned(setting) or self._unsupported(setting)) is not None:
+            return unsupported
         found = self._read(setting)
         if isinstance(found, Result):
             return found
-        if _shows(setting, found, wanted):
-            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is on {brief(found)}.", found, found)
-        sentence = f"{setting.describe()} is on {brief(found)} instead of {brief(wanted)}: something else has moved it."
+        if _shown_alike(setting, found, value):
+            return _result(setting, Outcome.UNCHANGED, f"{setting.describe()} is {shorten(found)}.", found, found)
+        sentence = f"{setting.describe()} is {shorten(found)} instead of {shorten(value)}: another program changed it."
         return _result(setting, Outcome.FAILED, sentence, found, found)
 
-    def _return(self, setting: Setting, wanted: str, was: str) -> Result:
-        if (missing := self._missing(setting)) is not None:
-            return missing
+    def _restore(self, setting: Setting, value: str, was: str) -> Result:
+        if (unsupported := self._unsupported(setting)) is not None:
+            return unsupported
         now = self._read(setting)
         found = None if isinstance(now, Result) else now
-        if found is not None and self._is(setting, found, wanted):
-            sentence = f"{setting.describe()} is on {brief(wanted)} as before."
+        if found is not None and self._has_value(setting, found, value):
+            sentence = f"{setting.describe()} is {shorten(value)}, as before."
             return _result(setting, Outcome.UNCHANGED, sentence, found, found)
-        sentence = f"{setting.describe()} is back on {brief(wanted)}."
+        sentence = f"{setting.describe()} was restored to {shorten(value)}."
         if was and found is not None and not setting.equal(found, was):
-            sentence += f" It stood at {brief(found)} instead of {brief(was)}: something else had changed it meanwhile."
-        return self._write(setting, wanted, found, sentence)
+            sentence += f" It was {shorten(found)} instead of {shorten(was)}: another program had changed it meanwhile."
+        return self._write(setting, value, found, sentence)
 
-    def _as_before(self, setting: Setting, result: Result) -> Result:
+    def _record_restored(self, setting: Setting, result: Result) -> Result:
         try:
-            self._journal.restored(setting.key)
+            self._journal.record_restored(setting.key)
         except OSError as error:
-            return _unnoted(result, error)
+            return _not_recorded(result, error)
         return result
 
-    def _precisely(self, setting: Setting, wanted: str) -> str:
-        """The value, or the original where that is what a view would show as this value: it may hold more."""
+    def _exact_original(self, setting: Setting, value: str) -> str:
+        """Return the original where a View shows it as this value, as it may contain more; else the value."""
         original = self._journal.originals().get(setting.key)
-        return original if original is not None and _shows(setting, original, wanted) else wanted
+        return original if original is not None and _shown_alike(setting, original, value) else value
 
-    def _against(self, setting: Setting, wanted: str, *, allow_isolated: bool) -> list[Refusal]:
+    def _refusals(self, setting: Setting, value: str, *, allow_isolated: bool) -> list[Refusal]:
         view = Tunable(self._root, setting).refresh(self._view())
-        return refusals(view, [(setting.key, wanted)], allow_isolated=allow_isolated)
+        return refusals(view, [(setting.key, value)], allow_isolated=allow_isolated)
 
-    def _is(self, setting: Setting, found: str, wanted: str) -> bool:
+    def _has_value(self, setting: Setting, found: str, value: str) -> bool:
         with suppress(OSError, SettingError):  # then the write says why
-            wanted = Tunable(self._root, setting).attainable(wanted)
-        return setting.equal(found, wanted)
+            value = Tunable(self._root, setting).attainable(value)
+        return setting.equal(found, value)
 
-    def _moved_on(self, setting: Setting) -> Result | None:
-        """That the number went to another device since it was written here, as when a driver is loaded again."""
+    def _reassigned(self, setting: Setting) -> Result | None:
+        """Return unsupported where the key belongs to another device since the write, as after a driver reload."""
         before, now = self._journal.owners(setting.key), Tunable(self._root, setting).owners()
         if not before or not now or set(before) & set(now):
             return None
-        sentence = f"{setting.describe()} is gone: it belongs to {', '.join(now)} now, it was {', '.join(before)}'s."
+        sentence = (
+            f"{setting.describe()} no longer exists: it belonged to {', '.join(before)}, now to {', '.join(now)}."
+        )
         return _result(setting, Outcome.UNSUPPORTED, sentence)
 
-    def _missing(self, setting: Setting) -> Result | None:
+    def _unsupported(self, setting: Setting) -> Result | None:
         try:
             if Tunable(self._root, setting).exists():
                 return None
         except OSError as error:
-            return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be looked at: {error.strerror}.")
-        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} is not on this node (any more).")
+            return _result(setting, Outcome.FAILED, f"{setting.describe()} cannot be accessed: {error.strerror}.")
+        return _result(setting, Outcome.UNSUPPORTED, f"{setting.describe()} does not exist on this node (any more).")
 
     def _read(self, setting: Setting) -> str | Result:
         try:
@@ -254,51 +262,53 @@ class Executor:
         except OSError as error:
             sentence = f"The value of {setting.describe()} cannot be read: {error.strerror}."
         except SettingError as error:
-            sentence = f"The value of {setting.describe()} cannot be understood: {error}"
+            sentence = f"The value of {setting.describe()} cannot be parsed: {error}"
         return _result(setting, Outcome.FAILED, sentence)
 
-    def _write(self, setting: Setting, wanted: str, found: str | None, done: str) -> Result:
+    def _write(self, setting: Setting, value: str, found: str | None, done: str) -> Result:
         try:
-            Tunable(self._root, setting).write(wanted)
+            Tunable(self._root, setting).write(value)
         except (OSError, ReadOnlyModeError) as error:
             outcome, why = Tunable(self._root, setting).explain(error)
             after = self._read(setting)
             if isinstance(error, OSError) and error.errno in NOT_THIS_VALUE:
-                self._attempted(WriteAttempt(setting, wanted, found, None, why, error.errno in NOT_SUPPORTED))
+                self._attempted(WriteAttempt(setting, value, found, None, why, error.errno in NOT_SUPPORTED))
             return _result(
                 setting,
                 outcome,
-                f"{setting.describe()} cannot go to {brief(wanted)}. {why}",
+                f"{setting.describe()} cannot be set to {shorten(value)}. {why}",
                 found,
                 None if isinstance(after, Result) else after,
             )
         after = self._read(setting)
         if isinstance(after, Result):
             return _result(setting, Outcome.FAILED, f"{done} But it could not be read back: {after.sentence}", found)
-        stands = self._is(setting, after, wanted)
-        self._attempted(WriteAttempt(setting, wanted, found, wanted if stands else after))
-        if not stands:
-            sentence = f"{setting.describe()} was set to {brief(wanted)}, but the kernel made it {brief(after)}."
+        accepted = self._has_value(setting, after, value)
+        self._attempted(WriteAttempt(setting, value, found, value if accepted else after))
+        if not accepted:
+            sentence = (
+                f"{setting.describe()} was set to {shorten(value)}, but the kernel changed it to {shorten(after)}."
+            )
             return _result(setting, Outcome.FAILED, sentence, found, after)
         return _result(setting, Outcome.APPLIED, done, found, after)
 
 
-def _shows(setting: Setting, first: str, second: str) -> bool:
-    """Whether a view shows the same for two values."""
+def _shown_alike(setting: Setting, first: str, second: str) -> bool:
+    """Return whether a View shows the same for two values."""
     return setting.equal(setting.shown(first), setting.shown(second))
 
 
 def reason(error: OSError | JournalError) -> str:
-    """Why the journal could not be used, to stand within a sentence."""
+    """Return an error of the journal within a sentence."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).rstrip(".")
 
 
-def _unnoted(result: Result, error: OSError | JournalError) -> Result:
-    return replace(result, sentence=f"{result.sentence} The journal could not note it: {reason(error)}.")
+def _not_recorded(result: Result, error: OSError | JournalError) -> Result:
+    return replace(result, sentence=f"{result.sentence} The journal could not record it: {reason(error)}.")
 
 
-def brief(value: str) -> str:
-    """A value for a sentence; a long one is cut."""
+def shorten(value: str) -> str:
+    """Return a value for a sentence, cut to 80 characters."""
     return value if len(value) <= _LONG else f"{value[:_LONG]}…"
 
 

@@ -1,9 +1,9 @@
-"""What stood in each setting before Coresteer first changed it, and the changes under way, safe against kill -9.
+"""Journal of the original value of each changed setting and of the changes in progress, safe against kill -9.
 
-JSON lines, appended and fsynced before the kernel is touched. Every operation holds a lock on a file beside
-it, so ``coresteer-agent restore`` works while an agent runs. A folder that disappears is made anew from what the
-process remembers. A reboot voids all originals: the kernel has put
-everything back. The last file of an earlier boot is kept as journal.previous.jsonl, for a person to read.
+JSON lines, appended and fsynced before the kernel is written to. Every operation holds a lock on a file beside it, so
+``coresteer-agent restore`` works while an agent runs. A folder that disappears is recreated from the process's memory.
+A reboot voids all originals, as it restored every setting. The last file of an earlier boot is retained for people as
+journal.previous.jsonl.
 """
 
 import errno
@@ -28,7 +28,7 @@ from coresteer_core.changes.undo import REMEMBERED, after_reboot
 log = logging.getLogger("coresteer.journal")
 
 COMPACT_BYTES = 1024 * 1024
-"""A journal that grew by so much since it was last written anew is written anew."""
+"""Growth after which a journal is rewritten with only its current records."""
 
 
 class JournalError(Exception):
@@ -44,7 +44,7 @@ class Opened(Struct, frozen=True, tag="journal"):
 
 
 class Writing(Struct, frozen=True, tag="writing"):
-    """A setting is about to be written; found is what stood there, owners whose it was (empty: not known)."""
+    """A setting is about to be written. found: its value before; owners: of Handler.owners (empty: unknown)."""
 
     change_id: str
     key: str
@@ -53,13 +53,13 @@ class Writing(Struct, frozen=True, tag="writing"):
 
 
 class Restored(Struct, frozen=True, tag="restored"):
-    """The setting has its original again, or is gone."""
+    """The setting has its original value again, or no longer exists."""
 
     key: str
 
 
 class Changed(Struct, frozen=True, tag="change"):
-    """Where a change stands; the last line about it counts."""
+    """State of a change; the last record of a change is valid."""
 
     change: Change
 
@@ -69,7 +69,7 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 def read_boot_id(root: Path) -> str:
-    """The kernel's random identity of this boot; empty for a captured tree without one, which never reboots."""
+    """Return the kernel's random identity of this boot; empty for a captured tree without one, which never reboots."""
     try:
         return (root / "proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -79,7 +79,7 @@ def read_boot_id(root: Path) -> str:
 class Journal:
     """The journal of one root directory. Raises JournalError when opened for another one.
 
-    read_only: take no lock and write nothing, for a disk that takes no writes; every note then raises OSError.
+    read_only: acquire no lock and write nothing, for a read-only or full disk; every record method then raises OSError.
     """
 
     def __init__(self, path: Path, root: Path, *, read_only: bool = False) -> None:
@@ -90,7 +90,7 @@ class Journal:
         self._depth = 0
         self._fd = -1
         self._lock = -1
-        self._forget()
+        self._reset()
         try:
             with self.locked():
                 self._foreign.clear()
@@ -102,31 +102,31 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Release its files."""
+        """Close its files."""
         for fd in (self._fd, self._lock):
             if fd >= 0:
                 os.close(fd)
 
     @contextmanager
     def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-        """Hold off every other process that uses this journal; inside, what they wrote is known. May be nested.
+        """Exclude every other process that uses this journal, after reading what they wrote. May be nested.
 
-        Raises OSError when the journal cannot be brought up to date, JournalError when it is another root's now.
+        Raises OSError when the journal cannot be read, JournalError when it belongs to another root now.
         """
         if self._depth == 0:
-            self._take_lock(how)
+            self._acquire_lock(how)
         self._depth += 1
         try:
             if self._depth == 1:
-                self._catch_up()
+                self._read_appended()
             yield
         finally:
             self._depth -= 1
             if self._depth == 0 and not self._read_only:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def _take_lock(self, how: int) -> None:
-        """Lock the file that is at the lock's path now: its folder may have been removed meanwhile."""
+    def _acquire_lock(self, how: int) -> None:
+        """Lock the file that is at the lock's path now; its folder may have been removed and recreated."""
         while not self._read_only:
             if self._lock >= 0:
                 fcntl.flock(self._lock, how)
@@ -139,17 +139,17 @@ class Journal:
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def originals(self) -> dict[str, str]:
-        """Each changed setting's value before its first change, in the order of these changes."""
+        """Return each changed setting's value before its first change, in the order of these changes."""
         with self.locked():
             return dict(self._originals)
 
     def changes(self) -> list[Change]:
-        """Every change as last noted, oldest first; one that was interrupted knows what it had begun to write."""
+        """Return every change as last recorded, oldest first; the undo of an interrupted one has its begun writes."""
         with self.locked():
             return [self._with_undo(change) for change in self._changes.values()]
 
     def restored_by_others(self) -> frozenset[str]:
-        """Settings that another process has put back since this was last asked; none while it still does."""
+        """Return the settings that another process restored since the last call; none while it still does."""
         try:
             with self.locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
                 keys = frozenset(self._foreign)
@@ -159,35 +159,32 @@ class Journal:
             return frozenset()
 
     def owners(self, key: str) -> list[str]:
-        """Whose the setting was when it was last written; empty when that is not known."""
+        """Return the owners of a setting when it was last written; empty if unknown."""
         with self.locked():
             return self._owners.get(key, [])
 
-    def writing(self, change_id: str, key: str, found: str, owners: list[str]) -> None:
-        """Note what stands in a setting; on return it is on disk and the setting may be written. Raises OSError."""
+    def record_original(self, change_id: str, key: str, found: str, owners: list[str]) -> None:
+        """Record a setting's value before a write; on return it is on disk. Raises OSError."""
         self._append(Writing(change_id, key, found, owners))
 
-    def delegating(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
-        """Note at once what stands in settings, and whose they are, before another program may write them.
-
-        Raises OSError.
-        """
+    def record_delegated(self, change_id: str, found: Mapping[str, tuple[str, list[str]]]) -> None:
+        """Record values and owners of settings before another program may write them. Raises OSError."""
         self._append(*(Writing(change_id, key, value, owners) for key, (value, owners) in found.items()))
 
-    def restored(self, key: str) -> None:
-        """The setting's original stands again: a later change of it begins anew. Raises OSError."""
+    def record_restored(self, key: str) -> None:
+        """Record that a setting has its original value again, so that a later change has a new one. Raises OSError."""
         with self.locked():
             if key in self._originals:
                 self._append(Restored(key))
 
     def record(self, change: Change) -> None:
-        """Keep where a change stands. Raises OSError."""
+        """Record the state of a change. Raises OSError."""
         with self.locked():
             self._append(Changed(change))
             if self._size - self._compacted > COMPACT_BYTES:
-                self._write_anew()
+                self._rewrite()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._size = self._compacted = 0
         self._header: Opened | None = None
         self._originals: dict[str, str] = {}
@@ -202,29 +199,29 @@ class Journal:
         begun = self._written.get(change.change_id, set())
         return replace(change, undo=inverse(Plan([a for a in change.plan.actions if a.key in begun])))
 
-    def _catch_up(self) -> None:
-        """Take in what was appended since; all of it when the file is new to us or was written anew."""
+    def _read_appended(self) -> None:
+        """Read what was appended since the last call; all of it when the file is new or was rewritten."""
         try:
-            there = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             if self._read_only:
                 raise
-            self._write_anew()
+            self._rewrite()
             return
-        if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
+        if self._fd < 0 or os.fstat(self._fd).st_ino != status.st_ino:
             foreign = self._foreign
             mode = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND
             fd = os.open(self.path, mode | os.O_CLOEXEC)
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = fd
-            self._forget()
+            self._reset()
             self._foreign = foreign
-        if there.st_size > self._size:
-            self._take_in(os.pread(self._fd, there.st_size - self._size, self._size))
-            self._size = self._compacted = there.st_size
+        if status.st_size > self._size:
+            self._read_lines(os.pread(self._fd, status.st_size - self._size, self._size))
+            self._size = self._compacted = status.st_size
         if self._header is None:
-            self._write_anew()
+            self._rewrite()
         elif self._header.root != self._opened.root:
             raise JournalError(
                 f"The journal {self.path} belongs to the root directory {self._header.root}, "
@@ -233,9 +230,9 @@ class Journal:
         elif self._header.boot_id != self._opened.boot_id:
             self._begin_boot()
         elif self._header.format < FORMAT:
-            self._write_anew()
+            self._rewrite()
 
-    def _take_in(self, data: bytes) -> None:
+    def _read_lines(self, data: bytes) -> None:
         for line in data.split(b"\n"):
             if not line:
                 continue
@@ -243,13 +240,13 @@ class Journal:
                 record = _decoder.decode(line if self._header is None else upgrade(line, self._header.format))
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 # torn by a crash before its fsync: nothing was written to the kernel because of it
-                log.warning("The journal %s holds a torn line of %d bytes; it is left out.", self.path, len(line))
+                log.warning("The journal %s has a torn line of %d bytes, which is ignored.", self.path, len(line))
                 continue
             if isinstance(record, Restored):
                 self._foreign.add(record.key)
-            self._take(record)
+            self._apply(record)
 
-    def _take(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
         match record:
             case Opened():
                 self._header = record
@@ -277,35 +274,35 @@ class Journal:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._fd)
             except OSError:
-                with suppress(OSError):  # else the rest stands there as a torn line, which is left out
+                with suppress(OSError):  # else a torn line remains, which is ignored
                     os.ftruncate(self._fd, self._size)
                 self._size = os.fstat(self._fd).st_size
                 raise
             self._size += len(lines)
             for record in records:
-                self._take(record)
+                self._apply(record)
 
     def _begin_boot(self) -> None:
         if not self._read_only:
             previous = self.path.with_name("journal.previous.jsonl")
             previous.unlink(missing_ok=True)
             os.link(self.path, previous)
-        told = after_reboot([self._with_undo(change) for change in self._changes.values()])
+        unreported = after_reboot([self._with_undo(change) for change in self._changes.values()])
         self._originals = {}
         self._owners = {}
         self._written = {}
-        self._changes = {change.change_id: change for change in told}
-        self._write_anew()
+        self._changes = {change.change_id: change for change in unreported}
+        self._rewrite()
 
-    def _write_anew(self) -> None:
-        """Replace the file at once by one with only what counts."""
+    def _rewrite(self) -> None:
+        """Replace the file atomically by one with only the current records."""
         self._header = self._opened
         if self._read_only:
             return
         ended = [change.change_id for change in self._changes.values() if not change.open]
-        forgotten = set(ended[:-REMEMBERED])
-        kept = [change for change in self._changes.values() if change.change_id not in forgotten]
-        self._changes = {change.change_id: change for change in kept}
+        dropped = set(ended[:-REMEMBERED])
+        retained = [change for change in self._changes.values() if change.change_id not in dropped]
+        self._changes = {change.change_id: change for change in retained}
         self._written = {name: keys for name, keys in self._written.items() if name in self._changes}
         records: list[Record] = [self._opened]
         records += [Writing("", key, found, self._owners[key]) for key, found in self._originals.items()]
@@ -315,7 +312,7 @@ class Journal:
             if self._changes[change_id].state is ChangeState.APPLYING
             for key in sorted(keys)
         ]
-        records += [Changed(change) for change in kept]
+        records += [Changed(change) for change in retained]
         new = self.path.with_suffix(".new")
         fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from coresteer_agent.apply.executor import Executor
 from coresteer_agent.apply.journal import Journal, JournalError
-from coresteer_core.changes.events import Changes, Note, RestoredExternally
+from coresteer_core.changes.events import Changes, RecordChange, RestoredExternally
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Result
@@ -42,10 +42,10 @@ def restore(path: Path, root: Path) -> list[Result] | None:
         _, instructions = advance(Changes(changes), RestoredExternally(back), 0.0)
         try:
             for instruction in instructions:
-                if isinstance(instruction, Note):
+                if isinstance(instruction, RecordChange):
                     journal.record(instruction.change)
         except OSError as error:
-            log.warning("The journal %s could not note what became of the changes: %s.", path, error.strerror)
+            log.warning("The journal %s could not record the state of the changes: %s.", path, error.strerror)
         return results
     finally:
         journal.close()

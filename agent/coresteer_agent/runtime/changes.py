@@ -23,10 +23,10 @@ from coresteer_core.changes.events import (
     ExtendRequested,
     InverseRan,
     Measured,
-    Note,
     PlanRan,
     Recheck,
     Rechecked,
+    RecordChange,
     Report,
     Restarted,
     RestoredExternally,
@@ -125,8 +125,8 @@ class ChangeRunner:
             before = self._state
             self._state, instructions = advance(before, events.popleft(), self._now_s())
             for instruction in instructions:
-                if isinstance(instruction, Note):
-                    if (failed := self._note(instruction, before)) is not None:
+                if isinstance(instruction, RecordChange):
+                    if (failed := self._record(instruction, before)) is not None:
                         events.append(failed)
                         break
                 elif (outcome := self._carry_out(instruction)) is not None:
@@ -185,7 +185,7 @@ class ChangeRunner:
             return Result(action.key, Outcome.REFUSED, _OBSERVES)
         return self._actions.verify(action)
 
-    def _note(self, note: Note, before: Changes) -> ConfirmFailed | None:
+    def _record(self, instruction: RecordChange, before: Changes) -> ConfirmFailed | None:
         """Record a change durably; here it lasts as long as the process. before: the state before the event."""
         return None
 
@@ -298,16 +298,16 @@ class NodeChanges(ChangeRunner):
         self._complaint = ""
         return keys
 
-    def _note(self, note: Note, before: Changes) -> ConfirmFailed | None:
+    def _record(self, instruction: RecordChange, before: Changes) -> ConfirmFailed | None:
         if self._journal is None:
             return None
-        change_id = note.change.change_id
+        change_id = instruction.change.change_id
         try:
-            self._journal.record(note.change)
+            self._journal.record(instruction.change)
         except (OSError, JournalError) as error:
             # each write still records its original first or is not done, so undo continues to work
             log.error("The journal could not record change %s: %s.", change_id, reason(error))
             waiting = before.changes.get(change_id)
-            if note.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
+            if instruction.change.state is ChangeState.CONFIRMED and waiting is not None and waiting.open:
                 return ConfirmFailed(waiting, reason(error))
         return None

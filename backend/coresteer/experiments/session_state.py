@@ -11,8 +11,7 @@ from uuid import UUID
 
 from coresteer.changes.schemas import Change
 from coresteer.experiments.steps import Participant
-from coresteer_core.changes.guardrail import METRICS, Guardrail, measure
-from coresteer_core.changes.machine import STRIKES, STRIKES_S
+from coresteer_core.changes.guardrail import Guardrail, Strikes, measure
 from coresteer_core.changes.report import EndedBy
 from coresteer_core.experiments.model import RunState
 from coresteer_core.node.rates import Rates
@@ -31,7 +30,7 @@ class ActiveRun:
     leased: frozenset[int] = frozenset()
     violation: str | None = None
     failure: str | None = None
-    strikes: dict[str, tuple[int, float]] = field(default_factory=dict)
+    strikes: dict[str, Strikes] = field(default_factory=dict)
 
 
 class SessionState:
@@ -116,17 +115,12 @@ class SessionState:
         run = self.active_run
         if run is None or not self._guardrails:
             return
-        figures = measure(rates)
+        metrics = measure(rates)
         for guardrail in self._guardrails:
-            value = figures[guardrail.metric]
-            if value is None or value <= guardrail.max:
-                run.strikes.pop(guardrail.metric, None)
-                continue
-            times, lasted = run.strikes.get(guardrail.metric, (0, 0.0))
-            run.strikes[guardrail.metric] = times, lasted = times + 1, lasted + rates.duration_s
-            if run.violation is None and times >= STRIKES and round(lasted, 1) >= STRIKES_S:
-                run.violation = (
-                    f"The {METRICS[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
-                    f"for {times} intervals in a row."
-                )
+            value = metrics[guardrail.metric]
+            strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, value, rates.duration_s)
+            run.strikes[guardrail.metric] = strikes
+            violation = strikes.violation(guardrail, value)
+            if run.violation is None and violation is not None:
+                run.violation = f"The {violation}"
                 self.changed.set()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -14,8 +13,7 @@ from coresteer.policies import repository, rollouts
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.schemas import RolloutState
 from coresteer.policies.tables import PolicyRow, RolloutRow
-from coresteer_core.changes.guardrail import METRICS, measure
-from coresteer_core.changes.machine import STRIKES, STRIKES_S
+from coresteer_core.changes.guardrail import Guardrail, Strikes, measure
 
 log = logging.getLogger("coresteer.policies")
 
@@ -25,12 +23,6 @@ AWAY_S = 30.0
 _ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
 
 
-class _Strikes(NamedTuple):
-    seq: int
-    times: int
-    seconds: float
-
-
 class RolloutMonitor:
     """All state that must survive a restart is in the database; guardrail strikes restart from 0."""
 
@@ -38,7 +30,7 @@ class RolloutMonitor:
         self._context = context
         self._away_s = away_s
         self._away_since: dict[tuple[int, int], float] = {}
-        self._strikes: dict[tuple[int, int, str], _Strikes] = {}
+        self._strikes: dict[tuple[int, int, str], tuple[int, Strikes]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -119,25 +111,18 @@ class RolloutMonitor:
         return time.monotonic() - since >= self._away_s
 
     def _tripped(self, row: RolloutRow, node_id: int) -> str | None:
-        """Return the sentence of a guardrail violated for STRIKES intervals and STRIKES_S seconds, None if none is."""
+        """Return a guardrail's violation by a node within a sentence, None where there is none."""
         rates = self._context.registry.get(node_id).rates
         if rates is None or not row.guardrails:
             return None
-        figures = measure(rates)
-        for guardrail in row.guardrails:
-            metric, limit = str(guardrail["metric"]), float(guardrail["max"])
-            at = (row.id, node_id, metric)
-            before = self._strikes.get(at, _Strikes(-1, 0, 0.0))
-            if rates.seq != before.seq:
-                value = figures[metric]
-                over = value is not None and value > limit
-                before = _Strikes(
-                    rates.seq, before.times + 1 if over else 0, before.seconds + rates.duration_s if over else 0.0
-                )
-                self._strikes[at] = before
-            if before.times >= STRIKES and round(before.seconds, 1) >= STRIKES_S:
-                return (
-                    f"the {METRICS[metric]} was {figures[metric]:.6g}, for {before.times} intervals in a row "
-                    f"above the guardrail of {limit:.6g}."
-                )
+        metrics = measure(rates)
+        for stored in row.guardrails:
+            guardrail = Guardrail(str(stored["metric"]), float(stored["max"]))
+            at, value = (row.id, node_id, guardrail.metric), metrics[guardrail.metric]
+            seq, strikes = self._strikes.get(at, (-1, Strikes()))
+            if rates.seq != seq:
+                strikes = strikes.count(guardrail, value, rates.duration_s)
+                self._strikes[at] = rates.seq, strikes
+            if violation := strikes.violation(guardrail, value):
+                return f"the {violation}"
         return None

@@ -15,7 +15,7 @@ const change = (more: Partial<Change> = {}): Change => ({
   node_id: 12,
   node_name: "db-17",
   plan: { actions: [], allow_isolated: false },
-  sentence: "IRQ 41 goes from CPU 2 to CPU 6.",
+  sentence: "IRQ 41 changes from CPU 2 to CPU 6.",
   state: "unconfirmed",
   ended_by: null,
   created_by: "ann",
@@ -95,7 +95,7 @@ test("the remaining time counts down and stops at zero", async () => {
 });
 
 test("each open change has its own line", async () => {
-  await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 goes from CPU 0 to CPU 1." }));
+  await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 changes from CPU 0 to CPU 1." }));
   expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(2);
 });
 

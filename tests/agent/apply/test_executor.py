@@ -32,7 +32,7 @@ def action(becomes: str, was: str = "0-7", irq: int = 41) -> Action:
 def test_an_affinity_is_written_and_read_back(executor: Executor, affinity: Affinity) -> None:
     result = executor.apply(action("2,3"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == ("applied", "0-7", "2-3")
-    assert result.sentence == "IRQ 41 went from 0-7 to 2-3."
+    assert result.sentence == "IRQ 41 was changed from 0-7 to 2-3."
     assert affinity(41) == "2-3"
 
 
@@ -83,7 +83,7 @@ def test_a_value_that_moved_since_the_preview_is_refused_with_both_values(
         (action("7"), "refused", "CPU 7 is not online on this node; it has CPUs 0-6."),
         (action("6"), "refused", "isolcpus"),
         (action("1", irq=44), "refused", "IRQ 44 cannot be moved."),
-        (action("1", irq=99), "unsupported", "IRQ 99 is not on this node"),
+        (action("1", irq=99), "unsupported", "IRQ 99 does not exist on this node"),
         (action(""), "refused", "needs at least one CPU"),
         (action("3-1"), "refused", "runs backwards"),
         (Action("irq/41/affinity/../../../etc", "0", "1", ""), "refused", "not a setting Coresteer knows"),
@@ -167,7 +167,7 @@ def test_a_number_that_went_to_another_device_is_left_alone_and_begins_anew(
     (root / "proc/irq/41/eth0-rx-0").rename(root / "proc/irq/41/nvme0q1")
     result = executor.undo(action("0-7", was="2"))
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.sentence == "IRQ 41 is gone: it belongs to nvme0q1 now, it was eth0-rx-0's."
+    assert result.sentence == "IRQ 41 no longer exists: it belonged to eth0-rx-0, now to nvme0q1."
     assert affinity(41) == "2"
     assert journal.originals() == {}
 
@@ -204,7 +204,7 @@ def test_a_state_folder_that_cannot_be_made_anew_stops_a_change_but_no_undo(
     assert refused.sentence.startswith("The journal cannot be written (")
     back = executor.undo(action("0-7", was="2"))
     assert back.outcome is Outcome.APPLIED
-    assert "The journal could not note it: " in back.sentence
+    assert "The journal could not record it: " in back.sentence
     assert (affinity(41), affinity(42)) == ("0-7", "0-7")
     folder.unlink()
 
@@ -226,7 +226,7 @@ def test_a_kernel_that_makes_something_else_of_the_value_is_found_out(
     monkeypatch.setattr(IrqAffinityHandler, "write", lambda *_: file.write_text("5\n"))
     result = executor.apply(action("2-3"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == ("failed", "0-7", "5")
-    assert result.sentence == "IRQ 41 was set to 2-3, but the kernel made it 5."
+    assert result.sentence == "IRQ 41 was set to 2-3, but the kernel changed it to 5."
 
 
 def test_the_read_back_compares_cpus_and_not_spelling(
@@ -243,7 +243,7 @@ def test_nothing_is_written_when_the_journal_cannot_be(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(journal, "writing", full)
+    monkeypatch.setattr(journal, "record_original", full)
     result = executor.apply(action("2"), change_id="c")
     assert result.outcome == "failed"
     assert "No space left on device" in result.sentence
@@ -257,7 +257,7 @@ def test_an_undo_puts_the_value_back_whatever_stands_there_and_says_so(
     (root / "proc/irq/41/smp_affinity_list").write_text("5\n")
     result = executor.undo(action("0-7", was="2"))
     assert result.outcome == "applied"
-    assert "stood at 5 instead of 2" in result.sentence
+    assert "was 5 instead of 2" in result.sentence
     assert affinity(41) == "0-7"
     assert journal.originals() == {}
 

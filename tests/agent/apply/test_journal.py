@@ -29,14 +29,14 @@ def boot(root: Path, boot_id: str) -> None:
 
 
 def test_only_the_first_value_of_a_setting_is_its_original(journal: Journal) -> None:
-    journal.writing("a", "irq/41/affinity", "0-7", [])
-    journal.writing("b", "irq/41/affinity", "2", [])
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
+    journal.record_original("b", "irq/41/affinity", "2", [])
     assert journal.originals() == {"irq/41/affinity": "0-7"}
 
 
 def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
-    journal.writing("a", "irq/41/affinity", "0-7", [])
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
     again = Journal(journal.path, root)
     assert again.originals() == {"irq/41/affinity": "0-7"}
     assert [c.change_id for c in again.changes()] == ["a"]
@@ -45,7 +45,7 @@ def test_a_new_process_knows_what_the_last_one_noted(journal: Journal, root: Pat
 
 def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
-    journal.writing("a", "irq/42/affinity", "0-7", [])
+    journal.record_original("a", "irq/42/affinity", "0-7", [])
     again = Journal(journal.path, root)
     (interrupted,) = again.changes()
     assert [(a.key, a.becomes) for a in interrupted.undo.actions] == [("irq/42/affinity", "0-7")]
@@ -53,18 +53,18 @@ def test_an_interrupted_change_knows_which_of_its_actions_were_begun(journal: Jo
 
 
 def test_a_restored_setting_begins_anew(journal: Journal) -> None:
-    journal.writing("a", "irq/41/affinity", "0-7", [])
-    journal.restored("irq/41/affinity")
-    journal.writing("b", "irq/41/affinity", "5", [])
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
+    journal.record_restored("irq/41/affinity")
+    journal.record_original("b", "irq/41/affinity", "5", [])
     assert journal.originals() == {"irq/41/affinity": "5"}
 
 
 def test_what_another_process_put_back_is_noticed_once(journal: Journal, root: Path) -> None:
-    journal.writing("a", "irq/41/affinity", "0-7", [])
-    journal.writing("a", "irq/42/affinity", "0-7", [])
-    journal.restored("irq/42/affinity")
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
+    journal.record_original("a", "irq/42/affinity", "0-7", [])
+    journal.record_restored("irq/42/affinity")
     other = Journal(journal.path, root)
-    other.restored("irq/41/affinity")
+    other.record_restored("irq/41/affinity")
     other.close()
     assert journal.restored_by_others() == {"irq/41/affinity"}
     assert journal.restored_by_others() == set()
@@ -77,7 +77,7 @@ def test_a_reboot_voids_the_originals_and_tells_what_became_of_open_changes(tmp_
     before = Journal(path, root)
     before.record(change("open", ChangeState.UNCONFIRMED))
     before.record(change("kept", ChangeState.CONFIRMED))
-    before.writing("open", "irq/41/affinity", "0-7", [])
+    before.record_original("open", "irq/41/affinity", "0-7", [])
     before.close()
     boot(root, "second")
     after = Journal(path, root)
@@ -106,7 +106,7 @@ def test_a_long_journal_is_written_anew_and_loses_nothing_that_counts(
     monkeypatch.setattr(module, "COMPACT_BYTES", 10_000)
     monkeypatch.setattr(module, "REMEMBERED", 5)
     journal.record(change("open", ChangeState.APPLYING))
-    journal.writing("open", "irq/41/affinity", "0-7", [])
+    journal.record_original("open", "irq/41/affinity", "0-7", [])
     for turn in range(200):
         journal.record(change(f"c{turn}", ChangeState.CONFIRMED))
     assert journal.path.stat().st_size < 20_000
@@ -123,7 +123,7 @@ def test_two_processes_that_note_at_once_lose_nothing(journal: Journal, root: Pa
     program = (
         "import sys; from pathlib import Path; from coresteer_agent.apply.journal import Journal\n"
         "journal = Journal(Path(sys.argv[1]), Path(sys.argv[2]))\n"
-        "for n in range(100): journal.writing('c', f'irq/{sys.argv[3]}{n:03}/affinity', '0', [])\n"
+        "for n in range(100): journal.record_original('c', f'irq/{sys.argv[3]}{n:03}/affinity', '0', [])\n"
     )
     both = [
         subprocess.Popen([sys.executable, "-c", program, str(journal.path), str(root), str(name)]) for name in (1, 2)
@@ -139,9 +139,9 @@ def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
     with monkeypatch.context() as cut:
         cut.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
         with pytest.raises(OSError) as caught:
-            journal.writing("a", "irq/41/affinity", "0-7", [])
+            journal.record_original("a", "irq/41/affinity", "0-7", [])
         assert caught.value.errno == errno.ENOSPC
-    journal.writing("a", "irq/42/affinity", "0-7", [])
+    journal.record_original("a", "irq/42/affinity", "0-7", [])
     again = Journal(journal.path, root)
     assert again.originals() == {"irq/42/affinity": "0-7"}
     again.close()
@@ -149,7 +149,7 @@ def test_a_write_cut_short_is_an_error_and_does_not_spoil_the_next(
 
 def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journal, root: Path) -> None:
     journal.record(change("a"))
-    journal.writing("a", "irq/41/affinity", "0-7", ["eth0-rx-0"])
+    journal.record_original("a", "irq/41/affinity", "0-7", ["eth0-rx-0"])
     shutil.rmtree(journal.path.parent)
     assert journal.restored_by_others() == set()
     again = Journal(journal.path, root)
@@ -157,24 +157,24 @@ def test_a_state_folder_that_disappears_is_made_anew_from_memory(journal: Journa
     assert again.owners("irq/41/affinity") == ["eth0-rx-0"]
     (interrupted,) = again.changes()
     assert [action.key for action in interrupted.undo.actions] == ["irq/41/affinity"]
-    again.restored("irq/41/affinity")
+    again.record_restored("irq/41/affinity")
     again.close()
     assert journal.restored_by_others() == {"irq/41/affinity"}, "both hold the same new lock and file"
 
 
 def test_a_restored_setting_is_no_longer_what_an_interrupted_change_had_begun(journal: Journal) -> None:
     journal.record(change("a"))
-    journal.writing("a", "irq/41/affinity", "0-7", [])
-    journal.writing("a", "irq/42/affinity", "0-7", [])
-    journal.restored("irq/41/affinity")
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
+    journal.record_original("a", "irq/42/affinity", "0-7", [])
+    journal.record_restored("irq/41/affinity")
     (interrupted,) = journal.changes()
     assert [action.key for action in interrupted.undo.actions] == ["irq/42/affinity"]
 
 
 def test_who_holds_the_lock_is_not_waited_for_when_asked_what_others_restored(journal: Journal, root: Path) -> None:
-    journal.writing("a", "irq/41/affinity", "0-7", [])
+    journal.record_original("a", "irq/41/affinity", "0-7", [])
     other = Journal(journal.path, root)
-    other.restored("irq/41/affinity")
+    other.record_restored("irq/41/affinity")
     with other.locked():
         assert journal.restored_by_others() == set()
     assert journal.restored_by_others() == {"irq/41/affinity"}
@@ -217,7 +217,7 @@ def test_a_tail_torn_at_any_byte_loses_no_original_that_was_on_disk(
     later = {record.key for record in written[durable - 1 :]}
     journal = Journal(path, root)
     found = journal.originals()
-    journal.writing("c", "irq/77/affinity", "4", [])
+    journal.record_original("c", "irq/77/affinity", "4", [])
     again = Journal(path, root)
     for key, value in expected.items():
         if key not in later:

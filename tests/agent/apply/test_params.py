@@ -60,10 +60,10 @@ def test_when_the_kernel_polls_is_written_read_back_and_put_back(
 ) -> None:
     result = executor.apply(Action(FLUSH, "0", "20000", "test"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == (Outcome.APPLIED, "0", "20000"), result
-    assert result.sentence == "gro_flush_timeout of eth0 went from 0 to 20000."
+    assert result.sentence == "gro_flush_timeout of eth0 was changed from 0 to 20000."
     assert flush(root) == "20000"
     [back] = restore(journal.path, root) or []
-    assert (back.sentence, flush(root)) == ("gro_flush_timeout of eth0 is back on 0.", "0")
+    assert (back.sentence, flush(root)) == ("gro_flush_timeout of eth0 was restored to 0.", "0")
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_when_the_kernel_polls_is_written_read_back_and_put_back(
         (
             Action("netdev/eth9/gro_flush_timeout", "0", "1", ""),
             "unsupported",
-            "gro_flush_timeout of eth9 is not on this node",
+            "gro_flush_timeout of eth9 does not exist on this node",
         ),
-        (Action(RX_USECS, "0", "50", ""), "unsupported", "rx-usecs of eth0 is not on this node"),
-        (Action("netdev/eth0/ring/rx", "0", "512", ""), "unsupported", "rx ring of eth0 is not on this node"),
+        (Action(RX_USECS, "0", "50", ""), "unsupported", "rx-usecs of eth0 does not exist on this node"),
+        (Action("netdev/eth0/ring/rx", "0", "512", ""), "unsupported", "rx ring of eth0 does not exist on this node"),
         (
             Action("netdev/eth0/rx-0/gro_flush_timeout", "0", "1", ""),
             "unsupported",
-            "gro_flush_timeout of eth0 rx-0 is not on this",
+            "gro_flush_timeout of eth0 rx-0 does not exist on this",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_text_that_is_no_number_is_said(executor: Executor, root: Path) -> Non
     (root / DEVICE / "gro_flush_timeout").write_text("soon\n")
     result = executor.apply(Action(FLUSH, "0", "1", "test"), change_id="c")
     assert (result.outcome, flush(root)) == (Outcome.FAILED, "soon")
-    assert "cannot be understood: “soon” is not a number of ns" in result.sentence
+    assert "cannot be parsed: “soon” is not a number of ns" in result.sentence
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_a_value_that_the_driver_rounds_is_told_and_put_back(
     nic = Nic(monkeypatch)
     result = executor.apply(Action("netdev/eth0/ring/rx", "256", "500", "test"), change_id="c")
     assert (result.outcome, result.found, result.read_back) == (Outcome.FAILED, "256", "504")
-    assert result.sentence == "rx ring of eth0 was set to 500, but the kernel made it 504."
-    assert [back.sentence for back in restore(journal.path, root) or []] == ["rx ring of eth0 is back on 256."]
+    assert result.sentence == "rx ring of eth0 was set to 500, but the kernel changed it to 504."
+    assert [back.sentence for back in restore(journal.path, root) or []] == ["rx ring of eth0 was restored to 256."]
     assert nic.values["ring/rx"] == "256"
 
 
@@ -297,17 +297,17 @@ def test_a_taps_batch_is_rounded_and_a_veths_polling_is_set_and_restored(tmp_pat
     assert done.returncode == 0, done.stderr
     *told, restored, stands, of_napi = json.loads(done.stdout)
     assert told == [
-        [[], [["failed", "rx-frames of t0 was set to 500, but the kernel made it 64."]]],
-        [[], [["applied", "rx-frames of t0 went from 64 to 16."]]],
+        [[], [["failed", "rx-frames of t0 was set to 500, but the kernel changed it to 64."]]],
+        [[], [["applied", "rx-frames of t0 was changed from 64 to 16."]]],
         [["unsupported"], []],
-        [[], [["applied", "gro_flush_timeout of va went from 0 to 20000."]]],
-        [[], [["applied", "napi_defer_hard_irqs of va went from 0 to 2."]]],
+        [[], [["applied", "gro_flush_timeout of va was changed from 0 to 20000."]]],
+        [[], [["applied", "napi_defer_hard_irqs of va was changed from 0 to 2."]]],
         [["unsupported"], []],
     ], told
     assert restored == [
-        "napi_defer_hard_irqs of va is back on 0.",
-        "gro_flush_timeout of va is back on 0.",
-        "rx-frames of t0 is back on 0.",
+        "napi_defer_hard_irqs of va was restored to 0.",
+        "gro_flush_timeout of va was restored to 0.",
+        "rx-frames of t0 was restored to 0.",
     ]
     of_kernel = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
     assert stands == {"t0": {"coalesce/rx-frames": "0", **of_kernel}, "va": of_kernel}

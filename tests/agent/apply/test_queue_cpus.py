@@ -47,10 +47,10 @@ def test_a_mask_is_written_as_the_kernel_takes_it_and_put_back(
 ) -> None:
     result = executor.apply(Action(RPS, "none", "0,2-3", "test"), change_id="c")
     assert (result.outcome, result.read_back) == (Outcome.APPLIED, "0,2-3"), result
-    assert result.sentence == "RPS of eth0 rx-0 went from none to 0,2-3."
+    assert result.sentence == "RPS of eth0 rx-0 was changed from none to 0,2-3."
     assert mask(root) == "d"
     [back] = restore(journal.path, root) or []
-    assert back.sentence == "RPS of eth0 rx-0 is back on none."
+    assert back.sentence == "RPS of eth0 rx-0 was restored to none."
     assert mask(root) == "0"
 
 
@@ -68,10 +68,18 @@ def test_a_mask_of_more_than_32_cpus_has_groups(root: Path, journal: Journal) ->
         (Action(RPS, "none", "7", ""), "refused", "CPU 7 is not online"),
         (Action(RPS, "none", "6", ""), "refused", "isolcpus"),
         (Action(RPS, "2", "3", ""), "refused", "was 2 when this was previewed and is none now"),
-        (Action("netdev/eth0/rx-9/rps", "none", "1", ""), "unsupported", "RPS of eth0 rx-9 is not on this node"),
-        (Action("netdev/eth9/rx-0/rps", "none", "1", ""), "unsupported", "RPS of eth9 rx-0 is not on this node"),
-        (Action("netdev/eth0/rss", "0", "1", ""), "unsupported", "RSS of eth0 is not on this node"),
-        (Action("netdev/eth0/channels", "combined 1", "combined 2", ""), "unsupported", "not on this node"),
+        (
+            Action("netdev/eth0/rx-9/rps", "none", "1", ""),
+            "unsupported",
+            "RPS of eth0 rx-9 does not exist on this node",
+        ),
+        (
+            Action("netdev/eth9/rx-0/rps", "none", "1", ""),
+            "unsupported",
+            "RPS of eth9 rx-0 does not exist on this node",
+        ),
+        (Action("netdev/eth0/rss", "0", "1", ""), "unsupported", "RSS of eth0 does not exist on this node"),
+        (Action("netdev/eth0/channels", "combined 1", "combined 2", ""), "unsupported", "not exist on this node"),
     ],
 )
 def test_what_may_not_be_written_is_not_written(
@@ -87,7 +95,7 @@ def test_another_netdev_with_the_same_name_is_left_alone(executor: Executor, roo
     (root / DEVICE / "ifindex").write_text("7\n")
     result = executor.undo(Action(RPS, "1", "none", "test"))
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.sentence == "RPS of eth0 rx-0 is gone: it belongs to interface 7 now, it was interface 2's."
+    assert result.sentence == "RPS of eth0 rx-0 no longer exists: it belonged to interface 2, now to interface 7."
 
 
 @pytest.mark.parametrize(
@@ -167,17 +175,17 @@ def test_a_veths_rps_xps_and_channels_are_set_and_restored(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     *told, restored, stands = json.loads(done.stdout)
     assert told == [
-        [[], [["applied", "RPS of va rx-0 went from none to 0."]]],
+        [[], [["applied", "RPS of va rx-0 was changed from none to 0."]]],
         [[], []],
-        [[], [["applied", "XPS of va tx-1 went from none to 0."]]],
-        [[], [["applied", "va's number of channels went from rx 2,tx 2 to rx 1,tx 1."]]],
+        [[], [["applied", "XPS of va tx-1 was changed from none to 0."]]],
+        [[], [["applied", "va's number of channels was changed from rx 2,tx 2 to rx 1,tx 1."]]],
         [["channels"], [["refused", "va has channels for rx 2,tx 2 at the most, not combined 3."]]],
         [["unsupported"], []],
         [["unknown"], []],
     ], told
     assert restored == [
-        "va's number of channels is back on rx 2,tx 2.",
-        "XPS of va tx-1 is on none as before.",
-        "RPS of va rx-0 is back on none.",
+        "va's number of channels was restored to rx 2,tx 2.",
+        "XPS of va tx-1 is none, as before.",
+        "RPS of va rx-0 was restored to none.",
     ]
     assert stands == ["rx 2,tx 2", "rx 2,tx 2", ["rx-0", "rx-1", "tx-0", "tx-1"], ""]

@@ -103,7 +103,7 @@ def test_every_thread_is_moved_and_gets_back_what_it_had_itself(
     assert set(map(frozenset, affinities(child).values())) == {frozenset({SECOND})}
     [back] = restore(path, ROOT) or []
     assert affinities(child) == before
-    assert back.sentence.startswith(f"PID {child.pid} is back on {BOTH};")
+    assert back.sentence.startswith(f"PID {child.pid} was restored to {BOTH};")
     assert not restore(path, ROOT)
 
 
@@ -210,7 +210,7 @@ def test_a_process_that_ended_is_unsupported_and_its_original_forgotten(
     child.wait()
     result = executor.undo(Action(key, str(SECOND), BOTH, "test"))
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.sentence == f"PID {child.pid} is not on this node (any more)."
+    assert result.sentence == f"PID {child.pid} does not exist on this node (any more)."
     assert journal.originals() == {}
 
 
@@ -218,11 +218,13 @@ def test_another_process_with_the_same_number_is_left_alone(
     executor: Executor, journal: Journal, child: subprocess.Popen[str]
 ) -> None:
     key = f"task/{child.pid}/affinity"
-    journal.writing("c", key, str(FIRST), ["the process that started at tick 1"])
+    journal.record_original("c", key, str(FIRST), ["the process that started at tick 1"])
     before = affinities(child)
     result = executor.undo(Action(key, "", str(FIRST), "Restore"))
     assert result.outcome is Outcome.UNSUPPORTED
-    assert result.sentence.startswith(f"PID {child.pid} is gone: it belongs to the process that started at tick ")
+    assert result.sentence.startswith(
+        f"PID {child.pid} no longer exists: it belonged to the process that started at tick "
+    )
     assert affinities(child) == before
 
 

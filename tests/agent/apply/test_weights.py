@@ -119,7 +119,7 @@ def test_another_process_with_the_number_is_left_alone(
     refused = executor.apply(Action(key, str(MINE), str(MINE + 1), "test"), change_id="c")
     assert refused.outcome is Outcome.REFUSED
     journal = Journal(path, ROOT)
-    journal.writing("c", key, str(MINE), ["the process that started at tick 1"])
+    journal.record_original("c", key, str(MINE), ["the process that started at tick 1"])
     journal.close()
     assert executor.steer(Action(key, str(MINE), str(MINE + 1), "test")).outcome is Outcome.UNSUPPORTED
     assert executor.undo(Action(key, "", str(MINE), "test")).outcome is Outcome.UNSUPPORTED
@@ -186,7 +186,7 @@ def test_a_weight_is_written_read_back_steered_and_restored(
     assert (root / file).read_text().removeprefix("default ") == "250\n"
     result = executor.steer(Action(key, "300", "200", "test"))
     assert result.outcome is Outcome.REFUSED
-    assert result.sentence.endswith("is on 250 instead of 300: something else has moved it.")
+    assert result.sentence.endswith("is 250 instead of 300: another program changed it.")
     [back] = restore(path, root) or []
     assert back.done
     assert (root / file).read_text().split() == text.split()[: 2 if "default" in text else 1]
@@ -196,7 +196,7 @@ def test_what_no_change_has_set_is_not_steered(open_executor: Callable[[Path, Vi
     executor = open_executor(root, VIEW)
     result = executor.steer(Action("cgroup/db/cpu.shares", "1024", "2048", "test"))
     assert result.outcome is Outcome.REFUSED
-    assert result.sentence == "No change that stands has set cpu.shares of db, so it is not steered."
+    assert result.sentence == "No open or confirmed change has set cpu.shares of db, so it is not steered."
     assert (root / FILES["cgroup/db/cpu.shares"][0]).read_text() == "1024\n"
 
 
@@ -221,11 +221,11 @@ def test_undo_of_a_steered_setting_does_not_blame_somebody_else(
     key = "cgroup/db/cpu.shares"
     executor.apply(Action(key, "1024", "2048", "test"), change_id="c")
     executor.steer(Action(key, "2048", "4096", "test"))
-    assert executor.undo(Action(key, "2048", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
+    assert executor.undo(Action(key, "2048", "1024", "test")).sentence == "cpu.shares of db was restored to 1024."
     executor.apply(Action(key, "1024", "2048", "test"), change_id="d")
     executor.steer(Action(key, "2048", "4096", "test"))
     executor.apply(Action(key, "4096", "512", "another change"), change_id="e")
-    assert executor.undo(Action(key, "512", "1024", "test")).sentence == "cpu.shares of db is back on 1024."
+    assert executor.undo(Action(key, "512", "1024", "test")).sentence == "cpu.shares of db was restored to 1024."
 
 
 def test_a_cgroup_made_anew_with_the_path_of_one_that_was_removed_is_another_one(

@@ -1,25 +1,23 @@
-"""Change state, events and instructions of the state machine in coresteer_core.changes.machine."""
+"""State, events and instructions of the change state machine (coresteer_core.changes.machine)."""
 
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from coresteer_core.changes.guardrail import Guardrail
+from coresteer_core.changes.guardrail import Guardrail, Strikes
 from coresteer_core.changes.plan import Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Result
 
 
 class Change(Struct, frozen=True):
-    """One change as its node knows it; also what the journal keeps.
+    """State of one change on its node, as the journal stores it.
 
-    undo: the actions that put back what is written and not yet put back, in their order.
-    ending: why the undo is under way, None when it is not. deadline: monotonic seconds.
-    strikes: intervals in a row over each guardrail, over_s: how long these lasted.
-    seen: the backend has stored its present state.
-    policy: the name of the policy it is for, empty for a person's change. confirm_after_s: after so long it is kept
-    without being asked, None where somebody has to confirm it. confirm_at: when that is, monotonic seconds.
-    returns: it puts back what a policy had set, so nothing undoes it. delegated: another program may write its settings
-    until it is undone; the backend is told nothing of it.
+    undo: the actions that restore what is written and not yet restored, in order. ending: the cause of the undo in
+    progress, None without one. deadline: monotonic seconds. guardrail_strikes: by guardrail. acknowledged: the backend
+    has stored the present state. policy: the name of its policy, empty for a person's change. confirm_after_s: time to
+    its automatic confirmation, None where a person has to confirm it. confirm_at: that moment, monotonic seconds.
+    restores: it restores originals of a policy's settings and is never undone. delegated: another program may write its
+    settings until it is undone; it is not reported to the backend.
     """
 
     change_id: str
@@ -33,41 +31,40 @@ class Change(Struct, frozen=True):
     ending: EndedBy | None = None
     ended_by: EndedBy | None = None
     deadline: float | None = None
-    strikes: list[int] = []
-    over_s: list[float] = []
-    seen: bool = False
+    guardrail_strikes: list[Strikes] = []
+    acknowledged: bool = False
     policy: str = ""
     confirm_after_s: float | None = None
     confirm_at: float | None = None
-    returns: bool = False
+    restores: bool = False
     delegated: bool = False
 
     @property
     def open(self) -> bool:
-        """It is not certain yet whether its settings stay."""
+        """Whether it is being applied, unconfirmed or being undone."""
         return self.state in (ChangeState.APPLYING, ChangeState.UNCONFIRMED) or self.ending is not None
 
     @property
     def keys(self) -> frozenset[str]:
-        """The settings it is about."""
+        """The keys of its settings."""
         return frozenset(action.key for action in self.plan.actions)
 
 
 class Changes(Struct, frozen=True):
-    """Every change the node remembers, oldest first. observe_reason: why this agent may not write, None if it may."""
+    """All changes of a node, oldest first. observe_reason: why this agent may not write, None if it may."""
 
     changes: dict[str, Change] = {}
     observe_reason: str | None = None
     lost_since: float | None = None
 
 
-# Events: what happened
+# Events
 
 
 class ApplyRequested(Struct, frozen=True):
-    """The backend asks for a plan, or a policy does.
+    """The backend or a policy requests a plan.
 
-    policy, confirm_after_s: as in Change. With confirm_after_s nobody has to confirm it, and the backend may be away.
+    policy, confirm_after_s: as in Change. With confirm_after_s it is confirmed automatically, even without a backend.
     """
 
     change_id: str
@@ -79,7 +76,7 @@ class ApplyRequested(Struct, frozen=True):
 
 
 class RestoreRequested(Struct, frozen=True):
-    """What a policy had set goes back, whatever becomes of each setting; why: a sentence. It is kept at once."""
+    """Originals of a policy's settings are to be restored, all of them, confirmed at once. why: a sentence."""
 
     change_id: str
     plan: Plan
@@ -88,10 +85,10 @@ class RestoreRequested(Struct, frozen=True):
 
 
 class Delegated(Struct, frozen=True):
-    """Another program is about to write these settings; each action becomes what stands there now.
+    """Settings are delegated to another program; each action's becomes is the present value.
 
-    It is undone like a change that is not confirmed, but has no deadline. One at a time has the same change_id; what
-    could not be put back after the one before still goes back to what stood before that.
+    Undone like an unconfirmed change, but without a deadline. A later delegation has the same change_id and takes over
+    the settings that could not be restored after the one before, with their values from before it.
     """
 
     change_id: str
@@ -99,61 +96,61 @@ class Delegated(Struct, frozen=True):
 
 
 class PlanRan(Struct, frozen=True):
-    """RunPlan was carried out, up to the first action that did not work, or RunRestore, all of it."""
+    """RunPlan was carried out up to the first failed action, or RunRestore completely."""
 
     change_id: str
     results: list[Result]
 
 
 class Rechecked(Struct, frozen=True):
-    """Recheck was carried out: each action's result is done while the setting stands as it became."""
+    """Recheck was carried out: a result is done where the setting still has the action's value."""
 
     change_id: str
     results: list[Result]
 
 
 class InverseRan(Struct, frozen=True):
-    """RunInverse was carried out, every action of it."""
+    """RunInverse was carried out completely."""
 
     change_id: str
     results: list[Result]
 
 
 class ConfirmRequested(Struct, frozen=True):
-    """Keep it."""
+    """The change is to be confirmed."""
 
     change_id: str
 
 
 class ConfirmFailed(Struct, frozen=True):
-    """The confirmation could not be noted, so it must not count. change: as it stood before; why: within a sentence."""
+    """The confirmation could not be recorded, so it is void. change: before it; why: within a sentence."""
 
     change: Change
     why: str
 
 
 class RollbackRequested(Struct, frozen=True):
-    """Undo it, confirmed or not."""
+    """The change is to be rolled back, confirmed or not."""
 
     change_id: str
 
 
 class ExtendRequested(Struct, frozen=True):
-    """Wait longer."""
+    """The confirmation timeout is to be extended."""
 
     change_id: str
     seconds: float
 
 
 class AcknowledgedByBackend(Struct, frozen=True):
-    """The backend has stored that it stood so."""
+    """The backend has stored this state of the change."""
 
     change_id: str
     state: ChangeState
 
 
 class Measured(Struct, frozen=True):
-    """One interval's guardrail metrics (coresteer_core.changes.guardrail.measure), and how long it was."""
+    """Guardrail metrics of one interval (coresteer_core.changes.guardrail.measure) and its duration."""
 
     metrics: dict[str, float | None]
     duration_s: float
@@ -168,21 +165,21 @@ class BackendBack(Struct, frozen=True):
 
 
 class Tick(Struct, frozen=True):
-    """Time went on."""
+    """Time has passed."""
 
 
 class Stopping(Struct, frozen=True):
-    """The agent is about to end; nobody would be there to undo."""
+    """The agent is about to end and could not undo changes later."""
 
 
 class RestoredExternally(Struct, frozen=True):
-    """``coresteer-agent restore`` put these settings back beside the running agent."""
+    """``coresteer-agent restore`` restored these settings while the agent runs."""
 
     keys: frozenset[str]
 
 
 class Restarted(Struct, frozen=True):
-    """The agent starts with what its journal held, oldest first."""
+    """The agent starts with the changes of its journal, oldest first."""
 
     changes: list[Change]
 
@@ -208,38 +205,38 @@ Event: TypeAlias = (
     | Restarted
 )
 
-# Instructions: what is to be done, in this order
+# Instructions, to be carried out in order
 
 
-class Note(Struct, frozen=True):
-    """Keep this in the journal before going on."""
+class RecordChange(Struct, frozen=True):
+    """Record this change durably before the next instruction."""
 
     change: Change
 
 
 class RunPlan(Struct, frozen=True):
-    """Apply the actions in order, stop at the first that does not work, then feed PlanRan."""
+    """Apply the actions in order, stop at the first that fails, then feed PlanRan."""
 
     change_id: str
     plan: Plan
 
 
 class RunRestore(Struct, frozen=True):
-    """Undo all these actions in order: each setting gets what its action becomes. Then feed PlanRan."""
+    """Undo all these actions in order: set each action's becomes. Then feed PlanRan."""
 
     change_id: str
     plan: Plan
 
 
 class Recheck(Struct, frozen=True):
-    """Read what stands in the settings of the actions, write nothing, then feed Rechecked."""
+    """Read the settings of the actions, write nothing, then feed Rechecked."""
 
     change_id: str
     plan: Plan
 
 
 class RunInverse(Struct, frozen=True):
-    """Undo all these actions in order, whatever becomes of each, then feed InverseRan."""
+    """Undo all these actions in order, whatever the result of each, then feed InverseRan."""
 
     change_id: str
     plan: Plan
@@ -247,9 +244,9 @@ class RunInverse(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Tell the backend. deadline_ms is left to the caller, who has a calendar clock."""
+    """Send the message to the backend; the caller, which has a calendar clock, sets deadline_ms."""
 
     message: ChangeMessage
 
 
-Instruction: TypeAlias = Note | RunPlan | RunRestore | Recheck | RunInverse | Report
+Instruction: TypeAlias = RecordChange | RunPlan | RunRestore | Recheck | RunInverse | Report

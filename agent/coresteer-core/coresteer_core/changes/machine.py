@@ -1,8 +1,8 @@
-"""A change's life on its node, as a pure state machine: what happened goes in, what is to be done comes out.
+"""Life cycle of a change on its node, as a pure state machine: events in, instructions out.
 
-advance() knows neither kernel nor clock: whoever calls it carries the instructions out in their order,
-feeds PlanRan and InverseRan back, and says what time it is (monotonic seconds). So every order of events
-can be tried in a test, and the agent and a simulated node live by the same rules.
+advance() accesses neither kernel nor clock: the caller carries the instructions out in order, feeds PlanRan and
+InverseRan back, and passes the time (monotonic seconds). So tests can try every order of events, and the agent and a
+simulated node follow the same rules.
 """
 
 import math
@@ -25,10 +25,10 @@ from coresteer_core.changes.events import (
     Instruction,
     InverseRan,
     Measured,
-    Note,
     PlanRan,
     Recheck,
     Rechecked,
+    RecordChange,
     Report,
     Restarted,
     RestoredExternally,
@@ -40,46 +40,42 @@ from coresteer_core.changes.events import (
     Tick,
 )
 from coresteer_core.changes.guard import MAX_MOVES
-from coresteer_core.changes.guardrail import METRICS
+from coresteer_core.changes.guardrail import METRICS, Strikes
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.changes.undo import (
     LOST_BACKEND_GRACE_S,
     Step,
-    as_before,
+    describe_restored,
     inverse_ran,
-    keep,
     report,
     restarted,
     restored_externally,
     undo_all,
+    with_change,
 )
 
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
-STRIKES = 2
-"""Intervals in a row over a guardrail's max that undo a change: one may be the disturbance of the move itself."""
-STRIKES_S = 2.0
-"""How long these intervals have to last together at least, to the next tenth of a second."""
 
 
 def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911, PLR0912 - one return an event
-    """The state after an event, and what is to be done because of it. now: monotonic seconds."""
+    """Return the state after an event and the instructions that follow from it. now: monotonic seconds."""
     match event:
         case ApplyRequested():
             return _apply(state, event, now)
         case RestoreRequested():
-            return _return(state, event, now)
+            return _restore(state, event, now)
         case Delegated():
             return _delegate(state, event)
         case Tick():
             return _tick(state, now)
         case Measured():
-            return _measured(state, event, now)
+            return _measured(state, event)
         case BackendLost():
             return (state if state.lost_since is not None else replace(state, lost_since=now)), []
         case BackendBack():
             state = replace(state, lost_since=None)
-            return state, [report(change, now) for change in state.changes.values() if not change.seen]
+            return state, [report(change, now) for change in state.changes.values() if not change.acknowledged]
         case Stopping():
             open_ones = [c for c in reversed(state.changes.values()) if c.state is ChangeState.UNCONFIRMED]
             return undo_all(state, [(c, EndedBy.AGENT_RESTART, "") for c in open_ones])
@@ -88,10 +84,10 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911,
         case Restarted():
             return restarted(state, event.changes)
         case ConfirmFailed():
-            sentence = f"The journal cannot be written ({event.why}), so it cannot be kept yet."
+            sentence = f"The journal cannot be written ({event.why}), so the change cannot be confirmed yet."
             wait = event.change.confirm_after_s
             waiting = replace(event.change, sentence=sentence, confirm_at=None if wait is None else now + wait)
-            return keep(state, waiting), [report(waiting, now)]
+            return with_change(state, waiting), [report(waiting, now)]
         case (
             PlanRan()
             | Rechecked()
@@ -102,13 +98,13 @@ def advance(state: Changes, event: Event, now: float) -> Step:  # noqa: PLR0911,
             | AcknowledgedByBackend()
         ):
             change = state.changes.get(event.change_id)
-            if change is None:  # an answer to ChangeAck would be answered with ChangeAck, and so on without end
+            if change is None:  # else report and acknowledgement would answer each other without end
                 return state, [] if isinstance(event, AcknowledgedByBackend) else _unknown(state, event.change_id)
-            return _about_one(state, change, event, now)
+            return _advance_change(state, change, event, now)
     assert_never(event)
 
 
-def _about_one(  # noqa: PLR0911 - one return an event
+def _advance_change(  # noqa: PLR0911 - one return an event
     state: Changes,
     change: Change,
     event: PlanRan
@@ -134,10 +130,10 @@ def _about_one(  # noqa: PLR0911 - one return an event
         case ExtendRequested():
             return _extend(state, change, event.seconds, now)
         case AcknowledgedByBackend():
-            if change.open or change.seen or change.state is not event.state:
+            if change.open or change.acknowledged or change.state is not event.state:
                 return state, []
-            change = replace(change, seen=True)
-            return keep(state, change), [Note(change)]
+            change = replace(change, acknowledged=True)
+            return with_change(state, change), [RecordChange(change)]
     assert_never(event)
 
 
@@ -152,18 +148,20 @@ def _apply(state: Changes, event: ApplyRequested, now: float) -> Step:
         sentence="The agent is applying it.",
         confirm_timeout_s=event.confirm_timeout_s,
         guardrails=event.guardrails,
-        strikes=[0] * len(event.guardrails),
-        over_s=[0.0] * len(event.guardrails),
         policy=event.policy,
         confirm_after_s=event.confirm_after_s,
     )
-    if against := _objection(state, change):
-        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
-        return keep(state, change), [Note(change), report(change, now)]
-    return keep(state, change), [Note(change), report(change, now), RunPlan(change.change_id, change.plan)]
+    if rejection := _rejection(state, change):
+        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
+        return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [
+        RecordChange(change),
+        report(change, now),
+        RunPlan(change.change_id, change.plan),
+    ]
 
 
-def _return(state: Changes, event: RestoreRequested, now: float) -> Step:
+def _restore(state: Changes, event: RestoreRequested, now: float) -> Step:
     change = Change(
         change_id=event.change_id,
         plan=event.plan,
@@ -171,12 +169,16 @@ def _return(state: Changes, event: RestoreRequested, now: float) -> Step:
         sentence=event.why,
         confirm_timeout_s=MIN_TIMEOUT_S,
         policy=event.policy,
-        returns=True,
+        restores=True,
     )
-    if against := _objection(state, change):
-        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=against)
-        return keep(state, change), [Note(change), report(change, now)]
-    return keep(state, change), [Note(change), report(change, now), RunRestore(change.change_id, change.plan)]
+    if rejection := _rejection(state, change):
+        change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR, sentence=rejection)
+        return with_change(state, change), [RecordChange(change), report(change, now)]
+    return with_change(state, change), [
+        RecordChange(change),
+        report(change, now),
+        RunRestore(change.change_id, change.plan),
+    ]
 
 
 def _delegate(state: Changes, event: Delegated) -> Step:
@@ -193,11 +195,11 @@ def _delegate(state: Changes, event: Delegated) -> Step:
         delegated=True,
     )
     others = {name: other for name, other in state.changes.items() if name != event.change_id}
-    return keep(replace(state, changes=others), change), [Note(change)]
+    return with_change(replace(state, changes=others), change), [RecordChange(change)]
 
 
-def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return an objection
-    """Why a plan is not even begun; the executor judges its single actions."""
+def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 - one return a reason
+    """Return why a change is rejected before its first action, else None; the executor checks each action."""
     if state.observe_reason is not None:
         return f"This agent only observes. {state.observe_reason}"
     actions = change.plan.actions
@@ -208,7 +210,8 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
     if len(change.keys) < len(actions):
         return "The plan names a setting twice; name each once."
     if not MIN_TIMEOUT_S <= change.confirm_timeout_s <= MAX_TIMEOUT_S:
-        return f"A change waits {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} s to be kept, not {change.confirm_timeout_s:g}."
+        timeout_s = change.confirm_timeout_s
+        return f"The confirmation timeout must be {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} s, not {timeout_s:g}."
     for guardrail in change.guardrails:
         if guardrail.metric not in METRICS:
             return f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(METRICS)}."
@@ -220,7 +223,7 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
                 return f"{shared[0]} is delegated to another program until an experiment's run has ended."
             return (
                 f"{shared[0]} is part of change {other.change_id}, which is not confirmed yet; "
-                "keep it or roll it back first."
+                "confirm it or roll it back first."
             )
     return None
 
@@ -228,8 +231,8 @@ def _objection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
 def _plan_ran(state: Changes, change: Change, results: list[Result], now: float) -> Step:
     if change.state is not ChangeState.APPLYING or change.ending is not None:
         return state, []
-    if change.returns:
-        return _returned(state, change, results, now)
+    if change.restores:
+        return _restored(state, change, results, now)
     touched = {result.key for result in results if _touched(result)}
     undo = inverse(Plan([action for action in change.plan.actions if action.key in touched]))
     wrong = next((result for result in results if not result.done), None)
@@ -237,26 +240,26 @@ def _plan_ran(state: Changes, change: Change, results: list[Result], now: float)
     if wrong is not None:
         change = replace(change, sentence=wrong.sentence)
         if undo.actions:
-            return undo_all(keep(state, change), [(change, EndedBy.ERROR, "")])
+            return undo_all(with_change(state, change), [(change, EndedBy.ERROR, "")])
         change = replace(change, state=ChangeState.FAILED, ended_by=EndedBy.ERROR)
-        return keep(state, change), [Note(change), report(change, now)]
+        return with_change(state, change), [RecordChange(change), report(change, now)]
     if (wait := change.confirm_after_s) is not None:
-        sentence = f"Applied and read back. Policy {change.policy} keeps it in {wait:g} s"
-        sentence += " unless a guardrail trips." if change.guardrails else "."
+        sentence = f"Applied and read back. Policy {change.policy} confirms it in {wait:g} s"
+        sentence += " unless a guardrail is violated." if change.guardrails else "."
         change = replace(change, state=ChangeState.UNCONFIRMED, sentence=sentence, confirm_at=now + wait)
     else:
         change = replace(
             change,
             state=ChangeState.UNCONFIRMED,
-            sentence=f"Applied and read back. It undoes itself in {change.confirm_timeout_s:g} s unless it is kept.",
+            sentence=f"Applied and read back. Reverts in {change.confirm_timeout_s:g} s unless confirmed.",
             deadline=now + change.confirm_timeout_s,
         )
-    return keep(state, change), [Note(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), report(change, now)]
 
 
-def _returned(state: Changes, change: Change, results: list[Result], now: float) -> Step:
+def _restored(state: Changes, change: Change, results: list[Result], now: float) -> Step:
     stuck = [result.sentence for result in results if result.stuck]
-    outcome = f"Not everything could be put back: {' '.join(stuck)}" if stuck else as_before(results)
+    outcome = f"Not every setting could be restored: {' '.join(stuck)}" if stuck else describe_restored(results)
     change = replace(
         change,
         state=ChangeState.FAILED if stuck else ChangeState.CONFIRMED,
@@ -264,11 +267,11 @@ def _returned(state: Changes, change: Change, results: list[Result], now: float)
         results=results,
         ended_by=EndedBy.ERROR if stuck else None,
     )
-    return keep(state, change), [Note(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), report(change, now)]
 
 
 def _rechecked(state: Changes, change: Change, results: list[Result], now: float) -> Step:
-    """A policy keeps what stands; what somebody else has moved since is theirs, and the rest of it is put back."""
+    """Confirm a policy's change if all its values remain; else restore those that no other program has changed."""
     if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or change.confirm_after_s is None:
         return state, []
     wrong = [result for result in results if result.stuck]
@@ -276,16 +279,16 @@ def _rechecked(state: Changes, change: Change, results: list[Result], now: float
         moved = {result.key for result in wrong if result.read_back is not None}  # not what could not be read
         undo = Plan([action for action in change.undo.actions if action.key not in moved], allow_isolated=True)
         why = " ".join(result.sentence for result in wrong)
-        change = replace(change, undo=undo, sentence=f"Not kept by policy {change.policy}: {why}")
-        return undo_all(keep(state, change), [(change, EndedBy.ERROR, "")])
-    held = "its guardrails held" if change.guardrails else "it stood"
-    sentence = f"Kept by policy {change.policy}: {held} for {change.confirm_after_s:g} s."
+        change = replace(change, undo=undo, sentence=f"Not confirmed by policy {change.policy}: {why}")
+        return undo_all(with_change(state, change), [(change, EndedBy.ERROR, "")])
+    held = ", without a guardrail violation" if change.guardrails else ""
+    sentence = f"Confirmed by policy {change.policy} after {change.confirm_after_s:g} s{held}."
     change = replace(change, state=ChangeState.CONFIRMED, sentence=sentence, confirm_at=None)
-    return keep(state, change), [Note(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), report(change, now)]
 
 
 def _touched(result: Result) -> bool:
-    """The action may have left another value than it found: written, or written and read back otherwise."""
+    """Return whether an action may have changed its setting: written, or written and read back otherwise."""
     otherwise = result.outcome is Outcome.FAILED and result.read_back != result.found
     return result.outcome is Outcome.APPLIED or otherwise
 
@@ -295,16 +298,16 @@ def _confirm(state: Changes, change: Change, now: float) -> Step:
         return state, [report(change, now)]
     if change.deadline is not None and now >= change.deadline:
         return undo_all(state, [(change, EndedBy.TIMEOUT, "")])
-    change = replace(change, state=ChangeState.CONFIRMED, sentence="Kept.", deadline=None, confirm_at=None)
-    return keep(state, change), [Note(change), report(change, now)]
+    change = replace(change, state=ChangeState.CONFIRMED, sentence="Confirmed.", deadline=None, confirm_at=None)
+    return with_change(state, change), [RecordChange(change), report(change, now)]
 
 
 def _roll_back(state: Changes, change: Change, now: float) -> Step:
-    kept = change.state in (ChangeState.UNCONFIRMED, ChangeState.CONFIRMED)
+    applied = change.state in (ChangeState.UNCONFIRMED, ChangeState.CONFIRMED)
     unfinished = change.state is ChangeState.FAILED and bool(change.undo.actions)
-    if change.ending is not None or not (kept or unfinished):
+    if change.ending is not None or not (applied or unfinished):
         return state, [report(change, now)]
-    if (later := _later(state, change)) is not None:
+    if (later := _later_change(state, change)) is not None:
         message = report(change, now).message
         sentence = f"Its settings were changed again by change {later.change_id}; roll that one back first."
         if later.delegated:
@@ -313,8 +316,8 @@ def _roll_back(state: Changes, change: Change, now: float) -> Step:
     return undo_all(state, [(change, EndedBy.USER, "")])
 
 
-def _later(state: Changes, change: Change) -> Change | None:
-    """A later change that stands on this one: undoing this one below it would leave a value nobody chose."""
+def _later_change(state: Changes, change: Change) -> Change | None:
+    """Return a later change in force of the same settings, which has to be undone first; None without one."""
     after = False
     for other in state.changes.values():
         stands = other.open or other.state is ChangeState.CONFIRMED
@@ -325,64 +328,57 @@ def _later(state: Changes, change: Change) -> Change | None:
 
 
 def _extend(state: Changes, change: Change, seconds: float, now: float) -> Step:
-    waits = change.state is ChangeState.UNCONFIRMED and change.ending is None
-    if change.deadline is None or not waits or now >= change.deadline or not 0 < seconds < math.inf:
+    waiting = change.state is ChangeState.UNCONFIRMED and change.ending is None
+    if change.deadline is None or not waiting or now >= change.deadline or not 0 < seconds < math.inf:
         return state, [report(change, now)]
     deadline = min(change.deadline + seconds, now + MAX_TIMEOUT_S)
     change = replace(
-        change, deadline=deadline, sentence=f"Extended: it undoes itself in {deadline - now:.0f} s unless it is kept."
+        change, deadline=deadline, sentence=f"Extended: reverts in {deadline - now:.0f} s unless confirmed."
     )
-    return keep(state, change), [Note(change), report(change, now)]
+    return with_change(state, change), [RecordChange(change), report(change, now)]
 
 
 def _tick(state: Changes, now: float) -> Step:
     lost = state.lost_since is not None and now - state.lost_since >= LOST_BACKEND_GRACE_S
     due = []
-    looks: list[Instruction] = []
+    rechecks: list[Instruction] = []
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None:
             continue
         if change.confirm_at is not None:
             if now >= change.confirm_at:
-                looks.append(Recheck(change.change_id, change.plan))
+                rechecks.append(Recheck(change.change_id, change.plan))
         elif change.deadline is not None and now >= change.deadline:
             due.append((change, EndedBy.TIMEOUT, ""))
         elif lost:
             due.append((change, EndedBy.LOST_BACKEND, ""))
     state, undo = undo_all(state, due)
-    return state, undo + looks
+    return state, undo + rechecks
 
 
-def _measured(state: Changes, event: Measured, now: float) -> Step:
+def _measured(state: Changes, event: Measured) -> Step:
     due = []
     for change in reversed(state.changes.values()):
         if change.state is not ChangeState.UNCONFIRMED or change.ending is not None or not change.guardrails:
             continue
-        strikes = []
-        over_s = []
-        tripped = ""
-        for guardrail, times, lasted in zip(change.guardrails, change.strikes, change.over_s, strict=True):
-            value = event.metrics.get(guardrail.metric)
-            over = value is not None and value > guardrail.max
-            strikes.append(times + 1 if over else 0)
-            over_s.append(lasted + event.duration_s if over else 0.0)
-            if strikes[-1] >= STRIKES and round(over_s[-1], 1) >= STRIKES_S and not tripped:
-                tripped = (
-                    f"The {METRICS[guardrail.metric]} was {value:.6g} and so for {strikes[-1]} intervals in a row "
-                    f"over its guardrail of {guardrail.max:.6g}."
-                )
-        counted = replace(change, strikes=strikes, over_s=over_s)
-        state = keep(state, counted)
-        if tripped:
-            due.append((counted, EndedBy.GUARDRAIL, tripped))
+        before = change.guardrail_strikes or [Strikes()] * len(change.guardrails)
+        values = [event.metrics.get(guardrail.metric) for guardrail in change.guardrails]
+        strikes = [
+            strike.count(guardrail, value, event.duration_s)
+            for guardrail, strike, value in zip(change.guardrails, before, values, strict=True)
+        ]
+        counted = replace(change, guardrail_strikes=strikes)
+        state = with_change(state, counted)
+        violations = (s.violation(g, v) for g, s, v in zip(change.guardrails, strikes, values, strict=True))
+        if violation := next(filter(None, violations), None):
+            due.append((counted, EndedBy.GUARDRAIL, f"The {violation}"))
     return undo_all(state, due)
 
 
 def _unknown(state: Changes, change_id: str) -> list[Instruction]:
     if state.observe_reason is not None:
-        sentence = "This agent only observes and has no journal, so it cannot tell."
+        sentence = "This agent only observes and has no journal, so the state of the change is unknown."
     else:
-        sentence = (
-            f"This node does not know change {change_id[:60]}: it never arrived, is long past, or its journal is gone."
-        )
+        why = "it never arrived, was dropped as an old one, or the journal was lost."
+        sentence = f"This node does not know change {change_id[:60]}: {why}"
     return [Report(ChangeMessage(change_id, ChangeState.FAILED, sentence, [], EndedBy.ERROR))]

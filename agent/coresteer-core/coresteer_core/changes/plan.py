@@ -102,5 +102,5 @@ def sentence_of(view: View, plan: Plan) -> str:
     for action in plan.actions:
         setting = parse_setting(action.key)
         was, becomes = setting.format_value(action.was), setting.format_value(action.becomes)
-        parts.append(f"{setting.describe(view)} goes from {was} to {becomes}")
+        parts.append(f"{setting.describe(view)} changes from {was} to {becomes}")
     return "; ".join(parts) + "."

@@ -236,7 +236,7 @@ class TaskNice(_OfTask, frozen=True):
     def _one(text: str) -> int:
         if _NICE.match(text.strip()) and LEAST_NICE <= (nice := int(text)) <= MOST_NICE:
             return nice
-        raise SettingError(f"“{text[:40]}” is not a nice value, which goes from {LEAST_NICE} to {MOST_NICE}.")
+        raise SettingError(f"“{text[:40]}” is not a nice value, which is from {LEAST_NICE} to {MOST_NICE}.")
 
     def shown(self, value: str) -> str:
         """Return the nice value of the main thread, which is what a View shows."""

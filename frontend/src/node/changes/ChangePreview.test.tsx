@@ -8,7 +8,7 @@ import { ChangePreview } from "./ChangePreview";
 
 const ANSWER: Schemas["PreviewAnswer"] = {
   plan: { actions: [{ key: "irq/41/affinity", was: "0-7", becomes: "6", reason: "" }], allow_isolated: false },
-  sentence: "IRQ 41 (eth0-TxRx-3) goes from CPUs 0-7 to CPU 6.",
+  sentence: "IRQ 41 (eth0-TxRx-3) changes from CPUs 0-7 to CPU 6.",
   commands: [],
   expected: [],
   warnings: [],
