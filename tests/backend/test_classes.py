@@ -241,7 +241,7 @@ async def test_each_process_is_in_the_first_class_that_it_fits_or_in_none(node: 
     assert (len(scoped["unmatched"]), scoped["exact"]) == (3, False)
     wrong = spec | {"classes": [{"name": "a", "target_percent": 500}]}
     refused = await asked(node.operator, f"{node.path}/classes/match", {"spec": wrong}, 422)
-    assert refused["errors"][0]["field"] == "spec"
+    assert refused["errors"][0]["field"] == "spec.classes[0].target_percent"
 
 
 TASK = NetTask(812, 5, "nginx", "/web", 4, "0-7", "0-7", 1, 0.4, 0.0, [], user="www-data", listens=[80])
