@@ -21,11 +21,11 @@ from coresteer_agent.collect.histogram import HistogramError, fetch, parse_histo
 from coresteer_agent.observe.flows import Connection
 from coresteer_agent.runtime import changes, policies, service_classes
 from coresteer_agent.runtime.changes import NodeChanges
-from coresteer_agent.runtime.gate_server import GateServer
 from coresteer_agent.runtime.histograms import Histograms
 from coresteer_agent.runtime.policies import CONFIRM_AFTER_S, PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
+from coresteer_agent.transport.gate_server import GateServer
 from coresteer_core.changes.report import ChangeMessage
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from coresteer_agent.runtime import gate_server as gate_module
-from coresteer_agent.runtime.gate_server import Address, GateError, GateServer
+from coresteer_agent.transport import gate_server as gate_module
+from coresteer_agent.transport.gate_server import Address, GateError, GateServer
 from coresteer_core.node.service_classes import ClassFigures
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_gate import Gate

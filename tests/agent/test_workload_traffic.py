@@ -20,9 +20,9 @@ import pytest
 from tests.support.polling import poll
 
 from coresteer_agent.__main__ import main
-from coresteer_agent.linux.netns import free_network, parse_routes
 from coresteer_agent.workloads.iperf3 import parse_interval
 from coresteer_agent.workloads.load import Load, Prepared
+from coresteer_agent.workloads.netns import free_network, parse_routes
 from coresteer_core.experiments.model import (
     Classes,
     Command,

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from coresteer_agent.observe.inventory import InventoryReader
 from coresteer_agent.observe.sampler import Sampler
-from coresteer_agent.runtime.gate_server import GateServer
+from coresteer_agent.transport.gate_server import GateServer
 from coresteer_core.node.derive import derive
 from coresteer_core.policies.service_class.policy import ServiceClass, ServiceClasses
 from coresteer_core.protocol import RatesMessage, encode

@@ -8,7 +8,9 @@ import socket
 import struct
 
 from coresteer_agent.linux.netlink import ask, attribute, number
-from coresteer_agent.observe.queues import NAPI_PARAMS
+
+NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
+"""Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
 
 _QUEUE_GET, _NAPI_GET, _NAPI_SET = 10, 11, 14
 _QUEUE_ID, _QUEUE_IFINDEX, _QUEUE_TYPE, _QUEUE_NAPI_ID = 1, 2, 3, 4

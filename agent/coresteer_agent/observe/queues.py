@@ -19,6 +19,7 @@ from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import names, numbered, read_bytes, read_mask_as_list
 from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.netdev import CLASS, Device
+from coresteer_agent.linux.napi import NAPI_PARAMS
 from coresteer_agent.linux.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netlink, attributes, family_id, number
 
 _log = logging.getLogger(__name__)
@@ -145,8 +146,6 @@ def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
 _QUEUE_GET = 10
 _NAPI_GET = 11
 _KINDS = {0: "rx", 1: "tx"}
-NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
-"""Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
 
 
 def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:

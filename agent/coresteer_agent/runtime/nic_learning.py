@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.runtime.atomic_file import replace_file
+from coresteer_agent.linux.atomic_file import replace_file
 from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.nic import (

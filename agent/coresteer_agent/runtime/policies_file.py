@@ -11,7 +11,7 @@ from coresteer_agent.apply.journal import read_boot_id
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import read_bytes
 from coresteer_agent.collect.tasks import parse_task_stat
-from coresteer_agent.runtime.atomic_file import replace_file
+from coresteer_agent.linux.atomic_file import replace_file
 from coresteer_agent.runtime.policy_state import PolicyState
 from coresteer_agent.state_upgrade import FORMAT, upgrade
 from coresteer_core.policies.engine_state import EngineMemory

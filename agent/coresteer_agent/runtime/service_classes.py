@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from coresteer_agent.collect.process_identity import WhoReader
 from coresteer_agent.observe.flows import Connection
-from coresteer_agent.runtime.gate_server import Address, GateError, GateServer
 from coresteer_agent.runtime.histograms import Histograms
+from coresteer_agent.transport.gate_server import Address, GateError, GateServer
 from coresteer_core.changes.plan import Action
 from coresteer_core.changes.report import Result
 from coresteer_core.node.service_classes import ClassFigures

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.config import Config, is_loopback
-from coresteer_agent.runtime.atomic_file import replace_file
+from coresteer_agent.linux.atomic_file import replace_file
 
 _TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 

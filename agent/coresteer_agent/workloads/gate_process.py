@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from coresteer_agent.runtime.gate_server import GateServer
+from coresteer_agent.transport.gate_server import GateServer
 from coresteer_core.policies.service_class.policy import ServiceClasses
 
 

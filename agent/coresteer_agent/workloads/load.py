@@ -13,9 +13,9 @@ from typing import Protocol
 import psutil
 
 from coresteer_agent.linux.addresses import Addresses
-from coresteer_agent.linux.netns import HolderOrders
 from coresteer_agent.workloads.child_process import Child
 from coresteer_agent.workloads.iperf3 import Iperf3Load
+from coresteer_agent.workloads.netns import HolderOrders
 from coresteer_agent.workloads.program_load import ProgramLoad, classes_program, command_program
 from coresteer_agent.workloads.traffic_load import GeneratedLoad
 from coresteer_agent.workloads.traffic_protocol import FAILED, READY, join_address, open_sockets
@@ -45,7 +45,7 @@ class Prepared:
         if not isinstance(workload, Traffic) or role == "client":
             self._is_ready = True
         elif role == "alone":
-            self._holder = Child("linux.netns", HolderOrders(os.getpid()))
+            self._holder = Child("workloads.netns", HolderOrders(os.getpid()))
         else:
             self._listen(_server_address(netdevs))
 

@@ -1,6 +1,6 @@
 """A network namespace for the client of an experiment, joined to this one by a veth pair. It lives with this process.
 
-    python -m coresteer_agent.linux.netns ORDERS
+    python -m coresteer_agent.workloads.netns ORDERS
 
 Says ``ready NETDEV ADDRESS PATH``: the server's end, which stays in the namespace of the parent, its address, and the
 namespace as a path. The client's end sends packets as they would be on a wire, none larger than its MTU.
