@@ -1,8 +1,15 @@
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coresteer_core.cpuset import MAX_CPUS, CpuListError, format_cpu_list, parse_cpu_list, parse_cpu_mask
+
+VECTORS = json.loads((Path(__file__).parents[1] / "fixtures/cpulist.json").read_text(encoding="utf-8"))
+"""Test vectors that frontend/src/lib/cpulist.test.ts uses too."""
 
 cpus = st.frozensets(st.integers(0, MAX_CPUS - 1), max_size=200)
 
@@ -26,43 +33,21 @@ def test_a_mask_in_groups_of_eight_digits_names_the_same_cpus(chosen: frozenset[
     assert parse_cpu_mask(",".join(digits[at : at + 8] for at in range(0, len(digits), 8))) == chosen
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", set()),
-        ("\n", set()),
-        ("3", {3}),
-        ("0-3,8\n", {0, 1, 2, 3, 8}),
-        ("8, 0-1", {0, 1, 8}),
-        ("0-15:2/4", {0, 1, 4, 5, 8, 9, 12, 13}),
-        ("1-1", {1}),
-    ],
-)
-def test_what_the_kernel_writes_is_read(text: str, expected: set[int]) -> None:
-    assert parse_cpu_list(text) == expected
+@pytest.mark.parametrize("vector", VECTORS["parse"], ids=lambda vector: repr(vector["text"]))
+def test_a_cpu_list_is_parsed_as_by_the_kernel(vector: dict[str, Any]) -> None:
+    assert sorted(parse_cpu_list(vector["text"])) == vector["cpus"]
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a", "“a” is not a CPU"),
-        ("3-1", "write 1-3"),
-        ("0-9999", "CPU 9999 is beyond"),
-        ("8192", "beyond"),
-        (",", "is not a CPU"),
-        ("0,,1", "is not a CPU"),
-        ("-1", "is not a CPU"),
-        ("1-", "is not a CPU"),
-        ("0-7:0/4", "stride"),
-        ("0-7:5/4", "stride"),
-        ("٣", "is not a CPU"),
-        ("0x1", "is not a CPU"),
-        ("1" * 5000, "is not a CPU"),
-    ],
-)
-def test_what_is_no_cpu_list_is_refused_with_the_part_that_is_wrong(text: str, says: str) -> None:
-    with pytest.raises(CpuListError, match=says):
-        parse_cpu_list(text)
+@pytest.mark.parametrize("vector", VECTORS["refuse"], ids=lambda vector: repr(vector["text"]))
+def test_an_invalid_cpu_list_is_rejected_with_its_invalid_part(vector: dict[str, Any]) -> None:
+    with pytest.raises(CpuListError) as error:
+        parse_cpu_list(vector["text"])
+    assert str(error.value) == vector["message"]
+
+
+@pytest.mark.parametrize("vector", VECTORS["format"], ids=lambda vector: vector["text"])
+def test_cpus_are_formatted_as_the_shortest_list(vector: dict[str, Any]) -> None:
+    assert format_cpu_list(vector["cpus"]) == vector["text"]
 
 
 @given(st.text(max_size=60))
