@@ -9,12 +9,10 @@ from tests.backend.policy_node import asked, created, policy_node
 from tests.core.policy_machines import CAPTURED, captured, make_topology
 
 from coresteer.experiments.arm_config import NETDEV
-from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schedule import arm_name, arms, duration_s, run_count
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel, Spec
-from coresteer.experiments.template_parts import NodeFacts
-from coresteer.experiments.templates import authors_of, templates
+from coresteer.experiments.templates import TEMPLATES, NodeFacts, find_template, templates
 from coresteer.experiments.validation import check
 from coresteer_agent.simulate.machine import make_machine
 from coresteer_core.changes.plan import DesiredValue
@@ -109,7 +107,11 @@ def test_every_template_is_an_experiment_that_can_run_here_or_says_why_not(node:
     assert {family for family in FAMILIES if any(t.slug.startswith(family) for t in found)} == set(FAMILIES)
     for each in found:
         assert (each.spec is None) == (each.unavailable_because is not None)
-        assert each.authors == authors_of(each.slug) != []
+        kind = find_template(each.slug)
+        assert kind is not None
+        assert (each.paper, each.authors) == (
+            ("", []) if kind.paper is None else (kind.paper.citation, kind.paper.rows)
+        )
         if each.spec is None:
             continue
         check(each.spec, View(node.topology, node.inventory), None)
@@ -178,7 +180,7 @@ def test_without_a_peer_there_is_one_interrupt_cpu() -> None:
 
 def test_without_a_policy_the_comparison_says_how_to_make_one() -> None:
     found = of(replace(THIS, network_process=None), "few-interrupt-cores")
-    assert "Make one under Policies" in str(found.unavailable_because)
+    assert "Create one under Policies" in str(found.unavailable_because)
 
 
 def test_a_card_that_waits_is_swept_under_the_nodes_own_traffic_or_a_peers() -> None:
@@ -247,12 +249,12 @@ def test_the_classes_are_nice_values_against_the_gate() -> None:
 def test_figures_with_a_value_stand_at_arms_of_the_experiment() -> None:
     """Else no report could draw them beside the new ones."""
     mlx5 = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
-    for slug, paper in PAPERS.items():
-        valued = {row.arm for row in paper.rows if row.value is not None}
+    for kind in TEMPLATES:
+        valued = {row.arm for row in kind.paper.rows if row.value is not None} if kind.paper is not None else set()
         if valued:
-            spec = spec_of(mlx5, slug)
+            spec = spec_of(mlx5, kind.slug)
             assert valued <= {arm_name(spec, arm) for arm in arms(spec)}
-    assert authors_of("") == []
+    assert find_template("") is None
 
 
 async def test_a_nodes_templates_are_told_and_a_policy_makes_one_available(backend: Backend) -> None:

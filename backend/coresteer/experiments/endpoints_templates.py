@@ -8,8 +8,7 @@ from coresteer.db import Session
 from coresteer.errors import Conflict, Invalid
 from coresteer.experiments.schemas import Template
 from coresteer.experiments.spec import PolicyLevel
-from coresteer.experiments.template_parts import NodeFacts
-from coresteer.experiments.templates import templates
+from coresteer.experiments.templates import NodeFacts, templates
 from coresteer.inputs import RowId
 from coresteer.nodes import service as nodes
 from coresteer.policies import repository as policies

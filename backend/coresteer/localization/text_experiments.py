@@ -265,18 +265,6 @@ EXPERIMENT = {
     ),
     "table.authors": ("Results of the paper and of this node", "논문의 수치와 이 노드의 수치"),
     "authors.source": ("{title}: {paper}.", "{title}: {paper}."),
-    "authors.m": (
-        "The authors used 8 cores (each cache shared by two), Linux 2.6.18 and 2.6.28, and 8 clients of 1 Gbit/s.",
-        "논문의 환경: 둘씩 캐시를 공유하는 8코어, Linux 2.6.18과 2.6.28, 1 Gbit/s 클라이언트 8대.",
-    ),
-    "authors.rx": (
-        "The authors used one link of 1 Gbit/s with frames of 9000 B.",
-        "논문의 환경: 9000바이트 프레임을 쓰는 1 Gbit/s 링크 하나.",
-    ),
-    "authors.service": (
-        "The authors used one echo server that forks a task for each request, and five clients with ten threads each.",
-        "논문의 환경: 요청마다 태스크를 만드는 에코 서버 하나와, 스레드가 각각 10개인 클라이언트 5대.",
-    ),
     "authors.here": (
         "Here: {cpus} CPUs, Linux {kernel}, {workload}.",
         "이 노드의 환경: CPU {cpus}개, Linux {kernel}, {workload}.",

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from coresteer.experiments.findings import Phrases, findings, inside, of_primary
-from coresteer.experiments.paper_results import PAPERS
 from coresteer.experiments.schemas import Experiment
 from coresteer.experiments.spec import Comparison, Level
+from coresteer.experiments.templates import Paper, find_template
 from coresteer.localization.language import Language
 from coresteer.localization.numbers import amount, correlation, effect, estimate, moment, p_value, percent
 from coresteer.reports.charts import authors_chart, cpu_heats, effects_chart, grid_chart, line_charts, runs_chart
@@ -256,9 +256,10 @@ def _trends(phrases: Phrases) -> list[Block]:
 
 def _published(phrases: Phrases) -> list[Block]:
     experiment = phrases.experiment
-    paper = PAPERS.get(experiment.spec.template)
-    if paper is None:
+    template = find_template(experiment.spec.template)
+    if template is None or template.paper is None:
         return []
+    paper = template.paper
     analysis = experiment.analysis
     positions = {phrases.name(arm): position for position, arm in enumerate(analysis.arms)}
     rows = []
@@ -269,20 +270,19 @@ def _published(phrases: Phrases) -> list[Block]:
         rows.append([row.arm, phrases.label(row.metric), row.text, here])
     columns = [phrases.text(f"column.{name}") for name in ("arm", "figure", "authors", "here")]
     return [
-        Paragraph(phrases.text("authors.source", title=paper.title, paper=paper.source)),
-        Paragraph(_both_machines(phrases)),
+        Paragraph(phrases.text("authors.source", title=template.title, paper=paper.citation)),
+        Paragraph(_both_machines(phrases, paper)),
         *authors_chart(phrases, paper.rows),
         Table(phrases.text("table.authors"), columns, rows, numeric=[3]),
         Paragraph(phrases.text("authors.note")),
     ]
 
 
-def _both_machines(phrases: Phrases) -> str:
-    slug, machine = phrases.experiment.spec.template, phrases.experiment.machine
-    family = "rx" if slug.startswith("rx-") else "service" if slug.startswith("service-") else "m"
+def _both_machines(phrases: Phrases, paper: Paper) -> str:
+    machine = phrases.experiment.machine
     known = {name: format_fact(phrases, machine.get(name)) or "?" for name in ("cpus", "kernel")}
     here = phrases.text("authors.here", **known, workload=inside(_workload(phrases)))
-    return f"{phrases.text(f'authors.{family}')} {here}"
+    return f"{getattr(paper.machine, phrases.language)} {here}"
 
 
 def _noise(phrases: Phrases) -> list[Block]:

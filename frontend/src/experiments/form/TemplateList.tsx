@@ -20,7 +20,7 @@ export function TemplateList({ templates, chosen, folded, onChoose }: Props) {
         <article key={one.slug} className={`card ${styles.template}`} data-chosen={one.slug === chosen || undefined}>
           <h2>{one.title}</h2>
           <div className="body">
-            <p className="muted">{one.paper}</p>
+            {one.paper !== "" && <p className="muted">{one.paper}</p>}
             <p>{one.explains}</p>
             {one.differs.length > 0 && (
               <details>

@@ -1,0 +1,25 @@
+"""Experiment templates. A new one is a module beside these with its texts, and its entry in TEMPLATES. Pure."""
+
+from coresteer.experiments.schemas import Template
+from coresteer.experiments.templates.coalescing import RX_FRAMES, RX_USECS
+from coresteer.experiments.templates.declaration import Paper, TemplateKind
+from coresteer.experiments.templates.parts import NodeFacts
+from coresteer.experiments.templates.placement import FEW_INTERRUPT_CORES, M_N
+from coresteer.experiments.templates.service_classes import SERVICE_CLASSES
+
+__all__ = ["TEMPLATES", "NodeFacts", "Paper", "TemplateKind", "find_template", "templates"]
+
+TEMPLATES = (M_N, *FEW_INTERRUPT_CORES, RX_USECS, RX_FRAMES, SERVICE_CLASSES)
+"""In the order in which they are offered."""
+
+_BY_SLUG = {kind.slug: kind for kind in TEMPLATES}
+
+
+def templates(facts: NodeFacts) -> list[Template]:
+    """Return every template for a node, with its experiment or the reason why the node cannot have it."""
+    return [kind.for_node(facts) for kind in TEMPLATES if kind.applies(facts)]
+
+
+def find_template(slug: str) -> TemplateKind | None:
+    """Return the template with this slug, None for an experiment without one."""
+    return _BY_SLUG.get(slug)

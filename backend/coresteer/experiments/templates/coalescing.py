@@ -1,0 +1,210 @@
+"""Templates of the paper on interrupt coalescing: rx-usecs, rx-frames, or software coalescing. Pure."""
+
+from coresteer.experiments.arm_config import NETDEV
+from coresteer.experiments.spec import Factor, Level, Spec
+from coresteer.experiments.templates.declaration import Paper, TemplateKind, published
+from coresteer.experiments.templates.parts import NodeFacts, Unavailable, machine_differs, of_traffic, stream
+from coresteer.localization.text import Pair
+from coresteer_core.changes.plan import DesiredValue
+from coresteer_core.experiments.model import Observe, Workload
+from coresteer_core.node.inventory import Netdev
+from coresteer_core.node.nic import Timer, Verdict, timer_of
+from coresteer_core.node.nic_model import packet_gap_us
+
+_PAPER_MACHINE = Pair(
+    "The authors used one link of 1 Gbit/s with frames of 9000 B.",
+    "논문의 환경: 9000바이트 프레임을 쓰는 1 Gbit/s 링크 하나.",
+)
+_GAP_US = 72
+USECS, FRAMES = "coalesce/rx-usecs", "coalesce/rx-frames"
+_ADAPTIVE = "coalesce/adaptive-rx"
+_SWEPT_USECS = (18, 36, 54, 72, 90, 250)
+"""Those of the paper, and one far above every packet gap."""
+_SWEPT_FRAMES = (6, 18, 42, 48)
+_BELOW_THE_GAP, _PAST_THE_GAP = 18, 90
+_FRAMES_OF_USECS = 6
+_POLLS = 1
+_RARELY_SUPPORTED = frozenset({"virtio_net", "vmxnet3"})
+"""Drivers that report the values but accept them only if the host has the feature."""
+
+
+def _usecs(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return a sweep of rx-usecs or, without support, of gro_flush_timeout. Raises Unavailable."""
+    nic = _nic_with(facts, USECS)
+    if nic is None:
+        return _software(facts, kind)
+    few = [DesiredValue(_key(facts, nic, FRAMES), str(_FRAMES_OF_USECS))] if _supports(facts, nic, FRAMES) else []
+    levels = [_time(facts, nic, value, few) for value in _values(facts, nic, USECS, _SWEPT_USECS)]
+    workload = _traffic(facts)
+    spec = kind.spec(facts, workload, [Factor("rx-usecs", levels, "µs")], primary="interrupts_per_s")
+    differs = _of_nic(facts, nic, workload)
+    if not few:
+        differs.append(f"{nic.driver} does not support rx-frames, so the time alone decides. The authors used 6.")
+    return spec, differs
+
+
+def _frames(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return a sweep of rx-frames with rx-usecs below and above the paper's packet gap. Raises Unavailable."""
+    nic = _nic_with(facts, FRAMES)
+    if nic is None or not _supports(facts, nic, USECS):
+        raise Unavailable(
+            f"No network card of {facts.name} {'by which the traffic would come ' if facts.peer_id is not None else ''}"
+            "supports rx-frames, and software coalescing has no packet count."
+        )
+    times = [_time(facts, nic, value, []) for value in _values(facts, nic, USECS, (_BELOW_THE_GAP, _PAST_THE_GAP))]
+    counts = [
+        Level(f"{asked} frames", [DesiredValue(_key(facts, nic, FRAMES), str(value))], value=float(value))
+        for asked, value in _values(facts, nic, FRAMES, _SWEPT_FRAMES)
+    ]
+    workload = _traffic(facts)
+    factors = [Factor("rx-usecs", times, "µs"), Factor("rx-frames", counts, "frames")]
+    return kind.spec(facts, workload, factors, primary="interrupts_per_s"), _of_nic(facts, nic, workload)
+
+
+def _software(facts: NodeFacts, kind: TemplateKind) -> tuple[Spec, list[str]]:
+    """Return a sweep of gro_flush_timeout instead of rx-usecs (kernel: Documentation/networking/napi.rst)."""
+    wire = facts.wire
+    if facts.peer_id is not None and (wire is None or "gro_flush_timeout" not in wire.params):
+        which = facts.name if wire is None else wire.name
+        raise Unavailable(f"{which} supports neither rx-usecs nor gro_flush_timeout.")
+    levels = [
+        Level(
+            f"{value} µs",
+            [
+                DesiredValue(f"netdev/{NETDEV}/napi_defer_hard_irqs", str(_POLLS)),
+                DesiredValue(f"netdev/{NETDEV}/gro_flush_timeout", str(value * 1000)),
+            ],
+            value=float(value),
+        )
+        for value in _SWEPT_USECS
+    ]
+    workload = stream(facts, limited=True)
+    primary = "cpu_s_per_gbit" if facts.peer_id is None else "interrupts_per_s"
+    spec = kind.spec(facts, workload, [Factor("gro_flush_timeout", levels, "µs")], primary=primary)
+    differs = [
+        _differs(facts),
+        of_traffic(facts, workload),
+        "No network card supports rx-usecs here, so software coalescing is used: napi_defer_hard_irqs "
+        f"{_POLLS} and gro_flush_timeout at the paper's times. The kernel polls again after that time instead of "
+        "waiting for an interrupt. There is no counterpart of rx-frames.",
+    ]
+    if facts.peer_id is None:
+        differs.append("A veth pair has no interrupt, so CPU time is the primary metric.")
+    return spec, differs
+
+
+def _differs(facts: NodeFacts) -> str:
+    return machine_differs(facts, _PAPER_MACHINE.en)
+
+
+def _traffic(facts: NodeFacts) -> Workload:
+    """Return traffic of the peer, or the existing traffic: that of own namespaces does not pass the NIC."""
+    return Observe() if facts.peer_id is None else stream(facts, limited=True)
+
+
+def _nic_with(facts: NodeFacts, name: str) -> Netdev | None:
+    """Return the NIC that receives the traffic, without a peer the busiest, if it supports the parameter."""
+    if facts.peer_id is not None:
+        return facts.wire if facts.wire is not None and _supports(facts, facts.wire, name) else None
+    packets = {load.name: load.rx_packets_per_s for load in facts.load.netdevs}
+    nics = [nic for nic in facts.inventory.active_nics() if _supports(facts, nic, name)]
+    return max(nics, key=lambda nic: packets.get(nic.name, 0.0), default=None)
+
+
+def _supports(facts: NodeFacts, nic: Netdev, name: str) -> bool:
+    """Return whether a driver has a parameter and accepts values for it, as far as was learned."""
+    responses = facts.learned.responses(nic.driver, name)
+    if name not in nic.params or any(one.unsupported for one in responses):
+        return False
+    if not responses:
+        return nic.driver not in _RARELY_SUPPORTED
+    return any(one.verdict in (Verdict.ACCEPTED, Verdict.ROUNDED) for one in responses)
+
+
+def _values(facts: NodeFacts, nic: Netdev, name: str, asked: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the paper's values with the driver's rounded ones, as far as was learned, without duplicates."""
+    made = {
+        one.requested: int(one.read_back)
+        for one in facts.learned.responses(nic.driver, name)
+        if one.verdict is Verdict.ROUNDED and one.read_back is not None and one.read_back.isdecimal()
+    }
+    found: dict[int, int] = {}
+    for value in asked:
+        found.setdefault(made.get(str(value), value), value)
+    return [(value, stands) for stands, value in found.items()]
+
+
+def _time(facts: NodeFacts, nic: Netdev, value: tuple[int, int], more: list[DesiredValue]) -> Level:
+    asked, stands = value
+    steady = [DesiredValue(_key(facts, nic, _ADAPTIVE), "off")] if nic.params.get(_ADAPTIVE) == "on" else []
+    return Level(
+        f"{asked} µs", [*steady, DesiredValue(_key(facts, nic, USECS), str(stands)), *more], value=float(stands)
+    )
+
+
+def _key(facts: NodeFacts, nic: Netdev, name: str) -> str:
+    return f"netdev/{NETDEV if facts.peer_id is not None else nic.name}/{name}"
+
+
+def _of_nic(facts: NodeFacts, nic: Netdev, workload: Workload) -> list[str]:
+    timer, why = timer_of(nic.driver, nic.params)
+    differs = [
+        _differs(facts),
+        of_traffic(facts, workload),
+        f"The card is {nic.name} ({nic.driver}).",
+    ]
+    if timer is not Timer.RESTARTING:
+        differs.append(f"The authors' timer restarted with each packet. {why}")
+    if nic.speed_bits_per_s and nic.mtu:
+        gap_us = packet_gap_us(nic.mtu, nic.speed_bits_per_s)
+        differs.append(
+            f"Frames of {nic.mtu} B arrive at most every {gap_us:.3g} µs; the authors' arrived every {_GAP_US} µs, and "
+            "coalescing began above that time."
+        )
+    if nic.params.get(_ADAPTIVE) == "on":
+        differs.append("adaptive-rx, with which the driver adapts the time, is off in every run.")
+    return differs
+
+
+_CITATION = "Park, Woo, Lee, Kim: interrupt coalescing parameters"
+
+RX_USECS = TemplateKind(
+    "rx-usecs",
+    "rx-usecs: time until an interrupt",
+    "The longer the NIC waits for more packets, the fewer interrupts it raises. From which value on, and at what cost?",
+    _usecs,
+    Paper(
+        _CITATION,
+        _PAPER_MACHINE,
+        [
+            published("18 µs", "interrupts_per_s", "~20,000", 20_000),
+            published("36 µs", "interrupts_per_s", "not fewer yet", 20_000),
+            published("54 µs", "interrupts_per_s", "coalescing sets in"),
+            published("90 µs", "interrupts_per_s", "~4,000", 4_000),
+            published("90 µs", "throughput_bit_per_s", "unaffected"),
+        ],
+    ),
+)
+
+RX_FRAMES = TemplateKind(
+    "rx-frames",
+    "rx-frames: number of packets until an interrupt",
+    "A packet count ends the wait early. It matters only where the time is longer than the gap between packets, so "
+    "both a shorter and a longer time are measured.",
+    _frames,
+    Paper(
+        _CITATION,
+        _PAPER_MACHINE,
+        [
+            published("18 µs, 6 frames", "interrupts_per_s", "~20,000", 20_000),
+            published("18 µs, 18 frames", "interrupts_per_s", "nothing changes", 20_000),
+            published("18 µs, 42 frames", "interrupts_per_s", "nothing changes", 20_000),
+            published("90 µs, 6 frames", "interrupts_per_s", "~4,000", 4_000),
+            published("90 µs, 18 frames", "interrupts_per_s", "cut further"),
+            published("90 µs, 42 frames", "interrupts_per_s", "cut further"),
+            published("90 µs, 42 frames", "throughput_bit_per_s", "not fallen yet"),
+            published("90 µs, 42 frames", "cpu_busy_percent", "less than half of the 11 % before"),
+            published("90 µs, 48 frames", "throughput_bit_per_s", "begins to fall past 42"),
+        ],
+    ),
+)

@@ -1,0 +1,96 @@
+"""Declaration of an experiment template: its texts, the paper that it repeats, and how it is made for a node."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from coresteer.experiments.schedule import check_spec
+from coresteer.experiments.schemas import AuthorsRow, Template
+from coresteer.experiments.spec import Factor, Spec
+from coresteer.experiments.templates.parts import NodeFacts, Unavailable
+from coresteer.localization.text import Pair
+from coresteer_core.experiments.model import TcpStream, Workload
+
+_WARMUP_S, _MEASURE_S = 1.0, 5.0
+"""Short, so that the fifty to seventy runs of a template take minutes."""
+_SETTLE_S = 15.0
+"""Three evaluation rounds of a policy."""
+
+
+class Paper(NamedTuple):
+    """A published measurement that a template repeats.
+
+    machine: the authors', as a sentence in English and in Korean. rows: the published values; an arm that the
+    experiment does not have is of the paper only. Effects that are published in percent have no value, so they are
+    listed but not drawn.
+    """
+
+    citation: str
+    machine: Pair
+    rows: list[AuthorsRow]
+
+
+class TemplateKind(NamedTuple):
+    """One template.
+
+    make: returns the experiment for a node and how it differs from the paper's; raises Unavailable. applies: whether
+    the template is offered for a node at all.
+    """
+
+    slug: str
+    title: str
+    explains: str
+    make: "Callable[[NodeFacts, TemplateKind], tuple[Spec, list[str]]]"
+    paper: Paper | None = None
+    applies: Callable[[NodeFacts], bool] = lambda _: True
+
+    def for_node(self, facts: NodeFacts) -> Template:
+        """Return the template with its experiment for a node, or the reason why the node cannot have it."""
+        spec: Spec | None = None
+        differs: list[str] = []
+        unavailable: str | None = None
+        try:
+            spec, differs = self.make(facts, self)
+        except Unavailable as why:
+            unavailable = str(why)
+        return Template(
+            slug=self.slug,
+            title=self.title,
+            paper="" if self.paper is None else self.paper.citation,
+            explains=self.explains,
+            spec=spec,
+            unavailable_because=unavailable,
+            differs=differs,
+            authors=[] if self.paper is None else self.paper.rows,
+        )
+
+    def spec(
+        self,
+        facts: NodeFacts,
+        workload: Workload,
+        factors: list[Factor],
+        *,
+        primary: str,
+        measure_s: float = _MEASURE_S,
+    ) -> Spec:
+        """Return an experiment of these factors: A/B for two levels, else a sweep. Raises Unavailable."""
+        spec = Spec(
+            name=self.title,
+            kind="ab" if [len(factor.levels) for factor in factors] == [2] else "sweep",
+            node_id=facts.node_id,
+            peer_node_id=facts.peer_id if isinstance(workload, TcpStream) else None,
+            workload=workload,
+            primary=primary,
+            factors=factors,
+            warmup_s=_WARMUP_S,
+            measure_s=measure_s,
+            settle_s=_SETTLE_S,
+            template=self.slug,
+        )
+        if (why := check_spec(spec)) is not None:
+            raise Unavailable(why)
+        return spec
+
+
+def published(arm: str, metric: str, text: str, value: float | None = None) -> AuthorsRow:
+    """Return a published value of an arm. text: as printed; value: in the metric's unit, None for other statements."""
+    return AuthorsRow(arm=arm, metric=metric, text=text, value=value)
