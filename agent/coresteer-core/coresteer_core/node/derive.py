@@ -1,8 +1,8 @@
-"""Rates from two Samples: the one place where wrap, reset and hot-plug are handled.
+"""Rates from two Samples: the only place where wraparound, reset and hot-plug are handled.
 
 Counters of interrupts, softirqs and softnet are 32 bits wide in the kernel and wrap; those of
-netdevs and TCP are 64 bits wide and do not. A counter that went back, or forward faster than any
-machine counts, was reset or replaced: nothing can be said about its interval.
+netdevs and TCP are 64 bits wide and do not. A counter that decreased, or increased faster than any
+machine counts, was reset or replaced: its increment is unknown.
 """
 
 import sys
@@ -35,13 +35,13 @@ CpuTimes: TypeAlias = tuple[int, ...]
 SoftnetCounts: TypeAlias = tuple[int, int, int]
 """processed, dropped, time_squeeze since boot, each modulo 2^32."""
 NetdevTotals: TypeAlias = tuple[int, int, int, int, int, int, int, int]
-"""The fields of NetdevCounts after the name, in their order, since the device came to be."""
+"""The fields of NetdevCounts after the name, in their order: totals since the device was created."""
 
 
 class CounterTable(Struct, frozen=True):
     """Counters by row label and CPU. cpus: the CPU of each column; rows: u32 counters, one a column.
 
-    A row that did not move since the previous table may be the same object there.
+    A row that did not change since the previous table may be the same object there.
     """
 
     cpus: tuple[int, ...]
@@ -49,7 +49,7 @@ class CounterTable(Struct, frozen=True):
 
 
 class SelfUsage(Struct, frozen=True):
-    """What the agent used since it started, and its resident memory."""
+    """The CPU time that the agent used since it started, and its resident memory."""
 
     cpu_s: float
     rss_bytes: int
@@ -78,23 +78,23 @@ class Sample(Struct, frozen=True):
 
 _WRAP = 1 << 32
 _PLAUSIBLE_PER_S = 50_000_000
-"""Above what one CPU counts in a second: a softirq, an interrupt or a packet takes more than 20 ns."""
+"""More than one CPU counts in a second: a softirq, an interrupt or a packet takes more than 20 ns."""
 
 _PLAUSIBLE_NETDEV_PER_S = 1 << 40
-"""Above what a netdev counts in a second: twenty times the bytes of a 400 Gbit/s port."""
+"""More than a netdev counts in a second: twenty times the bytes of a 400 Gbit/s port."""
 
 
 def derive(previous: Sample, current: Sample, seq: int) -> Rates:
-    """What happened between two samples of one machine, the earlier first.
+    """Return the increments between two samples of one machine, the earlier first.
 
-    A CPU, netdev or column that is in only one of them is unknown for the interval, not 0. An
-    interrupt that is new counts from 0, as the kernel does. When no time passed between the samples, or
-    they are in the wrong order, duration_s is 0.0 and nothing is known; such Rates are not worth sending.
+    A CPU, netdev or column that is in only one of them is unknown for the interval, not 0. A new
+    interrupt counts from 0, as in the kernel. When no time passed between the samples, or they are in the
+    wrong order, duration_s is 0.0 and all else is unknown; such Rates are not to be sent.
     """
     duration_s = current.monotonic_s - previous.monotonic_s
     cpus = max(previous.cpus, current.cpus)
     if duration_s <= 0:
-        return _nothing(current, seq, cpus)
+        return _unknown(current, seq, cpus)
     plausible = min(int(max(duration_s, 1.0) * _PLAUSIBLE_PER_S), _WRAP // 2)
     ids, id_cpus, counts = _cells(previous.interrupts, current.interrupts, plausible)
     return Rates(
@@ -116,7 +116,7 @@ def derive(previous: Sample, current: Sample, seq: int) -> Rates:
     )
 
 
-def _nothing(current: Sample, seq: int, cpus: int) -> Rates:
+def _unknown(current: Sample, seq: int, cpus: int) -> Rates:
     return Rates(
         seq=seq,
         time_ms=current.time_ms,
@@ -150,7 +150,7 @@ def _shares(
         before = previous.get(cpu)
         if before is None or cpu >= cpus or sum(now) <= sum(before):
             continue
-        # idle and iowait may go back by a tick (proc(5)); another that does is no reason to show less than 0
+        # idle and iowait may decrease by a tick (proc(5)); no share becomes negative when another one does
         user, nice, system, idle, iowait, irq, softirq, steal = [
             b - a if b > a else 0 for a, b in zip(before, now, strict=True)
         ]
@@ -163,17 +163,17 @@ def _shares(
 
 
 def _increment(before: int, now: int, plausible: int) -> int | None:
-    """How far a 32-bit counter went on, over its wrap if need be; None when it was reset."""
+    """Return the increment of a 32-bit counter, across a wraparound; None when it was reset."""
     moved = (now - before) % _WRAP
     return moved if moved <= plausible else None
 
 
 def _before(previous: CounterTable, current: CounterTable, label: str) -> Counters:
-    """The previous counters of a row in the order of the current columns.
+    """Return the previous counters of a row in the order of the current columns.
 
-    A row that was not there counted 0, as the kernel leaves out interrupts that never came. A column
-    that was not there gives the current counter, so that nothing seems to have moved: a CPU that comes
-    back online goes on counting from where it stopped.
+    A missing row counts 0, because the kernel omits interrupts that never occurred. A missing column has
+    the current counters, so that its increments are 0: a CPU that comes back online continues counting
+    from where it stopped.
     """
     row = previous.rows.get(label)
     if row is None:
@@ -230,7 +230,7 @@ def _softnet(
 def _cells(
     previous: CounterTable | None, current: CounterTable | None, plausible: int
 ) -> tuple[bytes, bytes, bytes] | tuple[None, None, None]:
-    """Row id, CPU and increment of every cell of /proc/interrupts that moved."""
+    """Return row id, CPU and increment of every cell of /proc/interrupts that changed."""
     if previous is None or current is None:
         return None, None, None
     ids, cpus, counts = array("I"), array("H"), array("I")

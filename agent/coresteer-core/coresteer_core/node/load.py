@@ -1,4 +1,4 @@
-"""What policies look at of the last seconds: Load from the Rates of some intervals."""
+"""Load: means of a node's Rates over the last seconds, from which policies decide."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from coresteer_core.node.rates import ABSENT_SHARE, FIRST_LABEL_ID, SHARES_PER_U
 
 
 class IrqLoad(Struct, frozen=True, array_like=True):
-    """How often an interrupt arrived on a CPU."""
+    """Rate of one interrupt on one CPU."""
 
     irq: int
     cpu: int
@@ -17,7 +17,7 @@ class IrqLoad(Struct, frozen=True, array_like=True):
 
 
 class NetdevLoad(Struct, frozen=True, array_like=True):
-    """What a netdev moved. dropped_per_s: of what it received."""
+    """Traffic of a netdev. dropped_per_s: of received packets."""
 
     name: str
     rx_packets_per_s: float
@@ -28,11 +28,11 @@ class NetdevLoad(Struct, frozen=True, array_like=True):
 
 
 class Load(Struct, frozen=True):
-    """What the CPUs did lately, as means over some seconds.
+    """Means over the last seconds.
 
     busy, softirq: shares of the interval, 0.0 to 1.0, by CPU number; softirq includes the time in interrupts. None
-    where not known. irqs: numbered interrupts that arrived. rtt_p99_us, dropped_per_s and busiest_cpu_percent are what
-    guardrails watch. netdevs: those that were counted throughout.
+    where not known. irqs: numbered interrupts that occurred. rtt_p99_us, dropped_per_s and busiest_cpu_percent are the
+    metrics of guardrails. netdevs: those that are in every interval.
     """
 
     seconds: float = 0.0
@@ -47,9 +47,10 @@ class Load(Struct, frozen=True):
 
 
 def load_of(rates: Sequence[Rates]) -> Load:
-    """Means over intervals, each weighted with its duration, of those in which the value was known.
+    """Return means over intervals, weighted by their durations, of the intervals in which a value is known.
 
-    An interrupt that did not arrive where others were counted arrived 0 times. An empty Load where no time passed.
+    An interrupt without a cell in an interval whose interrupts are known occurred 0 times. Returns an empty Load for a
+    duration of 0.
     """
     seconds = sum(each.duration_s for each in rates)
     if seconds <= 0:
@@ -76,13 +77,13 @@ def load_of(rates: Sequence[Rates]) -> Load:
     )
 
 
-def _shares(rates: Sequence[Rates], name: str, with_it: str | None = None) -> list[float | None]:
-    """A share column's mean by CPU, with another's added where that is known too."""
+def _shares(rates: Sequence[Rates], name: str, plus: str | None = None) -> list[float | None]:
+    """Return the mean of a share column by CPU, plus another column where that is known."""
     cpus = max((each.cpus for each in rates), default=0)
     sums, weights = [0.0] * cpus, [0.0] * cpus
     for each in rates:
         column = each.shares.get(name) or b""
-        more = (each.shares.get(with_it) if with_it is not None else None) or bytes(len(column))
+        more = (each.shares.get(plus) if plus is not None else None) or bytes(len(column))
         for cpu, (share, added) in enumerate(zip(column, more, strict=False)):
             if share != ABSENT_SHARE:
                 both = share + (added if added != ABSENT_SHARE else 0)
@@ -106,7 +107,7 @@ def _irqs(rates: Sequence[Rates]) -> list[IrqLoad]:
 
 
 def _netdevs(rates: Sequence[Rates]) -> list[NetdevLoad]:
-    """The netdevs of every interval in which netdevs were counted at all."""
+    """Return the netdevs that are in every interval whose netdevs are known."""
     known = [each for each in rates if each.netdevs is not None and each.duration_s > 0]
     seconds = sum(each.duration_s for each in known)
     sums: dict[str, list[int]] = {}

@@ -17,7 +17,7 @@ MAX_IRQ_CELLS = 262_144
 
 
 class NetdevCounts(Struct, frozen=True, array_like=True):
-    """What one netdev counted during an interval."""
+    """Increments of one netdev's counters during an interval (kernel: struct rtnl_link_stats64)."""
 
     name: Name
     rx_bytes: Count
@@ -40,7 +40,7 @@ class TcpLatency(Struct, frozen=True, array_like=True):
 
 
 ABSENT_SHARE = 255
-"""In a share column: this CPU was offline or could not be read."""
+"""In a share column: the CPU was offline or could not be read."""
 
 
 SHARES_PER_UNIT = 200
@@ -48,7 +48,7 @@ SHARES_PER_UNIT = 200
 
 
 ABSENT_U32 = 0xFFFF_FFFF
-"""In a u32 column: not known."""
+"""In a u32 column: unknown."""
 
 
 CPU_SHARES = ("busy", "user", "system", "irq", "softirq", "steal", "iowait")
@@ -58,7 +58,7 @@ CPU_COUNTS = ("net_rx", "net_tx", "softirq_other", "processed", "dropped", "time
 
 
 class Rates(Struct, frozen=True):
-    """What happened between two Samples: increments, never totals. Divide by duration_s for a rate.
+    """Increments between two Samples, never totals. Divide by duration_s for a rate.
 
     Wrap, reset and hot-plug are already handled (coresteer_core.node.derive). Columns are raw
     little-endian arrays, one element a CPU number from 0 to the highest present CPU; None means
@@ -91,11 +91,11 @@ class Rates(Struct, frozen=True):
 
 
 FIRST_LABEL_ID = 0x2100_0000
-"""IRQ ids from here on are labels of architecture rows."""
+"""IRQ ids from here on are labels of architecture rows such as LOC; those below are interrupt numbers."""
 
 
 def encode_irq_id(label: str) -> int | None:
-    """A row label of /proc/interrupts as a number: ``41`` is 41, ``LOC`` its four padded ASCII bytes.
+    """Return a row label of /proc/interrupts as a number: ``41`` is 41, ``LOC`` its four padded ASCII bytes.
 
     Labels start at 0x21000000, far above any interrupt number. None for a label that is neither.
     """
@@ -108,7 +108,7 @@ def encode_irq_id(label: str) -> int | None:
 
 
 def decode_irq_id(irq_id: int) -> str:
-    """The row label that encode_irq_id took."""
+    """Return the row label of an id by encode_irq_id."""
     if irq_id < FIRST_LABEL_ID:
         return str(irq_id)
     return irq_id.to_bytes(4, "big").decode("ascii", "replace").rstrip()
