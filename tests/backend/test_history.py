@@ -13,7 +13,7 @@ from tests.backend.conftest import Backend, Client, running_backend
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms
 from tests.backend.telemetry_data import machine
 
-from coresteer.telemetry.hours import Upkeep
+from coresteer.telemetry.hours import HourlyRollups
 from coresteer.telemetry.partitions import HOUR_MS
 from coresteer_core.metrics import COUNTERS, HISTORY
 from coresteer_core.node.inventory import Inventory, Netdev
@@ -174,11 +174,11 @@ async def test_making_an_hour_again_gives_the_same(past: Past, slow: Backend) ->
             cursor = await connection.execute("SELECT * FROM telemetry_hour ORDER BY node_id, t0")
             return [*(await cursor.fetchall())]
 
-    upkeep = Upkeep(slow.database)
-    await upkeep.roll_up(now_ms() + HOUR_MS)
+    hourly = HourlyRollups(slow.database)
+    await hourly.roll_up(now_ms() + HOUR_MS)
     first = await hours()
-    upkeep.touched([past.start])
-    await upkeep.roll_up(now_ms() + HOUR_MS)
+    hourly.mark_due([past.start])
+    await hourly.roll_up(now_ms() + HOUR_MS)
     assert first and await hours() == first
 
 

@@ -51,9 +51,9 @@ async def _world(database: Database, name: str, *, hard_limit_bytes: int = 1 << 
 
 async def test_nothing_is_acknowledged_before_it_is_stored_and_all_is_at_the_stop(database: Database) -> None:
     w = await _world(database, "stops")
-    feed = w.ingest.begin(w.agent.node_id, "s1", Mark(None, 0))
+    feed = w.ingest.open_feed(w.agent.node_id, "s1", Mark(None, 0))
     for seq in range(1, 4):
-        w.ingest.take(feed, rates(seq), 100)
+        w.ingest.add(feed, rates(seq), 100)
     assert w.peer.said == [] and [r.seq for r in w.ingest.unstored(w.agent.node_id)] == [1, 2, 3]
     await w.ingest.stop()
     assert w.peer.said[-1] == Ack(3) and w.ingest.unstored(w.agent.node_id) == []
@@ -64,18 +64,18 @@ async def test_a_commit_whose_answer_was_lost_is_not_repeated(database: Database
     w = await _world(database, "ambiguous")
     for _ in range(2):  # the second ingest knows nothing of what the first one stored
         other = Ingest(database, Connections(), Config.model_validate({"chunk_seconds": 1}), lambda _: None)
-        feed = other.begin(w.agent.node_id, "s1", Mark(None, 0))
+        feed = other.open_feed(w.agent.node_id, "s1", Mark(None, 0))
         for seq in range(1, 4):
-            other.take(feed, rates(seq), 100)
+            other.add(feed, rates(seq), 100)
         await other.stop()
     assert await stored_seqs(database.url, w.agent.node_id) == [1, 2, 3]
 
 
 async def test_a_chunk_that_overlaps_what_is_stored_is_asked_for_again(database: Database) -> None:
     w = await _world(database, "overlaps")
-    feed = w.ingest.begin(w.agent.node_id, "s1", Mark(None, 0))
-    w.ingest.take(feed, rates(1), 100)
-    w.ingest.take(feed, rates(2), 100)
+    feed = w.ingest.open_feed(w.agent.node_id, "s1", Mark(None, 0))
+    w.ingest.add(feed, rates(1), 100)
+    w.ingest.add(feed, rates(2), 100)
     async with database.pool.connection() as connection:
         await connection.execute("UPDATE node SET stream = 's1', acked_seq = 1 WHERE id = %s", (w.agent.node_id,))
     await w.ingest.stop()
@@ -85,9 +85,9 @@ async def test_a_chunk_that_overlaps_what_is_stored_is_asked_for_again(database:
 
 async def test_memory_is_bounded_and_what_was_not_taken_is_asked_for_again(database: Database) -> None:
     w = await _world(database, "held", hard_limit_bytes=1000)
-    feed = w.ingest.begin(w.agent.node_id, "s1", Mark(None, 0))
+    feed = w.ingest.open_feed(w.agent.node_id, "s1", Mark(None, 0))
     for seq in range(1, 100):
-        w.ingest.take(feed, rates(seq), 100)
+        w.ingest.add(feed, rates(seq), 100)
     assert len(w.ingest.unstored(w.agent.node_id)) == 10
     w.ingest.start()
     async with asyncio.timeout(20):
@@ -103,21 +103,21 @@ async def test_data_that_the_database_refuses_costs_no_other_node_its_samples(
     w = await _world(database, "refused")
     time_ms = now_ms()
     others = [await enrolled(database, "", f"beside-{number}") for number in range(3)]
-    feed = w.ingest.begin(w.agent.node_id, "s1", Mark(None, 0))
-    w.ingest.take(feed, rates(1, time_ms=time_ms), 100)
-    w.ingest.begin(w.agent.node_id, "s2", Mark(None, 0))  # the same time again: the same primary key
-    w.ingest.take(feed, rates(1, time_ms=time_ms), 100)
+    feed = w.ingest.open_feed(w.agent.node_id, "s1", Mark(None, 0))
+    w.ingest.add(feed, rates(1, time_ms=time_ms), 100)
+    w.ingest.open_feed(w.agent.node_id, "s2", Mark(None, 0))  # the same time again: the same primary key
+    w.ingest.add(feed, rates(1, time_ms=time_ms), 100)
     for other in others:
-        w.ingest.take(w.ingest.begin(other.node_id, "s1", Mark(None, 0)), rates(1), 100)
+        w.ingest.add(w.ingest.open_feed(other.node_id, "s1", Mark(None, 0)), rates(1), 100)
     await w.ingest.stop()
     for agent in (w.agent, *others):
         assert await stored_seqs(database.url, agent.node_id) == [1]
-    assert "was refused and is lost" in caplog.text
+    assert "refused a chunk of node" in caplog.text
 
 
 async def test_the_nodes_clock_skew_is_kept_with_its_mark(database: Database) -> None:
     w = await _world(database, "skew-kept")
-    w.ingest.take(w.ingest.begin(w.agent.node_id, "s1", Mark(None, 0)), rates(1), 100)
+    w.ingest.add(w.ingest.open_feed(w.agent.node_id, "s1", Mark(None, 0)), rates(1), 100)
     await w.ingest.stop()
     async with database.pool.connection() as connection:
         cursor = await connection.execute(

@@ -34,7 +34,7 @@ def _chunks(*hours_ago: int) -> list[Partition]:
 )
 def test_what_is_dropped(hours_ago: tuple[int, ...], most_bytes: int, dropped: dict[int, str]) -> None:
     present = dict.fromkeys(_chunks(*hours_ago), 100)
-    found = surplus(present, NOW, keep_ms=KEEP, most_bytes=most_bytes)
+    found = surplus(present, NOW, retain_ms=KEEP, most_bytes=most_bytes)
     assert found == {_chunks(ago)[0]: why for ago, why in dropped.items()}
 
 
@@ -47,7 +47,7 @@ async def test_partitions_are_made_ahead_found_with_their_size_and_dropped_with_
         await partitions.create(connection, made)
         await partitions.create(connection, made)  # again: no harm
         assert (await partitions.sizes(connection)).keys() == made
-    dropped = await partitions.retain(database, NOW, keep_ms=KEEP, most_bytes=1 << 40)
+    dropped = await partitions.retain(database, NOW, retain_ms=KEEP, most_bytes=1 << 40)
     assert dropped == {old}
     async with database.session() as session:
         entries = (await session.scalars(select(AuditRow).where(AuditRow.action == "retention.drop"))).all()

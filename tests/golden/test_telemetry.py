@@ -32,7 +32,7 @@ _TYPES = {"u8": "u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
 class _Stored:
     """An ingest that has stored all that it was given."""
 
-    hours_stored_until_ms = 0.0
+    hours_complete_until_ms = 0.0
 
     def generation(self, _: int) -> int:
         return 0

@@ -38,15 +38,15 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 def tcp_request(family: int, states: int) -> bytes:
-    """What to ask for the TCP sockets of an address family, each with its tcp_info. states: bits by TCP state."""
+    """Return the request of the TCP sockets of an address family with their tcp_info. states: bits by TCP state."""
     return _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), states)
 
 
 def parse_message(message: bytes | memoryview) -> int | None:
-    """The smoothed round-trip time in µs of an inet_diag_msg's socket, None where it does not count.
+    """Parse the smoothed round-trip time in µs from an inet_diag_msg; None where the socket does not count.
 
-    It counts when its peer is another host and data went either way within the last ten seconds.
-    A socket that is closing carries no tcp_info, and older kernels' tcp_info is shorter: None.
+    A socket counts when its peer is another host and data was sent or received within the last ten seconds.
+    A closing socket has no tcp_info, and older kernels' tcp_info is shorter: None.
     """
     end = len(message)
     if end < MESSAGE_BYTES or _is_local(bytes(message[8:24]), bytes(message[24:40]), message[0]):
@@ -69,14 +69,14 @@ def parse_message(message: bytes | memoryview) -> int | None:
 
 def _is_local(source: bytes, peer: bytes, family: int) -> bool:
     if source == peer:
-        return True  # to an address of its own the packets go over loopback
+        return True  # packets to an address of the same host use loopback
     if family == socket.AF_INET:
         return peer[0] == 127
     return peer == _LOOPBACK_6 or (peer.startswith(_MAPPED) and peer[12] == 127)
 
 
 def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
-    """Percentiles by nearest rank; None without a socket. A socket whose time was never measured (0) is left out."""
+    """Return percentiles by nearest rank; None without a socket. Sockets without a measured time (0) are omitted."""
     ordered = sorted(rtt for rtt in rtts_us if rtt)
     if not ordered:
         return None
@@ -88,10 +88,10 @@ def summarize(rtts_us: Iterable[int]) -> TcpLatency | None:
 
 
 class TcpLatencyReader:
-    """Asks the running kernel. More than 2,000 sockets are asked for every 5 s only; between, nothing is known.
+    """Reads the running kernel's sockets; more than 2,000 only every 5 s, between which the result is None.
 
-    Where the kernel refuses, the answer is None from then on; after any other error it is asked anew next time.
-    Either is logged once.
+    After a refusal by the kernel the result is None from then on; after any other error the next read tries again.
+    Both are logged once.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class TcpLatencyReader:
         self._next_s = 0.0
 
     def read(self) -> TcpLatency | None:
-        """Round-trip times now; None without active sockets to other hosts, or where they cannot be read."""
+        """Return the current round-trip times; None without active sockets to other hosts or if they cannot be read."""
         now_s = time.monotonic()
         if self._refused or now_s < self._next_s:
             return None
@@ -118,7 +118,7 @@ class TcpLatencyReader:
                         rtts_us.append(rtt)
         except OSError as error:
             if not self._failing:
-                _log.warning("TCP latency is not known, because the kernel does not list sockets: %s.", error)
+                _log.warning("TCP latency is unknown, because the kernel does not list sockets: %s.", error)
             self._failing = True
             self._refused = error.errno in _REFUSALS
             self.close()
@@ -128,7 +128,7 @@ class TcpLatencyReader:
         return summarize(rtts_us)
 
     def close(self) -> None:
-        """Let the socket go."""
+        """Close the netlink socket."""
         if self._netlink is not None:
             self._netlink.close()
             self._netlink = None

@@ -1,4 +1,4 @@
-"""/proc/stat: where the time of each online CPU went (kernel: fs/proc/stat.c)."""
+"""/proc/stat: the time of each online CPU by kind (kernel: fs/proc/stat.c)."""
 
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import cpu_number
@@ -7,13 +7,13 @@ from coresteer_core.node.derive import CpuTimes
 PATH = "proc/stat"
 
 _FIELDS = 8
-"""user nice system idle iowait irq softirq steal; guest times, which follow, are in user and nice already."""
+"""user nice system idle iowait irq softirq steal; guest times, which follow, are included in user and nice."""
 
 
 def parse_stat(text: bytes) -> dict[int, CpuTimes]:
-    """Times by CPU in ticks since boot. Kernels before 2.6.11 have no steal, which is then 0 there.
+    """Parse times by CPU in ticks since boot. On kernels before 2.6.11, which have no steal, it is 0.
 
-    Raises ParseError when a CPU's line is cut or makes no sense, or when there is none.
+    Raises ParseError when a CPU's line is cut or invalid, or when there is none.
     """
     times: dict[int, CpuTimes] = {}
     position = 0

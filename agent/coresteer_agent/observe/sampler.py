@@ -1,4 +1,4 @@
-"""One Sample: every counter, read through kept descriptors and parsed only where it changed."""
+"""Sampler: reads every counter through open descriptors and parses what changed."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ PRESENT_PATH = "sys/devices/system/cpu/present"
 
 
 class Sampler:
-    """Reads the machine below root. A source that fails is None in the Sample and logged when it begins to fail."""
+    """Reads the kernel files below root. A source that fails is None in the Sample; each failure is logged once."""
 
     def __init__(self, root: Path) -> None:
         self._stat = HotFile(root, stat.PATH)
@@ -40,7 +40,7 @@ class Sampler:
         self._cpus = 1 + max(self._present(root), default=-1)
 
     def sample(self) -> Sample:
-        """The counters now. Takes the time between the reads of the files, some milliseconds on a large machine."""
+        """Return the counters now; reading takes some milliseconds on a large machine."""
         time_ms = time.time_ns() // 1_000_000
         monotonic_s = time.monotonic()
         times = self._read(self._stat, lambda text: stat.parse_stat(bytes(text)))
@@ -72,7 +72,7 @@ class Sampler:
         try:
             return read_cpus(root, PRESENT_PATH) or frozenset()
         except ParseError as error:
-            self._fails(PRESENT_PATH, f"is not understood: {error}")
+            self._fails(PRESENT_PATH, f"cannot be parsed: {error}")
             return frozenset()
 
     def _read(self, file: HotFile, parse: Callable[[bytearray], T]) -> T | None:
@@ -83,7 +83,7 @@ class Sampler:
         try:
             value = parse(text)
         except ParseError as error:
-            self._fails(file.path, f"is not understood: {error}")
+            self._fails(file.path, f"cannot be parsed: {error}")
             return None
         self._failing.discard(file.path)
         return value
@@ -91,10 +91,10 @@ class Sampler:
     def _fails(self, path: str, why: str) -> None:
         if path not in self._failing:
             self._failing.add(path)
-            _log.warning("%s %s; its figures are missing until that changes.", path, why)
+            _log.warning("%s %s; its metrics are unknown until that changes.", path, why)
 
     def close(self) -> None:
-        """Let all descriptors go."""
+        """Close all descriptors."""
         files = (self._stat, self._interrupts, self._softirqs, self._softnet, self._netdev)
         for file in (*files, *(file for file, _ in self._net_counters)):
             file.close()

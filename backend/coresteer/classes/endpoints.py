@@ -38,7 +38,7 @@ async def get_node_classes_history(
     to_time: AwareDatetime,
 ) -> ClassesHistory:
     """Return the figures over a range of at most a week: per second up to 15 minutes, else 900 steps."""
-    span = Range.asked(from_time, to_time, _LONGEST)
+    span = Range.validated(from_time, to_time, _LONGEST)
     return await service.history(session, request.app.state.agents.class_reports, node_id, span, sorted(figure))
 
 

@@ -184,7 +184,7 @@ class _AgentConnection:
         state = s.registry.get_or_create(identity.node_id)
         self.stream = hello.stream
         s.connections.add(identity.node_id, self)
-        feed = s.ingest.begin(identity.node_id, hello.stream, Mark(identity.stream, identity.acked_seq))
+        feed = s.ingest.open_feed(identity.node_id, hello.stream, Mark(identity.stream, identity.acked_seq))
         try:
             state.connected, state.interval_s = True, hello.interval_s
             s.recorder.record(identity.node_id, msgspec.structs.replace(hello, simulated=identity.simulated))
@@ -196,13 +196,13 @@ class _AgentConnection:
             s.publisher.schedule(identity.node_id)
             s.runner.set_connected(identity.node_id, connected=True)
             while self._closing is None:
-                await s.ingest.room()
+                await s.ingest.wait_for_room()
                 frame = await self._receive()
                 await self._handle(identity.node_id, state, feed, frame)
         finally:
             if s.connections.remove(identity.node_id, self):
                 state.connected = False
-                s.ingest.end(feed)
+                s.ingest.close_feed(feed)
                 s.runner.set_connected(identity.node_id, connected=False)
 
     async def _authenticate(self) -> repository.AgentIdentity:
@@ -302,7 +302,7 @@ class _AgentConnection:
             self._gap_logged = True
             log.warning("%s: samples %d to %d are missing.", self._name, self._expected_seq, rates.seq - 1)
         self._last_seq, self._expected_seq = rates.seq, max(self._expected_seq, rates.seq + 1)
-        self._services.ingest.take(feed, rates, size)
+        self._services.ingest.add(feed, rates, size)
         age_ms = now_ms() + (state.clock_skew_ms or 0) - rates.time_ms
         if age_ms <= _LIVE_WITHIN_MS + 3000 * state.interval_s:  # resent samples are for the history only
             state.add_rates(rates)

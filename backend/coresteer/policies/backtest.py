@@ -40,7 +40,7 @@ async def backtest(context: PolicyContext, policy_id: int, request: BacktestRequ
 
     Raises NotFound, Invalid, and Conflict where the time range has no samples or no inventory.
     """
-    span = Range.asked(request.from_time, request.to_time, _LONGEST)
+    span = Range.validated(request.from_time, request.to_time, _LONGEST)
     if request.version is not None and request.body is not None:
         raise Invalid("Give a version or a body, not both.", field="body")
     async with context.database.session() as session:

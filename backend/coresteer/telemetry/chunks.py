@@ -35,9 +35,9 @@ from coresteer_core.node.rates import (
 )
 
 MAX_CELLS = 1 << 24
-"""Bound of cells × samples in one chunk, which the ingest keeps; reading one back takes four bytes for each."""
+"""Bound of cells × samples in one chunk, enforced by the ingest; decoding takes four bytes for each."""
 LONGEST_REACH_S = 60.0
-"""A sample that lasted longer (the machine slept) counts as the last minute of its interval."""
+"""A longer sample (the machine was suspended) is attributed to the last minute of its interval."""
 
 
 class Scalars(msgspec.Struct, frozen=True, array_like=True):
@@ -74,7 +74,7 @@ _SUMMED = {source.column: field for field, source in SCALARS.items() if source.k
 class _Cells(msgspec.Struct, frozen=True, array_like=True):
     ids: bytes  # u32, one a cell
     cpus: bytes  # u16
-    counts: bytes  # u32 planes, cell-major: cells × samples, 0 where a cell did not move
+    counts: bytes  # u32 planes, cell-major: cells × samples, 0 where a counter did not change
 
 
 class _Netdevs(msgspec.Struct, frozen=True, array_like=True):
@@ -85,7 +85,7 @@ class _Netdevs(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Chunk:
-    """What is stored. columns: the shares and counts by name, irqs and netdevs; None where no sample has it."""
+    """A row of telemetry_chunk. columns: shares and counts by name, irqs and netdevs; None where no sample has it."""
 
     first_seq: int
     last_seq: int
@@ -102,7 +102,7 @@ COLUMNS = (*CPU_SHARES, *CPU_COUNTS, "irqs", "netdevs")
 
 
 def start_ms(rates: Rates) -> int:
-    """Where a sample's interval began, at most a minute before it was taken."""
+    """Return the start of a sample's interval in Unix ms, at most a minute before its end."""
     return rates.time_ms - round(min(rates.duration_s, LONGEST_REACH_S) * 1000)
 
 
@@ -117,8 +117,8 @@ def _steps(values: list[int]) -> bytes:
 def encode(samples: Sequence[Rates]) -> Chunk:
     """Return checked Rates of one stream and one number of CPUs as a chunk; at least one.
 
-    Decoding gives the same but for the order inside a sample: cells by (irq_id, CPU) without zeros, netdevs by name;
-    and for columns and counters that this version does not know, which are left out.
+    Decoding returns equal Rates except for the order inside a sample (cells by (irq_id, CPU) without zeros, netdevs by
+    name) and for columns and counters that this version does not know, which are omitted.
     """
     cpus = samples[0].cpus
     absent: dict[str, list[int]] = {}
@@ -197,7 +197,7 @@ def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, l
 
 
 def sum_over_cpus(values: U32) -> I64:
-    """Of samples × CPUs, per sample; −1 where no CPU is known."""
+    """Return the sums of samples × CPUs by sample; −1 where no CPU is known."""
     known = values != ABSENT_U32
     sums: I64 = np.where(known, values, 0).sum(axis=1, dtype=np.int64)
     sums[~known.any(axis=1)] = -1
@@ -232,7 +232,7 @@ def _concatenated(parts: list[bytes | None]) -> bytes:
 
 
 def _unique_cells(ids: U32, cpus: npt.NDArray[np.uint16]) -> tuple[U64, npt.NDArray[np.intp]]:
-    """The distinct (id, CPU) pairs in order, as id << 16 | cpu, and each cell's position among them."""
+    """Return the distinct (id, CPU) pairs in order, as id << 16 | cpu, and each cell's position among them."""
     key = ids.astype(np.uint64) << np.uint64(16) | cpus
     cells = np.sort(key)
     if cells.size:
@@ -259,7 +259,7 @@ def _encode_netdevs(samples: Sequence[Rates], absent: dict[str, list[int]]) -> b
 
 
 def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, int, int]:
-    """The eight counts in the order of NetdevCounts."""
+    """Return the eight counters in the order of NetdevCounts."""
     return (
         netdev.rx_bytes,
         netdev.tx_bytes,
@@ -295,18 +295,18 @@ def amounts(scalars: Scalars, field: str) -> F64:
 
 
 def read_share(column: bytes, cpus: int) -> U8:
-    """CPUs × samples, in units of 0.5 %, ABSENT_SHARE where unknown."""
+    """Return CPUs × samples, in units of 0.5 %, ABSENT_SHARE where unknown."""
     return np.frombuffer(decompress(column), np.uint8).reshape(cpus, -1)
 
 
 def read_count(column: bytes, cpus: int, samples: int) -> U32:
-    """CPUs × samples, ABSENT_U32 where unknown."""
+    """Return CPUs × samples, ABSENT_U32 where unknown."""
     values: U32 = u32_from_planes(decompress(column), cpus * samples).reshape(cpus, samples) - np.uint32(1)
     return values
 
 
 def read_cells(column: bytes, samples: int) -> tuple[U32, npt.NDArray[np.uint16], U32]:
-    """irq_ids, CPUs and counts (cells × samples)."""
+    """Return irq_ids, CPUs and counts (cells × samples)."""
     packed = msgspec.msgpack.decode(decompress(column), type=_Cells)
     ids = np.frombuffer(packed.ids, "<u4")
     counts = u32_from_planes(packed.counts, len(ids) * samples).reshape(len(ids), samples)
@@ -314,7 +314,7 @@ def read_cells(column: bytes, samples: int) -> tuple[U32, npt.NDArray[np.uint16]
 
 
 def read_netdevs(column: bytes, samples: int) -> tuple[list[str], U8, U64]:
-    """Names, present (names × samples) and counts (names × 8 × samples, in the order of NetdevCounts)."""
+    """Return names, present (names × samples) and counts (names × 8 × samples, in the order of NetdevCounts)."""
     packed = msgspec.msgpack.decode(decompress(column), type=_Netdevs)
     present = np.frombuffer(packed.present, np.uint8).reshape(len(packed.names), samples)
     counts = u64_from_planes(packed.counts, len(packed.names) * 8 * samples)

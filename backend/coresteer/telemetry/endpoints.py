@@ -61,7 +61,7 @@ async def heatmap(
     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
     samples in a column the maximum.
     """
-    span = Range.asked(from_time, to_time, _LONGEST)
+    span = Range.validated(from_time, to_time, _LONGEST)
     source = _source(request, await nodes.find(session, node_id))
     block = await read_heatmap(source, share.value, span, columns)
     return Response(block, media_type="application/octet-stream")
@@ -80,8 +80,8 @@ async def series(
     points: Points = 300,
     netdev: NetdevName = None,
 ) -> Series:
-    """Figures over time. Traffic is that of netdev, or of all physical netdevs together."""
-    span = Range.asked(from_time, to_time, _LONGEST)
+    """Metrics over time. Traffic is that of netdev, or the sum of all physical netdevs."""
+    span = Range.validated(from_time, to_time, _LONGEST)
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory
     physical = inventory.physical_netdevs() if inventory else None
@@ -99,7 +99,7 @@ async def matrix(
     to_time: AwareDatetime,
 ) -> Matrix:
     """Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
-    span = Range.asked(from_time, to_time, _LONGEST_MATRIX)
+    span = Range.validated(from_time, to_time, _LONGEST_MATRIX)
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory
     known = {str(irq.irq): irq for irq in inventory.irqs} if inventory else {}

@@ -1,4 +1,4 @@
-"""What one node sent and is not stored yet."""
+"""Feed: the samples of one node that are not stored yet."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _MOST_SAMPLES = 1200
 
 @dataclass
 class Batch:
-    """Consecutive samples of one stream that become one chunk. size: bytes they came in."""
+    """Consecutive samples of one stream that become one chunk. size: in bytes on the wire."""
 
     stream: str
     samples: list[Rates] = field(default_factory=list)
@@ -19,8 +19,8 @@ class Batch:
     cells: int = 0
     start_ms: int = 0
 
-    def takes(self, rates: Rates, span_ms: int) -> bool:
-        """Whether rates may join: same CPUs, within span_ms of the start, and not too many cells or samples."""
+    def accepts(self, rates: Rates, span_ms: int) -> bool:
+        """Return whether rates fit: same CPUs, within span_ms of the start, within the bounds of cells and samples."""
         if not self.samples:
             return True
         cells = self.cells + len(rates.irq_ids or b"") // 4
@@ -32,7 +32,7 @@ class Batch:
         )
 
     def add(self, rates: Rates, size: int) -> None:
-        """Append."""
+        """Append a sample of size bytes."""
         if not self.samples:
             self.start_ms = start_ms(rates)
         self.samples.append(rates)
@@ -42,12 +42,12 @@ class Batch:
 
 @dataclass
 class Feed:
-    """One node's way into the database.
+    """The buffered samples of one node.
 
-    last_seq: the last sample taken; acked_seq: the last one stored; both of the present stream. waiting: batches
-    that are full, oldest first; they stay until they are committed. seal_at: when the open one is due (monotonic).
-    generation: grows before and after each commit, so that a reader can tell whether one came between.
-    holding: samples are dropped until what waits is stored; then the connection is closed and the agent replays.
+    last_seq: the last sample buffered; acked_seq: the last one stored; both of the current stream. waiting: sealed
+    batches, oldest first, until they are committed. seal_at: when the open batch is due, monotonic s. generation:
+    incremented before and after each commit, so that readers detect one. rejecting: samples are dropped until the
+    waiting batches are stored; then the connection is closed and the agent sends them again.
     """
 
     node_id: int
@@ -58,19 +58,19 @@ class Feed:
     open: Batch
     waiting: deque[Batch] = field(default_factory=deque)
     generation: int = 0
-    holding: bool = False
+    rejecting: bool = False
 
     def seal(self) -> None:
-        """Put the open batch among those that wait."""
+        """Move the open batch to the waiting ones."""
         if self.open.samples:
             self.waiting.append(self.open)
             self.open = Batch(self.stream)
 
     def unstored(self) -> list[Rates]:
-        """Everything that is not committed yet, oldest first."""
+        """Return all samples that are not committed yet, oldest first."""
         return [rates for batch in (*self.waiting, self.open) for rates in batch.samples]
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Return the size of all batches in bytes."""
         return self.open.size + sum(batch.size for batch in self.waiting)

@@ -15,7 +15,7 @@ _CODE = {Resolution.SAMPLE: 0, Resolution.MINUTE: 1, Resolution.HOUR: 2}
 
 
 async def read_heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:
-    """The block that the endpoint describes: a header of 32 bytes, then CPUs × columns, the maximum of each column."""
+    """Return the block that the endpoint documents: a header of 32 bytes, then the maximum of each CPU and column."""
     if span.resolution is Resolution.SAMPLE:
         starts, ends, values = await _share_of_samples(source, share, span)
     else:
@@ -63,10 +63,10 @@ async def _share_of_rollups(source: Source, share: str, span: Range) -> tuple[F6
 
 
 def max_pool(values: U8, starts: F64, ends: F64, columns: int) -> U8:
-    """CPUs × columns, of CPUs × intervals that begin and end at fractions of a column.
+    """Return CPUs × columns from CPUs × intervals that begin and end at fractions of a column.
 
-    An interval colours the column of its middle, and every column whose middle lies in it: so intervals that follow
-    each other leave no gap, and a short one is never lost. Of several in a column the maximum counts.
+    An interval fills the column of its middle and every column whose middle lies in it: consecutive intervals leave no
+    gap, and no interval is lost. Of several intervals in a column the maximum is returned.
     """
     middle = np.floor((starts + ends) / 2).astype(np.int64)
     first = np.minimum(np.ceil(starts - 0.5).astype(np.int64), middle)

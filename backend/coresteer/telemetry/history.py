@@ -32,7 +32,7 @@ _YEARS = range(1971, 2200)
 
 @dataclass(frozen=True)
 class Source:
-    """Where a node's past is read. interval_s: between its samples."""
+    """The stores of a node's samples. interval_s: between them."""
 
     database: Database
     ingest: Ingest
@@ -42,14 +42,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Range:
-    """From start to end, both Unix milliseconds."""
+    """A time range, both ends in Unix milliseconds."""
 
     start: float
     end: float
 
     @classmethod
-    def asked(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "Range":
-        """What somebody asks for, named from_time and to_time. Raises Invalid."""
+    def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "Range":
+        """Return the range of a request's from_time and to_time. Raises Invalid."""
         for field, time in (("from_time", from_time), ("to_time", to_time)):
             if time.year not in _YEARS:
                 raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
@@ -63,22 +63,22 @@ class Range:
 
     @property
     def resolution(self) -> Resolution:
-        """Samples up to two hours, minutes up to three days, hours beyond."""
+        """Return the resolution: samples up to two hours, minutes up to three days, hours beyond."""
         seconds = (self.end - self.start) / 1000
         if seconds <= SAMPLES_UP_TO_S:
             return Resolution.SAMPLE
         return Resolution.MINUTE if seconds <= MINUTES_UP_TO_S else Resolution.HOUR
 
     def steps(self, most: int, interval_s: float) -> int:
-        """Into how many equal steps it is cut: at most as many as asked for, none shorter than what is read."""
+        """Return the number of equal steps: at most `most`, none shorter than the resolution."""
         shortest = _RESOLUTION_MS.get(self.resolution, interval_s * 1000)
         return max(1, min(most, int((self.end - self.start) // shortest)))
 
 
 async def _consistent(source: Source, read: Callable[[], Awaitable[T]]) -> tuple[T, list[Rates]]:
-    """What read finds in the database and what the ingest still holds, nothing twice and nothing left out.
+    """Return the result of read() on the database and the buffered samples, without duplicates or gaps.
 
-    Read again when the ingest committed some of the node meanwhile.
+    Reads again when the ingest committed samples of the node meanwhile, at most 10 times.
     """
     for _ in range(_TRIES):
         before = source.ingest.generation(source.node_id)
@@ -88,7 +88,7 @@ async def _consistent(source: Source, read: Callable[[], Awaitable[T]]) -> tuple
                 return found, source.ingest.unstored(source.node_id)
         else:
             await asyncio.sleep(0.02)
-    return await read(), []  # it commits all the time, so what it holds is little
+    return await read(), []  # it commits continuously, so few samples are buffered
 
 
 async def read_chunks(source: Source, span: Range, columns: Sequence[str]) -> tuple[list[TupleRow], list[Rates]]:
@@ -102,10 +102,10 @@ async def read_chunks(source: Source, span: Range, columns: Sequence[str]) -> tu
 
 
 async def read_rollups(source: Source, span: Range) -> list[Rollup]:
-    """Minutes, or hours with minutes for what telemetry_hour does not hold yet."""
+    """Return roll-ups of minutes, or of hours with minutes where telemetry_hour is not complete yet."""
     by_hour = span.resolution is Resolution.HOUR
     margin = _RESOLUTION_MS[span.resolution]
-    hours_end = min(span.end, source.ingest.hours_stored_until_ms) if by_hour else span.start - margin
+    hours_end = min(span.end, source.ingest.hours_complete_until_ms) if by_hour else span.start - margin
 
     async def read() -> list[Rollup]:
         found: list[Rollup] = []
@@ -133,7 +133,7 @@ def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:
 
 
 async def minutes(source: Source, span: Range) -> list[Rollup]:
-    """Roll-ups of at most a minute each that lie in the range as a whole."""
+    """Return roll-ups of at most a minute each that lie entirely in the range."""
 
     async def read() -> list[Rollup]:
         async with source.database.pool.connection() as connection:
@@ -146,7 +146,7 @@ async def minutes(source: Source, span: Range) -> list[Rollup]:
 
 
 async def samples(source: Source, span: Range) -> list[Rates]:
-    """The samples of the range as they came, oldest first, without the columns that policies do not look at."""
+    """Return the samples of the range, oldest first, with only the columns that policies decide from."""
     rows, unstored = await read_chunks(source, span, _POLICY_COLUMNS)
 
     def decoded() -> list[Rates]:

@@ -1,4 +1,4 @@
-"""Roll-ups by the hour, made of those by the minute; making one again gives the same."""
+"""Hourly roll-ups, merged from those of minutes; idempotent."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from coresteer.telemetry.repository import at_ms
 from coresteer.telemetry.rollup import Rollup, merge
 
 _LATEST_REPLAY_MS = 26 * HOUR_MS
-"""Samples are refused when they are more than 24 hours old, so after a start no older hour can be unfinished."""
+"""Samples older than 24 hours are rejected, so after a start no older hour can be incomplete."""
 _NODES_A_TRANSACTION = 100
 
 
-class Upkeep:
-    """Knows which hours must be made (again)."""
+class HourlyRollups:
+    """Makes hourly roll-ups, again for hours that received more minutes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -22,18 +22,18 @@ class Upkeep:
         self._over_until_ms = 0
 
     @property
-    def stored_until_ms(self) -> int:
-        """Before it telemetry_hour is complete; a replay into an older hour takes it back until that is made again."""
+    def complete_until_ms(self) -> int:
+        """Return the Unix time in ms before which telemetry_hour is complete; less while an older hour is due again."""
         unfinished: set[int] = self._due or set()
         return min([self._over_until_ms, *unfinished])
 
-    def touched(self, times_ms: Iterable[int]) -> None:
-        """Minutes that begin at these times were stored."""
+    def mark_due(self, times_ms: Iterable[int]) -> None:
+        """Note that minutes beginning at these times (Unix ms) were stored: their hours are due."""
         if self._due is not None:
             self._due.update(time_ms - time_ms % HOUR_MS for time_ms in times_ms)
 
     async def roll_up(self, now_ms: int) -> None:
-        """Make every hour that is over and got minutes since it was last made."""
+        """Make every completed hour that received minutes since it was last made. Raises psycopg.Error."""
         current = now_ms - now_ms % HOUR_MS
         if self._due is None:
             self._due = set(range(current - _LATEST_REPLAY_MS, current, HOUR_MS))

@@ -1,4 +1,4 @@
-"""The telemetry tables' partitions: made ahead of time, dropped whole when they are too old or too many bytes."""
+"""Partitions of the telemetry tables: created in advance, dropped when they exceed the retention in time or bytes."""
 
 import logging
 from collections.abc import Iterable
@@ -21,39 +21,39 @@ WIDTH_MS = {
     "telemetry_minute": 24 * HOUR_MS,
     "telemetry_hour": 30 * 24 * HOUR_MS,
 }
-_LOCK_TIMEOUT = "2s"  # a partition is dropped later rather than holding up every reader behind a long query
+_LOCK_TIMEOUT = "2s"  # a long query postpones the drop instead of blocking every reader
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition, by its table and where its range begins (Unix time, a multiple of the table's width)."""
+    """One partition: its table and the start of its range (Unix ms, a multiple of the table's width)."""
 
     table: str
     start_ms: int
 
     @property
     def end_ms(self) -> int:
-        """Where its range ends."""
+        """Return the end of its range in Unix ms."""
         return self.start_ms + WIDTH_MS[self.table]
 
     @property
     def name(self) -> str:
-        """``telemetry_chunk_20261121T0900``, in UTC."""
+        """Return the name of its table, ``telemetry_chunk_20261121T0900`` in UTC."""
         return f"{self.table}_{at_ms(self.start_ms):%Y%m%dt%H%M}"
 
 
 def partition_of(table: str, time_ms: int) -> Partition:
-    """The partition that a row beginning at time_ms belongs to."""
+    """Return the partition of a row that begins at time_ms."""
     return Partition(table, time_ms - time_ms % WIDTH_MS[table])
 
 
 def ahead(now_ms: int) -> set[Partition]:
-    """The present partition of each table and the next."""
+    """Return the current and the next partition of each table."""
     return {partition_of(t, now_ms + step * width) for t, width in WIDTH_MS.items() for step in (0, 1)}
 
 
 async def create(connection: Connection, partitions: Iterable[Partition]) -> None:
-    """Make those that do not exist."""
+    """Create the partitions that do not exist. Raises psycopg.Error."""
     for partition in partitions:
         await connection.execute(
             sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
@@ -66,7 +66,7 @@ async def create(connection: Connection, partitions: Iterable[Partition]) -> Non
 
 
 async def sizes(connection: Connection) -> dict[Partition, int]:
-    """Every partition with its bytes on disk, indexes and out-of-line values included."""
+    """Return every partition with its bytes on disk, including indexes and out-of-line values."""
     cursor = await connection.execute(
         """
         SELECT parent.relname, child.relname, pg_total_relation_size(child.oid)
@@ -85,18 +85,18 @@ async def sizes(connection: Connection) -> dict[Partition, int]:
 
 
 def surplus(
-    present: dict[Partition, int], now_ms: int, *, keep_ms: dict[str, int], most_bytes: int
+    present: dict[Partition, int], now_ms: int, *, retain_ms: dict[str, int], most_bytes: int
 ) -> dict[Partition, str]:
-    """What is to be dropped and why: all that is too old, then the oldest until the rest fits into most_bytes.
+    """Return the partitions to drop with the reason: all that are too old, then the oldest above most_bytes in total.
 
-    A partition whose time is not over is never dropped.
+    A partition whose range has not ended is never dropped.
     """
     drop: dict[Partition, str] = {}
     total = sum(present.values())
     for partition in sorted(present, key=lambda p: (p.end_ms, p.table)):
         if partition.end_ms > now_ms:
             continue
-        if partition.end_ms <= now_ms - keep_ms[partition.table]:
+        if partition.end_ms <= now_ms - retain_ms[partition.table]:
             drop[partition] = "age"
         elif total > most_bytes:
             drop[partition] = "bytes"
@@ -106,11 +106,11 @@ def surplus(
     return drop
 
 
-async def retain(database: Database, now_ms: int, *, keep_ms: dict[str, int], most_bytes: int) -> set[Partition]:
-    """Drop what is surplus, with an entry in the audit log for each; what was dropped."""
+async def retain(database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: int) -> set[Partition]:
+    """Drop surplus partitions, each with an entry in the audit log, and return them. Raises psycopg.Error."""
     async with database.pool.connection() as connection:
         present = await sizes(connection)
-    dropped = surplus(present, now_ms, keep_ms=keep_ms, most_bytes=most_bytes)
+    dropped = surplus(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)
     for partition, why in dropped.items():
         async with database.session() as session:
             connected = await session.connection()

@@ -1,4 +1,4 @@
-"""SQL about samples and roll-ups, in psycopg because rows come and go by thousands."""
+"""SQL of samples and roll-ups, through psycopg because of thousands of rows a second."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Connection = AsyncConnection[TupleRow]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REACH = timedelta(minutes=3)
-"""No chunk or minute is longer; rows that reach into a range start at most so long before it."""
+"""Longer than any chunk or minute: rows that reach into a range start at most this long before it."""
 
 _CHUNK_TYPES = [
     "int4",
@@ -51,18 +51,18 @@ _ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
 
 
 def at_ms(milliseconds: float, microseconds: int = 0) -> datetime:
-    """A Unix time as PostgreSQL takes it, exact to the microsecond."""
+    """Return a Unix time as a datetime in UTC, exact to the microsecond."""
     return _EPOCH + timedelta(milliseconds=milliseconds, microseconds=microseconds)
 
 
 def to_ms(time: datetime) -> float:
-    """The Unix time in milliseconds."""
+    """Return the Unix time in milliseconds."""
     return (time - _EPOCH) / timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A chunk with its minutes, ready to be written."""
+    """An encoded chunk with its minutes."""
 
     node_id: int
     stream: str
@@ -72,14 +72,14 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a node's stream is stored."""
+    """The last stored sample of a node's stream."""
 
     stream: str | None
     acked_seq: int
 
 
 async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[int, Mark]:
-    """Marks of the nodes that exist, locked until the transaction's end, so that no two writers store a sample."""
+    """Return marks of existing nodes, locked until the end of the transaction so that no sample is stored twice."""
     cursor = await connection.execute(
         "SELECT id, stream, acked_seq FROM node WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (list(node_ids),)
     )
@@ -87,7 +87,7 @@ async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[in
 
 
 async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Sequence[float | None]) -> None:
-    """Write marks, skews (of the same nodes in order) and that the nodes were seen."""
+    """Write marks, clock skews in ms (of the same nodes in order) and the time of the last contact."""
     await connection.execute(
         """
         UPDATE node SET stream = new.stream, acked_seq = new.acked_seq, last_seen_at = now(),
@@ -100,7 +100,7 @@ async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Seque
 
 
 async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> None:
-    """Append chunks. The microseconds of t0 tell two chunks apart that begin in the same millisecond."""
+    """Append chunks. The microseconds of t0 make the keys of chunks of the same millisecond unique."""
     async with (
         connection.cursor() as cursor,
         cursor.copy("COPY telemetry_chunk FROM STDIN (FORMAT BINARY)") as copy,
@@ -153,7 +153,7 @@ def _to_rollup(row: TupleRow) -> Rollup:
 
 
 async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
-    """Nodes that have minutes in the hour that begins at start."""
+    """Return the nodes with minutes in the hour that begins at start."""
     cursor = await connection.execute(
         "SELECT DISTINCT node_id FROM telemetry_minute WHERE t0 >= %s AND t0 < %s ORDER BY node_id",
         (start, start + timedelta(hours=1)),
@@ -164,7 +164,7 @@ async def nodes_with_minutes(connection: Connection, start: datetime) -> list[in
 async def read_rollups(
     connection: Connection, table: LiteralString, node_id: int, start: datetime, end: datetime
 ) -> list[Rollup]:
-    """Roll-ups of telemetry_minute or telemetry_hour that begin in the range, in order."""
+    """Return the roll-ups of telemetry_minute or telemetry_hour that begin in the range, in order."""
     statement = sql.SQL("SELECT {} FROM {} WHERE node_id = %s AND t0 >= %s AND t0 < %s ORDER BY t0").format(
         _ROLLUP_LIST, sql.Identifier(table)
     )
@@ -176,7 +176,7 @@ async def read_rollups(
 async def read_chunks(
     connection: Connection, node_id: int, start: datetime, end: datetime, columns: Sequence[str]
 ) -> list[TupleRow]:
-    """(samples, cpus, scalars, the columns asked for) of the chunks that reach into the range, in order."""
+    """Return (samples, cpus, scalars, *columns) of the chunks that overlap the range, in order."""
     names = sql.SQL(", ").join(map(sql.Identifier, ("samples", "cpus", "scalars", *columns)))
     statement = sql.SQL(
         "SELECT {} FROM telemetry_chunk WHERE node_id = %s AND t0 >= %s AND t0 < %s AND t1 >= %s ORDER BY t0"

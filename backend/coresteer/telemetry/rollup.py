@@ -1,4 +1,4 @@
-"""Roll-ups: what a span of samples came to, small enough to keep for more than a year. Pure."""
+"""Roll-ups: sums, maxima and means over a minute or an hour of samples. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class Rollup:
 
 
 def minutes(samples: Sequence[Rates]) -> list[Rollup]:
-    """One roll-up for each minute in which some of the samples began; all of one number of CPUs."""
+    """Return a roll-up for each minute in which samples began; all with the same number of CPUs."""
     groups: dict[int, list[Rates]] = defaultdict(list)
     for rates in samples:
         groups[start_ms(rates) // MINUTE_MS].append(rates)
@@ -110,7 +110,7 @@ def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
 
 
 def merge(parts: Sequence[Rollup]) -> Rollup:
-    """One roll-up of some, at least one; the CPUs are those of the one with the most."""
+    """Return one roll-up of several, at least one; cpus is the largest of theirs."""
     cpus = max(part.cpus for part in parts)
     netdevs: dict[str, list[int]] = {}
     for part in parts:
@@ -144,13 +144,13 @@ def merge(parts: Sequence[Rollup]) -> Rollup:
 
 
 def _peaks(shares: U8) -> U8:
-    """The maximum over the middle axis; adding one in a byte makes ABSENT_SHARE the smallest value."""
+    """Return the maximum over the middle axis; adding one in a byte makes ABSENT_SHARE the smallest value."""
     peaks: U8 = (shares + np.uint8(1)).max(axis=1) - np.uint8(1)
     return peaks
 
 
 def _means(shares: U8, weights: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None) -> U8:
-    """Over the middle axis, weighted along it; None weighs all the same, in integers because that is quicker."""
+    """Return the mean over the middle axis, weighted along it; None for equal weights, in integers, which is faster."""
     known = shares != ABSENT_SHARE
     if weights is None:
         total, weighed = known.sum(axis=1, dtype=np.uint32), (shares * known).sum(axis=1, dtype=np.uint32)
@@ -166,7 +166,7 @@ def _joined(columns: Sequence[bytes | None]) -> bytes:
 
 
 def sum_u32(column: bytes | None) -> int | None:
-    """The sum of a u32 column, None where nothing is known."""
+    """Return the sum of a u32 column, None where no value is known."""
     if column is None:
         return None
     values = np.frombuffer(column, "<u4")
@@ -183,20 +183,20 @@ def _interrupts(samples: Sequence[Rates]) -> int | None:
 
 
 def pack_shares(rollup: Rollup) -> bytes:
-    """peaks and means for the database."""
+    """Return peaks and means as a compressed column."""
     return compress(rollup.peaks.tobytes() + rollup.means.tobytes())
 
 
 def unpack_shares(packed: bytes, cpus: int) -> U8:
-    """2 × CPU_SHARES × CPUs: peaks, then means."""
+    """Return peaks and means: 2 × CPU_SHARES × CPUs."""
     return np.frombuffer(decompress(packed), np.uint8).reshape(2, len(CPU_SHARES), cpus)
 
 
 def pack_netdevs(rollup: Rollup) -> bytes:
-    """netdevs for the database."""
+    """Return netdevs as a compressed column."""
     return compress(msgspec.msgpack.encode(rollup.netdevs))
 
 
 def unpack_netdevs(packed: bytes) -> dict[str, list[int]]:
-    """What pack_netdevs took."""
+    """Return the netdevs of a column by pack_netdevs."""
     return msgspec.msgpack.decode(decompress(packed), type=dict[str, list[int]])

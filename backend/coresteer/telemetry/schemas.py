@@ -1,4 +1,4 @@
-"""What the API says about history. Heatmap blocks are binary, see endpoints."""
+"""Request parameters and responses of the history API. Heatmap blocks are binary, see endpoints."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from coresteer_core.metrics import HISTORY
 
 
 class Share(StrEnum):
-    """Which part of a CPU's time a heatmap shows."""
+    """The part of a CPU's time that a heatmap shows."""
 
     BUSY = "busy"
     USER = "user"
@@ -22,7 +22,7 @@ class Share(StrEnum):
 
 
 class Resolution(StrEnum):
-    """Where an answer was read: samples as they came, or one value a minute or hour."""
+    """The resolution of the data read: samples, or one value a minute or hour."""
 
     SAMPLE = "sample"
     MINUTE = "minute"
@@ -46,7 +46,7 @@ class Series(BaseModel):
 
 
 class MatrixRow(BaseModel):
-    """One row of /proc/interrupts over a range: interrupts per second on each CPU that took any."""
+    """One row of /proc/interrupts over a range: interrupts per second on each CPU that handled any."""
 
     label: str
     name: str | None
@@ -55,7 +55,7 @@ class MatrixRow(BaseModel):
 
 
 class Matrix(BaseModel):
-    """IRQ × CPU over a range, busiest rows first. covered_s: how much of the range has data."""
+    """IRQ × CPU over a range, busiest rows first. covered_s: seconds of the range with data."""
 
     from_time: datetime
     to_time: datetime

@@ -1,4 +1,4 @@
-"""The ingest: takes what agents send, stores it, and only then acknowledges it."""
+"""The ingest: buffers samples of agents, stores them, and acknowledges them after the commit."""
 
 import asyncio
 import itertools
@@ -25,19 +25,19 @@ log = logging.getLogger("coresteer.telemetry")
 
 TRY_AGAIN_LATER = 1013
 SOFT_LIMIT_BYTES = 384 * 1024**2
-"""More unstored bytes than this are written before they are due. In memory a message takes a third more."""
+"""Above this many unstored bytes, batches are written before they are due. In memory a message takes a third more."""
 PAUSE_BYTES = 640 * 1024**2
-"""At this many the sockets are read more slowly, so that the agents' samples wait with the agents."""
+"""From this many on, sockets are read more slowly, so that samples are buffered by the agents."""
 HARD_LIMIT_BYTES = 768 * 1024**2
-"""At this many the agents keep their samples: nothing more is taken until the database has caught up."""
+"""From this many on, samples are rejected until the database has caught up; agents send them again."""
 _BATCHES_AT_ONCE = 200
 _BATCHES_A_TRANSACTION = 50
 _ENCODE_AT_ONCE_S = 0.01
 _WRITE_TIMEOUT_S = 30
 _RETRY_S = 1.0
-_UPKEEP_S = 60.0
+_MAINTAIN_EVERY_S = 60.0
 _STOP_TIMEOUT_S = 8.0
-_LONGEST_PAUSE_S = 3.0  # less than the patience of the agents' keepalive
+_LONGEST_PAUSE_S = 3.0  # less than the timeout of the agents' keepalive
 _DAY_MS = 24 * partitions.HOUR_MS
 
 
@@ -68,7 +68,7 @@ class AgentConnections(Protocol):
 
 
 class Ingest:
-    """Buffers, stores and acknowledges samples. skew_ms: how far a node's clock is ahead, to be kept with it."""
+    """Buffers, stores and acknowledges samples. skew_ms: of a node's clock, positive when it is ahead."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Ingest:
         self._room = asyncio.Event()
         self._room.set()
         self._partitions: set[partitions.Partition] = set()
-        self._upkeep = hours.Upkeep(database)
+        self._hourly = hours.HourlyRollups(database)
         self._is_away = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to store."""
-        self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self._keep_up_forever())]
+        """Start to store."""
+        self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self._maintain_forever())]
 
     async def stop(self) -> None:
-        """Store what is there, as far as that is possible in a few seconds; agents replay the rest."""
+        """Store the buffered samples within 8 s; agents send the rest again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -108,58 +108,58 @@ class Ingest:
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await self._store_waiting()
         except (TimeoutError, psycopg.Error) as error:
-            log.warning("Samples that were not stored before the end will be replayed by their agents: %r", error)
+            log.warning("Samples were not stored before the shutdown; agents will send them again: %r", error)
 
     @property
-    def hours_stored_until_ms(self) -> int:
-        """Before this time telemetry_hour holds all that telemetry_minute does."""
-        return self._upkeep.stored_until_ms
+    def hours_complete_until_ms(self) -> int:
+        """Return the Unix time in ms before which telemetry_hour is complete."""
+        return self._hourly.complete_until_ms
 
-    def begin(self, node_id: int, stream: str, mark: Mark) -> Feed:
-        """A node's agent said Hello. Its feed goes on where it was; acked_seq of the feed is for Welcome."""
+    def open_feed(self, node_id: int, stream: str, mark: Mark) -> Feed:
+        """Return the feed of the stream of an agent's Hello, continued if it exists; Welcome reports its acked_seq."""
         feed = self._feeds.get(node_id)
         acked = mark.acked_seq if mark.stream == stream else 0
         if feed is None:
-            # the first chunk's length differs from node to node, so that not all are due at once
+            # chunks of different nodes are due at different times
             due = time.monotonic() + 1 + node_id * 7919 % self._config.chunk_seconds
             self._feeds[node_id] = feed = Feed(node_id, stream, acked, acked, due, Batch(stream))
         elif feed.stream != stream:
             feed.seal()
             feed.stream, feed.acked_seq, feed.last_seq, feed.open = stream, acked, acked, Batch(stream)
-        feed.holding = False
+        feed.rejecting = False
         return feed
 
-    async def room(self) -> None:
-        """Returns when another sample is welcome, or after a pause."""
+    async def wait_for_room(self) -> None:
+        """Wait until less than PAUSE_BYTES are buffered, at most 3 s."""
         if not self._room.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
 
-    def take(self, feed: Feed, rates: Rates, size: int) -> None:
-        """One checked sample that came in size bytes. One that is here already is left out."""
-        if rates.seq <= feed.last_seq or feed.holding or self._feeds.get(feed.node_id) is not feed:
+    def add(self, feed: Feed, rates: Rates, size: int) -> None:
+        """Buffer a validated sample of size bytes; duplicates are ignored, and all while the feed rejects samples."""
+        if rates.seq <= feed.last_seq or feed.rejecting or self._feeds.get(feed.node_id) is not feed:
             return
         if self._bytes + size > self._hard_limit_bytes:
-            feed.holding = True
-            log.warning("Node %d keeps its samples: too much waits for the database.", feed.node_id)
+            feed.rejecting = True
+            log.warning("Samples of node %d are rejected: too many bytes wait for the database.", feed.node_id)
             return
-        if not feed.open.takes(rates, self._config.chunk_seconds * 1000):
+        if not feed.open.accepts(rates, self._config.chunk_seconds * 1000):
             feed.seal()
         feed.open.add(rates, size)
         feed.last_seq = rates.seq
         self._count(size)
 
-    def end(self, feed: Feed) -> None:
-        """The connection is gone: store what came."""
+    def close_feed(self, feed: Feed) -> None:
+        """Make the samples of a closed connection due."""
         feed.seal()
 
     def generation(self, node_id: int) -> int:
-        """Odd while some of the node's samples are being committed, and another number afterwards."""
+        """Return a number that is odd during a commit of the node's samples and greater after it."""
         feed = self._feeds.get(node_id)
         return feed.generation if feed else 0
 
     def unstored(self, node_id: int) -> list[Rates]:
-        """The node's samples that are not in the database yet, oldest first."""
+        """Return the node's samples that are not committed yet, oldest first."""
         feed = self._feeds.get(node_id)
         return feed.unstored() if feed else []
 
@@ -170,17 +170,17 @@ class Ingest:
             self._seal_due()
             try:
                 await self._store_waiting()
-                self._release_held()
+                self._reopen_rejecting()
             except Exception as error:
                 if not (is_database_away(error) or isinstance(error, TimeoutError)):
-                    log.exception("Samples could not be stored; trying again.")
+                    log.exception("Storing samples failed; it is retried.")
                 elif not self._is_away:
-                    log.warning("The database does not answer; samples wait here and with their agents.")
+                    log.warning("The database is unavailable; samples are buffered here and by the agents.")
                 self._is_away = True
                 await asyncio.sleep(_RETRY_S)
             else:
                 if self._is_away:
-                    log.info("The database answers again; everything that waited is stored.")
+                    log.info("The database is available again; all buffered samples are stored.")
                 self._is_away = False
 
     def _seal_due(self) -> None:
@@ -195,10 +195,10 @@ class Ingest:
             feed.seal_at = now + self._config.chunk_seconds
 
     async def _store_waiting(self) -> None:
-        """Everything that waits, in transactions of bounded size; the oldest of each node first."""
+        """Store all sealed batches in transactions of bounded size, the oldest of each node first."""
         if self._is_away:
             async with self._database.pool.connection():
-                pass  # nothing is encoded in vain
+                pass  # raises while the database is unavailable, before anything is encoded
         while True:
             feeds = itertools.islice((feed for feed in self._feeds.values() if feed.waiting), _BATCHES_AT_ONCE)
             work = [(feed, feed.waiting[0]) for feed in feeds]
@@ -206,7 +206,7 @@ class Ingest:
                 return
             encoded = await self._encode(work)
             parts = range(0, len(work), _BATCHES_A_TRANSACTION)
-            # at the same time, for each round of a busy event loop moves but a socket's buffer
+            # concurrently, because each iteration of a busy event loop moves only one socket buffer
             done = await asyncio.gather(
                 *(
                     self._store(work[n : n + _BATCHES_A_TRANSACTION], encoded[n : n + _BATCHES_A_TRANSACTION])
@@ -220,7 +220,7 @@ class Ingest:
 
     @staticmethod
     async def _encode(work: Sequence[tuple[Feed, Batch]]) -> list[Encoded]:
-        """Messages are let in between, and get no more time than the encoding: else a backlog would only grow."""
+        """Encode batches, yielding to other tasks for no longer than encoding takes, else a backlog would only grow."""
         encoded = []
         until = time.monotonic() + _ENCODE_AT_ONCE_S
         for feed, batch in work:
@@ -231,7 +231,7 @@ class Ingest:
         return encoded
 
     async def _store(self, work: Sequence[tuple[Feed, Batch]], encoded: Sequence[Encoded]) -> None:
-        """Write these and acknowledge them. Data that the database refuses is found by halving and left out."""
+        """Write batches and acknowledge them. Data that the database refuses is found by bisection and skipped."""
         began = time.perf_counter()
         for feed, _ in work:
             feed.generation += 1
@@ -243,7 +243,7 @@ class Ingest:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             self._partitions.clear()
             if len(work) == 1:
-                log.error("A chunk of node %d was refused and is lost: %s", work[0][0].node_id, error)
+                log.error("The database refused a chunk of node %d; it is lost: %s", work[0][0].node_id, error)
                 await self._skip(encoded[0])
                 marks, done = {encoded[0].node_id: Mark(encoded[0].stream, encoded[0].chunk.last_seq)}, True
         finally:
@@ -259,9 +259,9 @@ class Ingest:
         log.debug("stored chunks=%d ms=%.1f", len(work), (time.perf_counter() - began) * 1000)
 
     async def _write(self, encoded: Sequence[Encoded]) -> dict[int, Mark | None]:
-        """One transaction; afterwards each node's mark, None where the node is gone or the agent must replay.
+        """Write in one transaction; return each node's mark, None where it is deleted or its agent must send again.
 
-        A commit whose answer was lost is found here: what the marks say is stored already is not stored again.
+        After a commit whose confirmation was lost, the marks show what is stored; that is not stored again.
         """
         async with self._database.pool.connection() as connection:
             await self._make_partitions(connection, encoded)
@@ -284,7 +284,7 @@ class Ingest:
                 await repository.copy_minutes(connection, [(i.node_id, minute) for i in fresh for minute in i.minutes])
                 await repository.set_marks(connection, new, [self._skew_ms(node_id) for node_id in new])
         for item in fresh:
-            self._upkeep.touched(minute.start_ms for minute in item.minutes)
+            self._hourly.mark_due(minute.start_ms for minute in item.minutes)
         return marks
 
     async def _skip(self, item: Encoded) -> None:
@@ -307,7 +307,7 @@ class Ingest:
             self._count(-batch.size)
             mark = marks[feed.node_id]
             if mark is None:
-                self._drop(feed, "What this node sent does not fit what is stored; send it again.")
+                self._drop(feed, "The samples overlap those that are stored; send them again.")
             elif mark.stream == feed.stream:
                 feed.acked_seq = mark.acked_seq
                 peer = self._connections.get(feed.node_id)
@@ -321,35 +321,35 @@ class Ingest:
         else:
             self._room.clear()
 
-    def _release_held(self) -> None:
-        for feed in [feed for feed in self._feeds.values() if feed.holding and not feed.unstored()]:
-            self._drop(feed, f"Stored up to {feed.acked_seq} after a pause; send the rest again.")
+    def _reopen_rejecting(self) -> None:
+        for feed in [feed for feed in self._feeds.values() if feed.rejecting and not feed.unstored()]:
+            self._drop(feed, f"Stored up to {feed.acked_seq}; send the rest again.")
 
     def _drop(self, feed: Feed, reason: str) -> None:
-        """Forget the feed and have the agent come again, which then replays what is not stored."""
+        """Discard the feed and close the connection; the agent reconnects and sends again what is not stored."""
         self._count(-feed.size)
         del self._feeds[feed.node_id]
         self._connections.close(feed.node_id, TRY_AGAIN_LATER, reason)
 
-    async def _keep_up_forever(self) -> None:
-        """Partitions ahead of time, retention, roll-ups by the hour."""
+    async def _maintain_forever(self) -> None:
+        """Create partitions, apply retention and make hourly roll-ups, once a minute."""
         while True:
             try:
-                await self.keep_up(now_ms())
+                await self.maintain(now_ms())
             except Exception as error:
                 if not is_database_away(error) and not isinstance(error, psycopg.errors.LockNotAvailable):
-                    log.exception("The upkeep of the stored samples failed; trying again in a minute.")
-            await asyncio.sleep(_UPKEEP_S)
+                    log.exception("Maintenance of telemetry tables failed; it is retried in a minute.")
+            await asyncio.sleep(_MAINTAIN_EVERY_S)
 
-    async def keep_up(self, at_ms: int) -> None:
-        """One round of upkeep as of at_ms."""
+    async def maintain(self, at_ms: int) -> None:
+        """Create partitions, apply retention and make hourly roll-ups as of at_ms (Unix time)."""
         async with self._database.pool.connection() as connection:
             await partitions.create(connection, partitions.ahead(at_ms) - self._partitions)
         self._partitions |= partitions.ahead(at_ms)
-        await self._upkeep.roll_up(at_ms)
-        keep_ms = dict.fromkeys(partitions.WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
+        await self._hourly.roll_up(at_ms)
+        retain_ms = dict.fromkeys(partitions.WIDTH_MS, self._config.rollup_retention_days * _DAY_MS)
         for table in ("telemetry_chunk", "telemetry_flows", "telemetry_classes"):
-            keep_ms[table] = self._config.retention_days * _DAY_MS
+            retain_ms[table] = self._config.retention_days * _DAY_MS
         self._partitions -= await partitions.retain(
-            self._database, at_ms, keep_ms=keep_ms, most_bytes=self._config.retention_bytes
+            self._database, at_ms, retain_ms=retain_ms, most_bytes=self._config.retention_bytes
         )

@@ -357,7 +357,7 @@ export interface paths {
         };
         /**
          * Series
-         * @description Figures over time. Traffic is that of netdev, or of all physical netdevs together.
+         * @description Metrics over time. Traffic is that of netdev, or the sum of all physical netdevs.
          */
         get: operations["series"];
         put?: never;
@@ -2984,7 +2984,7 @@ export interface components {
         };
         /**
          * Matrix
-         * @description IRQ × CPU over a range, busiest rows first. covered_s: how much of the range has data.
+         * @description IRQ × CPU over a range, busiest rows first. covered_s: seconds of the range with data.
          */
         Matrix: {
             /**
@@ -3004,7 +3004,7 @@ export interface components {
         };
         /**
          * MatrixRow
-         * @description One row of /proc/interrupts over a range: interrupts per second on each CPU that took any.
+         * @description One row of /proc/interrupts over a range: interrupts per second on each CPU that handled any.
          */
         MatrixRow: {
             /** Label */
@@ -4113,7 +4113,7 @@ export interface components {
         ReportFormat: "html" | "pdf" | "csv" | "json";
         /**
          * Resolution
-         * @description Where an answer was read: samples as they came, or one value a minute or hour.
+         * @description The resolution of the data read: samples, or one value a minute or hour.
          * @enum {string}
          */
         Resolution: "sample" | "minute" | "hour";
@@ -4298,7 +4298,7 @@ export interface components {
         };
         /**
          * Share
-         * @description Which part of a CPU's time a heatmap shows.
+         * @description The part of a CPU's time that a heatmap shows.
          * @enum {string}
          */
         Share: "busy" | "user" | "system" | "irq" | "softirq" | "steal" | "iowait";

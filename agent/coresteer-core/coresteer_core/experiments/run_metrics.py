@@ -1,4 +1,4 @@
-"""A run's figures from two readings of one node: what was counted between them, by the names of metrics.EXPERIMENT."""
+"""The metrics of a run, by the names of metrics.EXPERIMENT, from two readings of a node's counters."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -16,10 +16,10 @@ from coresteer_core.node.rates import FIRST_LABEL_ID, NetdevCounts, Rates, TcpLa
 
 
 class Reading(Struct, frozen=True):
-    """Counters at one moment, all since some earlier one; None is what the kernel does not tell.
+    """Counters at one moment; None where the kernel does not have one.
 
-    migrations: tasks that were moved to another CPU. numa_pages: pages that were given out from the node of the CPU
-    that asked, and from another one (sysfs node/nodeN/numastat: local_node, other_node); None on one node, too.
+    migrations: of tasks to another CPU. numa_pages: pages allocated on the NUMA node of the allocating CPU, and on
+    another one (sysfs node/nodeN/numastat: local_node, other_node); None also on machines with one NUMA node.
     """
 
     sample: Sample
@@ -39,15 +39,16 @@ def measured(
     disturbed: Sequence[str] = (),
     tcp: Sequence[TcpLatency] | None = None,
 ) -> Measured:
-    """What a run came to between two readings.
+    """Return the metrics of a run between two readings.
 
     netdevs: those whose packets count; empty for all but loopback. irqs: of each netdev. load: the workload's own
-    figures, which come before the node's of the same name. tcp: the kernel's round-trip times while it lasted, where
-    no load tells its own: then what the netdevs moved both ways is the throughput, and these are the response times.
+    metrics, which replace the node's of the same name. tcp: the kernel's round-trip times during a run without a load:
+    then throughput is received plus sent bytes of the netdevs, and these are the response times. disturbed: known
+    reasons why the run does not count.
 
-    busy is user, system, irq and softirq: what the host took (steal) is no work of the node. interrupts_per_s are all
-    device interrupts; packets_per_interrupt only concerns netdevs that have interrupts. dropped_per_s is what netdevs
-    dropped, in and out, as in guardrail_values.
+    busy is user, system, irq and softirq, without steal. interrupts_per_s counts all device interrupts;
+    packets_per_interrupt only those of netdevs that have interrupts. dropped_per_s is the drops of netdevs, received
+    and sent, as in guardrail_values.
     """
     rates = derive(before.sample, after.sample, 0)
     seconds = rates.duration_s
@@ -80,7 +81,7 @@ _KINDS = ("busy", "user", "system", "irq", "softirq", "steal")
 def _shares(
     before: Mapping[int, CpuTimes] | None, after: Mapping[int, CpuTimes] | None, cpus: int
 ) -> dict[str, list[float | None]]:
-    """Percent of each CPU's time, finer than the 0.5 % of Rates; the same care is taken as in rates._shares."""
+    """Return the percentage of each CPU's time by kind, finer than the 0.5 % of Rates; see derive._shares."""
     shares: dict[str, list[float | None]] = {kind: [None] * cpus for kind in _KINDS}
     for cpu, now in (after or {}).items():
         was = (before or {}).get(cpu)
@@ -135,13 +136,13 @@ def _own_traffic(rates: Rates, netdevs: Sequence[str], tcp: Sequence[TcpLatency]
 
 
 def _of_load(load: Mapping[str, float]) -> dict[str, float]:
-    """Without what is no figure: a command may say anything."""
+    """Return the load's metrics with known names and plausible values; a command's output is not trusted."""
     known = (name for name, value in load.items() if (name in EXPERIMENT or _OWN.match(name)) and abs(value) < _MOST)
     return {name: load[name] for name in islice(known, _MOST_FIGURES)}
 
 
 def _gone(before: Sample, after: Sample, netdevs: Sequence[str]) -> list[str]:
-    """What makes two readings those of two different machines."""
+    """Return sentences about CPUs and netdevs that are in only one of two readings."""
     said = []
     if before.times is None or after.times is None:
         said.append("The time of the CPUs could not be read.")
@@ -165,7 +166,7 @@ def _chosen(rates: Rates, netdevs: Sequence[str]) -> list[NetdevCounts] | None:
 
 
 def _by_irq(rates: Rates) -> dict[int, int] | None:
-    """How often each device interrupt arrived on all CPUs together."""
+    """Return the number of occurrences of each device interrupt on all CPUs."""
     if rates.irq_ids is None or rates.irq_counts is None:
         return None
     by_irq: dict[int, int] = {}
