@@ -114,8 +114,8 @@ def is_database_away(error: BaseException) -> bool:
 def database_sentence(error: BaseException) -> str:
     """Return the message of the database server or of libpq on one line."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
-    said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
-    return " ".join((said or str(cause)).split()).rstrip(".")
+    message = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
+    return " ".join((message or str(cause)).split()).rstrip(".")
 
 
 PROBLEM_SCHEMA = {

@@ -21,7 +21,7 @@ def refused(sentence: str, *, path: str = "") -> PydanticCustomError:
 
 
 @dataclass(frozen=True)
-class Spelt:
+class TextPattern:
     """Annotation of a text that must match the pattern as a whole; the sentence says which characters are allowed."""
 
     pattern: str
@@ -41,15 +41,15 @@ class Spelt:
         return handler(schema) | {"pattern": f"^{self.pattern}$"}
 
 
-def can_be_kept(text: str) -> str:
+def check_storable(text: str) -> str:
     """Return the text if PostgreSQL and UTF-8 can store it. Raises a ValueError for validators."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise refused("It has a character that cannot be kept: NUL, or half of a surrogate pair.")
+        raise refused("It has a character that cannot be stored: NUL, or half of a surrogate pair.")
     return text
 
 
-KEPT = AfterValidator(can_be_kept)
-"""Annotation for a text that PostgreSQL and UTF-8 must hold; after its lengths, so that these count characters."""
+STORABLE = AfterValidator(check_storable)
+"""Annotation for a text that PostgreSQL and UTF-8 can store; checked after its length, which counts characters."""
 
 RowId = Annotated[int, Field(ge=1, le=2**31 - 1)]
-"""The number of a node, a user or a token."""
+"""The id of a row, such as a node, a user or a token."""

@@ -58,7 +58,7 @@ async def spawn(
 
 
 async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[[str], None]) -> None:
-    assert process.stdout is not None  # noqa: S101 - asked for above
+    assert process.stdout is not None  # noqa: S101 - PIPE above
     unfinished = b""
     while block := await process.stdout.read(65536):
         *lines, unfinished = (unfinished + block).split(b"\n")

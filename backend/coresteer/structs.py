@@ -1,4 +1,4 @@
-"""Lets the API speak coresteer_core's structs as they are, so that nothing is defined twice."""
+"""Pydantic annotations for coresteer_core's structs, so that the API declares nothing twice."""
 
 import math
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from coresteer.inputs import can_be_kept, refused
+from coresteer.inputs import check_storable, refused
 from coresteer_core.schema import json_schema
 
-_MOST_ITEMS = 64
-_LONGEST_TEXT = 4096
+_MAX_ITEMS = 64
+_MAX_TEXT = 4096
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Shown:
 
 
 class AsStruct:
-    """Annotation for a msgspec Struct in an answer's model: ``topology: Annotated[Topology, AsStruct()]``."""
+    """Annotation for a msgspec Struct in a response: ``topology: Annotated[Topology, AsStruct()]``."""
 
     def __get_pydantic_core_schema__(self, source: type[msgspec.Struct], _: GetCoreSchemaHandler) -> CoreSchema:
-        """Taken as it is, serialized by msgspec.to_builtins."""
+        """Return a schema that accepts instances and serializes with msgspec.to_builtins."""
         return core_schema.is_instance_schema(
             source,
             serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
@@ -42,7 +42,7 @@ class AsStruct:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Every field is told."""
+        """Return the JSON schema, in which every field is present."""
         return json_schema(schema["metadata"]["struct"], is_answer=True)
 
 
@@ -53,13 +53,13 @@ def reason_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 class FromStruct:
-    """Annotation for a msgspec Struct, or a union of tagged ones, in a request: the bounds are those of its fields.
+    """Annotation for a msgspec Struct, or a union of tagged ones, in a request: its fields' bounds apply.
 
-    A field that the struct does not have is refused. Numbers must be finite, texts such as the database can hold.
+    Unknown fields are refused. Numbers must be finite, texts such as the database can store.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, _: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - a type or a union
-        """Made by msgspec.convert, serialized by msgspec.to_builtins."""
+        """Return a schema that decodes with msgspec.convert and serializes with msgspec.to_builtins."""
 
         def check(value: object) -> object:
             if isinstance(value, msgspec.Struct):
@@ -85,28 +85,28 @@ class FromStruct:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, _: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The same for requests and answers."""
+        """Return the JSON schema, equal for requests and responses."""
         return json_schema(schema["metadata"]["struct"])
 
 
 def _not_storable(value: object) -> Iterator[str]:
-    """What the database or a later reader could not take, in sentences."""
+    """Yield sentences about values that the database or a later reader could not accept."""
     match value:
         case str():
-            if len(value) > _LONGEST_TEXT:
-                yield f"A text in it has {len(value)} characters; {_LONGEST_TEXT} are the most."
+            if len(value) > _MAX_TEXT:
+                yield f"A text in it has {len(value)} characters; at most {_MAX_TEXT} are allowed."
             try:
-                can_be_kept(value)
+                check_storable(value)
             except ValueError as error:
                 yield str(error)
         case float() if not math.isfinite(value):
-            yield f"{value} is not a number it can use."
+            yield f"{value} is not a finite number."
         case dict():
             for key, item in value.items():
                 yield from _not_storable(key)
                 yield from _not_storable(item)
         case list():
-            if len(value) > _MOST_ITEMS:
-                yield f"A list in it has {len(value)} items; {_MOST_ITEMS} are the most."
+            if len(value) > _MAX_ITEMS:
+                yield f"A list in it has {len(value)} items; at most {_MAX_ITEMS} are allowed."
             for item in value:
                 yield from _not_storable(item)

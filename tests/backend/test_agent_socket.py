@@ -208,7 +208,7 @@ async def test_a_bad_greeting_is_refused_with_the_reason(quick: Backend, case: s
     assert (got_code, reason in got_reason) == (code, True), got_reason
 
 
-async def test_an_unknown_key_is_told_so(quick: Backend) -> None:
+async def test_an_unknown_key_closes_the_connection_with_the_reason(quick: Backend) -> None:
     agent = FakeAgent(quick.url, "csn_unknown", 0)
     async with asyncio.timeout(20):
         await agent.connect()
@@ -293,7 +293,7 @@ async def test_a_clock_that_nothing_can_be_reckoned_with_is_refused(quick: Backe
     assert (code, "set the node's clock" in reason) == (4400, True), reason
 
 
-async def test_an_agent_that_floods_is_slowed_down_and_harms_nobody(quick: Backend, bystander: FakeAgent) -> None:
+async def test_an_agent_that_floods_is_throttled_without_effect_on_others(quick: Backend, bystander: FakeAgent) -> None:
     agent = await enrolled(quick.database, quick.url, "floods")
     async with asyncio.timeout(40), agent:
         flood = asyncio.create_task(agent.send_rates([rates(seq) for seq in range(1, 1201)]))

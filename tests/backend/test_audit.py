@@ -18,7 +18,7 @@ async def test_entries_can_be_neither_changed_nor_removed(database: Database, st
     assert isinstance(caught.value.orig, psycopg.errors.RaiseException)
 
 
-async def test_an_entry_is_kept_only_with_the_change_it_tells_of(database: Database) -> None:
+async def test_an_entry_is_stored_only_with_the_change_it_describes(database: Database) -> None:
     with pytest.raises(RuntimeError):
         async with database.session() as session:
             record(session, actor="ada", action="undone", target="nothing")
@@ -46,7 +46,7 @@ async def test_pages_follow_each_other_newest_first_without_gap_or_repetition(ba
     assert [entry["target"] for entry in of_node] == ["5", "3", "1"]
 
 
-async def test_every_change_of_people_and_tokens_is_told_with_its_actor(backend: Backend) -> None:
+async def test_every_change_of_users_and_tokens_is_recorded_with_its_actor(backend: Backend) -> None:
     admin = await backend.client("admin")
     user = (await admin.post("/api/users", {"username": "bob", "password": PASSWORD, "role": "viewer"})).json()
     await admin.patch(f"/api/users/{user['id']}", {"role": "operator", "password": "another password"})

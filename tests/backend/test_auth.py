@@ -256,7 +256,7 @@ async def test_an_api_token_stops_when_it_expires(backend: Backend) -> None:
     assert (await script.get("/api/auth/me")).status_code == 401
 
 
-async def test_no_secret_is_kept_in_clear(backend: Backend) -> None:
+async def test_no_secret_is_stored_in_clear_text(backend: Backend) -> None:
     client = await log_in(backend, "admin")
     cookie = client.session.cookies["coresteer_session"]
     assert cookie

@@ -61,7 +61,7 @@ async def test_a_disabled_person_is_not_enabled_again_by_a_new_password(
     assert "left is disabled" in capsys.readouterr().err
 
 
-async def test_a_set_up_token_is_made_only_while_there_is_nobody(backend: Backend) -> None:
+async def test_a_set_up_token_is_created_only_without_users(backend: Backend) -> None:
     await backend.client("admin")
     async with backend.database.session() as session:
         assert await service.new_set_up_token(session) is None

@@ -10,7 +10,7 @@ async def new_token(backend: Backend, **body: object) -> str:
     return token
 
 
-async def test_an_enrolment_token_lets_one_agent_in_and_works_once(backend: Backend) -> None:
+async def test_an_enrolment_token_enrols_one_agent_once(backend: Backend) -> None:
     token = await new_token(backend)
     agent = backend.anonymous()
     answer = await agent.post("/api/enrol", {"token": token, "names": ["rack1-a"]})

@@ -32,7 +32,7 @@ def test_a_report_takes_a_change_forward_and_never_back(known: ChangeState, lead
         assert lifecycle.state_after(known, message(told)) == (told if told in leads_to else None)
 
 
-def test_an_agent_that_forgot_a_kept_change_does_not_make_it_failed() -> None:
+def test_an_agent_that_forgot_a_confirmed_change_does_not_make_it_failed() -> None:
     assert lifecycle.state_after(CONFIRMED, message(FAILED, ended_by=EndedBy.ERROR)) is CONFIRMED
 
 
@@ -59,7 +59,9 @@ def test_only_an_unconfirmed_change_has_a_deadline() -> None:
         (CONFIRMED, 1000, 100, False),
     ],
 )
-def test_what_is_not_known_is_said(state: ChangeState, age_s: float, overdue_s: float | None, doubtful: bool) -> None:
+def test_an_unknown_state_has_a_reason(
+    state: ChangeState, age_s: float, overdue_s: float | None, doubtful: bool
+) -> None:
     deadline_at = None if overdue_s is None else NOW - timedelta(seconds=overdue_s)
     found = lifecycle.doubt(state, created_at=NOW - timedelta(seconds=age_s), deadline_at=deadline_at, now=NOW)
     assert (found is not None and "not known" in found[1]) == doubtful

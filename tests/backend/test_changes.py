@@ -381,7 +381,7 @@ async def test_another_nodes_agent_cannot_report_a_change(world: World) -> None:
     assert (await world.get(change.id)).state is ChangeState.UNCONFIRMED
 
 
-async def test_a_change_whose_agent_never_answered_says_so_and_is_settled_when_it_returns(world: World) -> None:
+async def test_a_change_whose_agent_did_not_answer_is_doubtful_until_it_reconnects(world: World) -> None:
     world.deaf = True
     change = await world.apply(await world.plan())
     async with world.database.session() as session:
@@ -437,7 +437,7 @@ async def last_audited(world: World) -> tuple[str, str, str]:
         return row.action, row.result, row.detail["sentence"]
 
 
-async def test_what_was_refused_or_got_no_answer_is_on_record_with_its_sentence(
+async def test_refusals_and_missing_answers_are_recorded_with_their_sentence(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "_ANSWER_TIMEOUT_S", 0.05)

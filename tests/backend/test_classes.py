@@ -69,7 +69,7 @@ def history_of(node: PolicyNode, start_ms: int, end_ms: int, figures: str = "f")
     return node.get(f"classes/history?{query}")
 
 
-async def test_a_policy_in_force_has_no_figures_before_its_agent_has_told_any(node: PolicyNode) -> None:
+async def test_a_policy_in_force_has_no_figures_before_its_agent_reports(node: PolicyNode) -> None:
     policy = await in_force(node)
     await created(node, node.body())
     (found,) = (await node.get("classes"))["policies"]
@@ -86,7 +86,7 @@ async def test_a_policy_in_force_has_no_figures_before_its_agent_has_told_any(no
     assert await node.get("classes") == {"policies": []}
 
 
-async def test_history_has_a_value_a_second_and_nothing_where_nobody_told_or_nobody_asked(node: PolicyNode) -> None:
+async def test_history_has_a_value_per_second_and_none_without_report_or_request(node: PolicyNode) -> None:
     policy = await in_force(node)
     start = (now_ms() - 60_000) // 1000 * 1000
     told = [message(policy["id"], start + 1000 * second + 200, f=second / 10) for second in range(1, 4)]
@@ -150,7 +150,7 @@ async def test_an_agent_that_names_ever_more_policies_or_talks_too_often_fills_n
     assert len(node.backend.app.state.registry.get(node.agent.node_id).classes) <= MAX_POLICIES
 
 
-async def test_a_page_that_looks_at_the_node_is_told_what_its_agent_tells(node: PolicyNode, backend: Backend) -> None:
+async def test_a_page_of_the_node_receives_its_agents_reports(node: PolicyNode, backend: Backend) -> None:
     time_ms = now_ms()
 
     async def keep_saying() -> None:
@@ -185,7 +185,7 @@ def test_figures_that_nothing_can_have_counted_are_refused(change: dict[str, Any
     assert sentence in rejection(message(1, 1000, **change))
 
 
-def test_bounds_of_the_message_itself_are_told() -> None:
+def test_a_message_out_of_bounds_is_refused_by_field() -> None:
     many = ClassesMessage(0, "1", [replace(GOLD, name=f"c{place}") for place in range(17)])
     assert "`array` of length <= 16" in rejection(many)
     assert "$.policy_id" in rejection(ClassesMessage(0, "-1", []))
@@ -262,7 +262,7 @@ TASK = NetTask(812, 5, "nginx", "/web", 4, "0-7", "0-7", 1, 0.4, 0.0, [], user="
         (FlowsMessage(0, [], cgroups={"a\x1bb": {"cpu.weight": "1"}}), "control characters"),
     ],
 )
-def test_what_nobody_can_weigh_or_match_is_refused(message: FlowsMessage, sentence: str) -> None:
+def test_invalid_weights_and_matches_are_refused(message: FlowsMessage, sentence: str) -> None:
     sound = FlowsMessage(0, [replace(TASK, params={"nice": "5"})], cgroups={"web": {"cpu.weight": "100"}})
     assert rejection(sound) == ""
     assert sentence in rejection(message)

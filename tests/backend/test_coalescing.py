@@ -62,7 +62,7 @@ async def coalescing(node: PolicyNode, query: str = "") -> dict[str, Any]:
     return found
 
 
-async def test_measured_traffic_gives_a_surface_and_says_what_stands_and_how_long_a_packet_may_wait(
+async def test_measured_traffic_gives_a_surface_with_the_present_values_and_bounds(
     node: PolicyNode,
 ) -> None:
     await tell(node, driver="virtio_net", params=PARAMS, speed_bits_per_s=10**9)
@@ -114,7 +114,7 @@ async def test_traffic_can_be_supposed_in_the_place_of_what_is_measured(node: Po
         ),
     ],
 )
-async def test_a_nic_that_cannot_wait_says_so_and_what_can_be_done_instead(
+async def test_a_nic_without_rx_usecs_has_a_reason_and_an_alternative(
     node: PolicyNode, params: dict[str, str], verdict: Verdict | None, sentences: list[str]
 ) -> None:
     responses = (
@@ -155,7 +155,7 @@ async def test_one_refused_value_does_not_mean_that_a_nic_cannot_wait(
     assert (await coalescing(node))["can_wait"] is can_wait
 
 
-async def test_what_was_measured_stands_beside_what_the_model_says_of_that_traffic(node: PolicyNode) -> None:
+async def test_measured_points_have_the_prediction_for_their_traffic(node: PolicyNode) -> None:
     name = netdev_of(node).name
 
     def point(rx_usecs: int, interrupts: int, *, adaptive: bool = False, last_ms: int = 0) -> Point:
@@ -176,7 +176,7 @@ async def test_what_was_measured_stands_beside_what_the_model_says_of_that_traff
     assert {7, 77, 700} <= set(found["surface"]["rx_usecs"])
 
 
-async def test_a_mode_of_the_driver_is_no_time_and_the_model_says_nothing_of_it(node: PolicyNode) -> None:
+async def test_a_mode_of_the_driver_has_no_prediction(node: PolicyNode) -> None:
     await tell(node, driver="igb", params={"coalesce/rx-usecs": "3"})
     await show_traffic(node)
     found = await coalescing(node)
@@ -186,7 +186,7 @@ async def test_a_mode_of_the_driver_is_no_time_and_the_model_says_nothing_of_it(
     assert found["surface"]["rx_frames"] == []
 
 
-async def test_the_bounds_of_policies_in_force_for_this_netdev_are_told(node: PolicyNode) -> None:
+async def test_the_bounds_of_policies_in_force_for_the_device_are_returned(node: PolicyNode) -> None:
     await tell(node, params=PARAMS)
     spec = {"type": "coalescing", "max_added_us": 250.0}
     mine = await created(node, node.body(spec=spec, mode="observe"))

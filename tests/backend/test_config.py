@@ -36,7 +36,7 @@ def test_an_empty_database_url_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", None),
     ],
 )
-def test_the_public_address_is_kept_as_an_origin(given: str, kept: str | None) -> None:
+def test_the_public_address_is_stored_as_an_origin(given: str, kept: str | None) -> None:
     assert Config(public_url=given).public_url == kept
 
 
@@ -69,7 +69,7 @@ def test_a_port_that_cannot_be_is_refused(port: int) -> None:
         ("coresteer.example", "http://coresteer.example:8420"),
     ],
 )
-def test_the_address_told_is_one_that_a_browser_on_this_machine_can_open(host: str, address: str) -> None:
+def test_the_printed_address_can_be_opened_on_this_machine(host: str, address: str) -> None:
     assert Config(host=host).address == address
 
 

@@ -22,7 +22,7 @@ NODE = "/api/nodes/1"
         (NODE, b'{"labels": {"Rack": "b"}}', "labels.Rack"),
     ],
 )
-async def test_a_body_that_says_nothing_or_too_much_is_refused_by_name(
+async def test_a_missing_or_unknown_field_is_refused_by_name(
     backend: Backend, path: str, body: bytes, field: str
 ) -> None:
     admin = await backend.client("admin")
@@ -31,7 +31,7 @@ async def test_a_body_that_says_nothing_or_too_much_is_refused_by_name(
     assert [error["field"] for error in answer.json()["errors"]] == [field]
 
 
-async def test_a_name_that_is_misspelt_is_refused_in_words(backend: Backend) -> None:
+async def test_a_name_with_invalid_characters_is_refused_with_a_sentence(backend: Backend) -> None:
     admin = await backend.client("admin")
     person = await admin.post("/api/users", {"username": "a b", "password": "0123456789", "role": "viewer"})
     label = await admin.patch(NODE, {"labels": {"Rack": "1"}})

@@ -49,7 +49,7 @@ async def _told(backend: Backend, agent: FakeAgent) -> None:
                 break
 
 
-async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
+async def test_a_node_is_returned_as_its_agent_reported_it(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "told")
     viewer = await backend.client("viewer")
     assert (await viewer.get(f"/api/nodes/{agent.node_id}")).json()["health"] == "new"
@@ -68,7 +68,7 @@ async def test_a_node_is_told_as_its_agent_told_it(backend: Backend) -> None:
     assert node["figures"]["metrics"]["rx_bytes_per_s"] > 0 and node["figures"]["metrics"]["interrupts_per_s"] > 0
 
 
-async def test_what_an_agent_learned_of_its_nics_is_kept_and_is_part_of_the_view(backend: Backend) -> None:
+async def test_nic_observations_of_an_agent_are_stored_and_part_of_the_view(backend: Backend) -> None:
     tried = DriverResponse("coalesce/rx-usecs", "500", Verdict.ROUNDED, "504", "", 1_700_000_000_000)
     point = Point("eth0", 54, None, False, 5.0, 5000, 500_000, 4000, 0, 1000.0, 5.0, 1_700_000_000_000)
     learned = Learned([DriverRecord("ixgbe", "6.1", [tried])], [point])
@@ -135,7 +135,7 @@ async def test_a_label_that_is_none_is_refused(backend: Backend, labels: dict[st
     assert answer.status_code == 422 and answer.json()["errors"][0]["field"].startswith("labels")
 
 
-async def test_a_deleted_node_is_gone_and_its_agent_told(backend: Backend) -> None:
+async def test_a_deleted_node_is_gone_and_its_agent_disconnected(backend: Backend) -> None:
     agent = await enrolled(backend.database, backend.url, "deleted")
     operator, admin = await backend.client("operator"), await backend.client("admin")
     path = f"/api/nodes/{agent.node_id}"

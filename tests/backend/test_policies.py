@@ -70,7 +70,7 @@ async def test_a_policy_that_observes_is_in_force_at_once_and_one_that_enforces_
     assert {observing["id"], enforcing["id"]} <= set(ids)
 
 
-async def test_an_agent_is_told_what_is_in_force_in_full(node: PolicyNode) -> None:
+async def test_an_agent_receives_the_policies_in_force_with_all_fields(node: PolicyNode) -> None:
     body = node.body(
         spec={"type": "network-process", "idle_s": 20},
         scope={"tasks": ["nginx"]},
@@ -89,7 +89,7 @@ async def test_an_agent_is_told_what_is_in_force_in_full(node: PolicyNode) -> No
     assert await node.told() == []
 
 
-async def test_every_agent_is_told_after_welcome_and_again_when_it_comes_back(node: PolicyNode) -> None:
+async def test_every_agent_receives_its_policies_after_welcome_and_after_a_reconnect(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
     await asked(node.operator, f"/api/policies/{policy['id']}/enable")
@@ -118,7 +118,7 @@ async def test_a_label_or_a_netdev_may_bring_a_policy(node: PolicyNode) -> None:
     await node.told(by_label["name"], by_netdev["name"])
 
 
-async def test_what_did_not_change_is_not_told_again(node: PolicyNode) -> None:
+async def test_unchanged_policies_are_not_sent_again(node: PolicyNode) -> None:
     assert await node.agent.policies() == []
     async with policy_node(node.backend) as other:
         mine, others = node.body(), other.body()
@@ -190,7 +190,7 @@ async def test_two_policies_have_different_names_and_a_deleted_one_gives_its_nam
     await created(node, body)
 
 
-async def test_whatever_is_done_to_a_policy_is_on_record(node: PolicyNode) -> None:
+async def test_every_action_on_a_policy_is_recorded(node: PolicyNode) -> None:
     body = node.body()
     policy = await created(node, body)
     path = f"/api/policies/{policy['id']}"
@@ -222,7 +222,7 @@ async def test_whatever_is_done_to_a_policy_is_on_record(node: PolicyNode) -> No
         ({"spec": {"type": "network-process", "max_distance": "l9"}}, "spec.max_distance", "l9"),
         ({"damping": {"moves_per_step": 0}}, "damping.moves_per_step", "Expected int >= 1"),
         ({"damping": {"moves_per_step": "many"}}, "damping.moves_per_step", "Expected int, got str"),
-        ({"scope": {"tasks": ["a\x00"]}}, "scope", "cannot be kept"),
+        ({"scope": {"tasks": ["a\x00"]}}, "scope", "cannot be stored"),
         ({"scope": {"tasks": ["a"] * 65}}, "scope", "65 items"),
         ({"selector": {"labels": {"a": ""}}}, "selector.labels.a", ""),
         ({"selector": {"colour": ["a"]}}, "selector.colour", ""),

@@ -126,7 +126,7 @@ async def test_a_rollout_goes_from_the_canary_to_all_and_then_the_version_is_in_
     ]
 
 
-async def test_agents_are_told_as_the_rollout_goes_on(fleet: Fleet) -> None:
+async def test_agents_receive_the_version_of_their_stage(fleet: Fleet) -> None:
     begun = await fleet.start(canary=2)
     while (told := await fleet.nodes[1].told(fleet.policy["name"]))[0].version != 2:
         pass
@@ -225,7 +225,7 @@ async def test_disabling_ends_a_rollout(fleet: Fleet) -> None:
     assert await fleet.versions() == [None, None, None]
 
 
-async def test_a_rollout_that_can_do_nothing_is_refused(fleet: Fleet) -> None:
+async def test_a_rollout_without_effect_is_refused(fleet: Fleet) -> None:
     refused = await asked(fleet.operator, f"{fleet.path}/rollouts", {"version": 1}, 409)
     assert "already in force" in refused["detail"]
     assert (await fleet.operator.post(f"{fleet.path}/rollouts", {"version": 9})).status_code == 404

@@ -40,7 +40,7 @@ async def seen(node: PolicyNode, change_id: str) -> ChangeState:
             return message.state
 
 
-async def test_a_decision_is_kept_with_its_reasons_and_not_twice(node: PolicyNode) -> None:
+async def test_a_decision_is_stored_once_with_its_reasons(node: PolicyNode) -> None:
     policy = await created(node, node.body(mode="observe"))
     evaluation = await node.evaluate(policy, node.action(), mode=Mode.OBSERVE)
     await node.agent.websocket.close()
@@ -100,7 +100,7 @@ async def test_word_of_a_change_that_comes_before_its_decision_is_not_lost(node:
     assert (await node.get("decisions"))[0]["outcome"] == "rolled_back"
 
 
-async def test_a_change_of_another_node_is_not_taken(node: PolicyNode) -> None:
+async def test_a_change_of_another_node_is_ignored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     change_id = str(uuid4())
     await node.evaluate(policy, node.action(), change_id=change_id)
@@ -122,7 +122,7 @@ async def test_a_decision_of_a_policy_that_is_deleted_still_has_its_name(node: P
     assert change["created_by"] == f"policy {policy['name']} v1"
 
 
-async def test_a_change_by_a_policy_of_another_database_is_kept_without_it(node: PolicyNode) -> None:
+async def test_a_change_by_a_policy_of_another_database_is_stored_without_it(node: PolicyNode) -> None:
     change_id = str(uuid4())
     await node.evaluate({"id": 999_999_999}, node.action(), change_id=change_id)
     (decision,) = await node.get("decisions")
@@ -142,7 +142,7 @@ async def test_decisions_without_a_change_go_with_the_samples_but_for_the_last_o
     assert left == ["It stays for good.", "It moves."]
 
 
-async def test_a_drift_is_told_once_with_its_cause(node: PolicyNode) -> None:
+async def test_a_drift_is_stored_once_with_its_cause(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     drift = Drift(node.action().key, "1", "3", "irqbalance", Ownership.WARN)
     later = Drift(node.action().key, "1", "5", None, Ownership.WARN)
@@ -170,7 +170,7 @@ async def test_recommendations_are_the_last_word_of_policies_in_force_that_recom
     assert await node.get("recommendations") == []
 
 
-async def test_flows_are_shown_as_last_told(node: PolicyNode) -> None:
+async def test_flows_are_returned_as_last_reported(node: PolicyNode) -> None:
     assert await node.get("flows") == {"at": None, "exact": False, "tasks": []}
     await node.say_and_hear(node.flows(), PoliciesEvent(node.agent.node_id))
     found = await node.get("flows")
@@ -178,7 +178,7 @@ async def test_flows_are_shown_as_last_told(node: PolicyNode) -> None:
     assert found["at"] is not None
 
 
-async def test_what_is_told_of_a_node_that_was_deleted_does_no_harm(node: PolicyNode) -> None:
+async def test_reports_about_a_deleted_node_are_ignored(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     async with node.backend.database.session() as session:
         await delete(session, node.agent.node_id, actor="a test")
@@ -189,7 +189,7 @@ async def test_what_is_told_of_a_node_that_was_deleted_does_no_harm(node: Policy
         await other.evaluate(policy)
 
 
-async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(node: PolicyNode) -> None:
+async def test_the_snapshot_that_the_oldest_samples_need_is_not_deleted(node: PolicyNode) -> None:
     now = datetime.now(UTC)
     store = SnapshotStore(node.backend.database, Config.model_validate({"retention_days": 1}), lambda _: None)
     policy = await created(node, node.body())
@@ -218,7 +218,7 @@ async def test_of_each_kind_the_snapshot_that_the_oldest_samples_need_is_kept(no
     assert await node.get("decisions") == []
 
 
-async def test_flows_are_kept_as_often_as_policies_decide_and_inventories_when_they_change(node: PolicyNode) -> None:
+async def test_flows_are_stored_once_a_round_and_inventories_when_they_change(node: PolicyNode) -> None:
     store = node.backend.app.state.agents.snapshots
     start_ms = now_ms() - 60_000
     for after_ms in (0, 1000, 2000, 5000, 5100):
@@ -237,7 +237,7 @@ async def test_flows_are_kept_as_often_as_policies_decide_and_inventories_when_t
         assert [kind for (kind,) in await cursor.fetchall()] == ["inventory", "topology"]
 
 
-async def test_a_change_by_a_policy_is_told_live(node: PolicyNode) -> None:
+async def test_a_change_by_a_policy_is_sent_live(node: PolicyNode) -> None:
     policy = await created(node, node.body())
     with node.backend.app.state.bus.subscribe() as events:
         await node.evaluate(policy, node.action(), change_id=str(uuid4()))

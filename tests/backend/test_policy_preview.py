@@ -69,7 +69,7 @@ async def test_a_node_of_which_too_little_is_known_says_so_in_the_preview(quick:
     assert (idle["view_age_s"], idle["evaluation"]["actions"]) == (None, [])
 
 
-async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_told(node: PolicyNode) -> None:
+async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_reported(node: PolicyNode) -> None:
     desired_value = {"desired": [{"key": "task/812/affinity", "value": "2"}]}
     before = await asked(node.operator, f"{node.path}/previews", desired_value)
     assert before["refused"]
@@ -79,7 +79,7 @@ async def test_the_affinity_of_a_process_can_be_previewed_once_its_flows_are_tol
     assert [(action["was"], action["becomes"]) for action in after["plan"]["actions"]] == [("0-7", "2")]
 
 
-async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(node: PolicyNode) -> None:
+async def test_a_backtest_returns_the_decisions_of_a_version_on_stored_samples(node: PolicyNode) -> None:
     start = now_ms() - 60_000
     for second in range(0, 60, 5):
         await node.say_and_hear(node.flows(start + 1000 * second), PoliciesEvent(node.agent.node_id))
@@ -118,7 +118,7 @@ async def test_a_replay_says_what_a_version_would_have_done_over_stored_samples(
         ({}, 409, "No samples"),
     ],
 )
-async def test_a_replay_that_cannot_be_says_why(
+async def test_an_impossible_backtest_is_refused_with_the_reason(
     node: PolicyNode, changes: dict[str, object], status: int, says: str
 ) -> None:
     policy = await created(node, node.body())

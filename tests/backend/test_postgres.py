@@ -42,7 +42,7 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
         return await cursor.fetchall() if cursor.description else []
 
 
-async def test_it_keeps_its_data_over_a_stop_and_listens_on_no_network(server: EmbeddedPostgres) -> None:
+async def test_data_survives_a_restart_and_no_network_port_is_open(server: EmbeddedPostgres) -> None:
     assert running_url(server.state_dir) == server.url
     assert await execute(server.url, "SHOW listen_addresses") == [("",)]
     await execute(server.url, "CREATE TABLE kept AS SELECT 1 AS one")
@@ -62,7 +62,7 @@ async def test_what_was_committed_survives_many_kills_of_the_server(server: Embe
     assert await execute(server.url, "SELECT array_agg(round ORDER BY round) FROM committed") == [([0, 1, 2, 3, 4],)]
 
 
-async def test_a_lock_file_whose_number_now_belongs_to_somebody_else_does_not_keep_it_from_starting(
+async def test_a_lock_file_with_the_pid_of_another_process_does_not_prevent_the_start(
     server: EmbeddedPostgres,
 ) -> None:
     pid_file = server.state_dir / "postgres/data/postmaster.pid"
@@ -84,7 +84,7 @@ async def test_an_interrupted_first_start_is_begun_anew(state_dir: Path) -> None
     await server.stop()
 
 
-async def test_a_server_that_dies_between_ready_and_the_first_connection_is_told_and_can_be_started_again(
+async def test_a_server_that_dies_before_the_first_connection_is_an_error_and_can_be_restarted(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = EmbeddedPostgres(state_dir, durable=False)
@@ -139,7 +139,7 @@ async def test_a_state_folder_too_deep_for_a_socket_gets_a_socket_elsewhere(stat
     await server.stop()
 
 
-async def test_a_folder_without_postgres_in_pg_bin_is_told(state_dir: Path) -> None:
+async def test_a_pg_bin_without_postgres_is_an_error_with_a_sentence(state_dir: Path) -> None:
     with pytest.raises(PostgresError, match="PG_BIN is /etc"):
         await EmbeddedPostgres(state_dir, pg_bin=Path("/etc")).start()
 
@@ -149,7 +149,7 @@ async def test_starters_that_migrate_at_the_same_time_wait_for_each_other(server
     assert await execute(server.url, "SELECT count(*) FROM alembic_version") == [(1,)]
 
 
-async def test_a_server_that_is_too_old_is_told_what_is_needed(
+async def test_a_server_that_is_too_old_is_refused_with_the_needed_version(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(db, "OLDEST_SERVER", 99)
@@ -178,7 +178,7 @@ async def test_the_backend_starts_without_its_database_and_recovers_by_itself_wh
             await server.stop()
 
 
-async def test_a_request_is_told_in_time_that_the_database_hangs_and_works_when_it_goes_on(
+async def test_a_request_gets_503_while_the_database_hangs_and_works_afterwards(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_guards, "PATIENCE_S", 0.2)
@@ -226,7 +226,7 @@ async def test_what_a_half_made_start_began_is_not_begun_twice(
     assert (started, fails) == (["ingest"], [])
 
 
-async def test_a_session_that_raises_keeps_nothing(database: Database) -> None:
+async def test_a_session_that_raises_stores_nothing(database: Database) -> None:
     with pytest.raises(RuntimeError):
         async with database.session() as session:
             await session.execute(text("INSERT INTO one_time_token VALUES ('x', 'setup', false, 'x', now(), now())"))

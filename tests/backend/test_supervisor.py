@@ -143,7 +143,7 @@ async def test_it_starts_again_on_the_state_that_a_kill_left_behind(state_dir: P
     assert await gone(processes) == []
 
 
-async def test_a_child_that_dies_is_started_again_and_that_is_said(state_dir: Path) -> None:
+async def test_a_child_that_dies_is_restarted_with_a_message(state_dir: Path) -> None:
     async with coresteer_up(state_dir) as up:
         await up.until("Ctrl-C stops it")
         for name, word in (("agent", "coresteer_agent"), ("backend", "serve"), ("database", "bin/postgres")):
@@ -185,7 +185,7 @@ async def test_an_agent_that_lost_its_state_gets_its_node_back(state_dir: Path) 
     assert actions == ["node.enrol", "node.re-enrol"]
 
 
-async def test_it_ends_when_nobody_reads_what_it_says_any_more(state_dir: Path) -> None:
+async def test_it_ends_when_its_output_is_no_longer_read(state_dir: Path) -> None:
     async with coresteer_up(state_dir) as up:
         await up.until("Ctrl-C stops it")
         processes = up.processes()
@@ -218,7 +218,7 @@ async def test_a_second_start_on_the_same_state_is_refused_with_a_sentence(state
         assert await up.health() == "ok"
 
 
-async def test_a_busy_port_is_told_with_the_option_that_names_another(state_dir: Path) -> None:
+async def test_a_busy_port_is_an_error_that_names_the_option(state_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = await run(state_dir, listener.getsockname()[1])
         output, _ = await process.communicate()

@@ -10,7 +10,7 @@ from coresteer.audit_log.former_names import ACTIONS, RESULTS
 from coresteer.audit_log.schemas import AuditEntry, AuditPage
 from coresteer.auth.dependencies import Viewer
 from coresteer.db import Session
-from coresteer.inputs import KEPT, RowId
+from coresteer.inputs import STORABLE, RowId
 
 router = APIRouter(tags=["audit"])
 
@@ -20,7 +20,7 @@ async def list_audit(
     _: Viewer,
     session: Session,
     node_id: RowId | None = None,
-    actor: Annotated[Annotated[str, KEPT] | None, Query(max_length=100)] = None,
+    actor: Annotated[Annotated[str, STORABLE] | None, Query(max_length=100)] = None,
     older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:

@@ -58,7 +58,7 @@ async def identify_request(request: Request) -> Identity:
         sent = request.headers.get("x-csrf-token", "")
         if not compare_digest(sent.encode(), identity.csrf_token.encode()):
             raise Forbidden(
-                "The X-CSRF-Token header is missing or not this session's; GET /api/auth/me tells it. "
+                "The X-CSRF-Token header is missing or not this session's; GET /api/auth/me returns it. "
                 "Reload the page and try again."
             )
     return identity

@@ -6,16 +6,16 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from coresteer.inputs import KEPT, Body, Spelt, refused
+from coresteer.inputs import STORABLE, Body, TextPattern, refused
 
 Username = Annotated[
     str,
     Field(min_length=1, max_length=64),
-    Spelt(r"[A-Za-z0-9._@-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
+    TextPattern(r"[A-Za-z0-9._@-]+", "A user name is made of the letters A to Z in either case, digits and . _ @ -"),
 ]
-Password = Annotated[str, Field(min_length=10, max_length=200), KEPT]
-Name = Annotated[str, Field(min_length=1, max_length=100), KEPT]
-Token = Annotated[str, Field(min_length=1, max_length=200), KEPT]
+Password = Annotated[str, Field(min_length=10, max_length=200), STORABLE]
+Name = Annotated[str, Field(min_length=1, max_length=100), STORABLE]
+Token = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
 
 
 class Role(StrEnum):
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class SetupState(BaseModel):
-    """Whether the first administrator has yet to be created, with the link printed at the first start."""
+    """State of the set-up. needs_setup: the first administrator has yet to be created, with the printed link."""
 
     needs_setup: bool
 
@@ -43,8 +43,8 @@ class SetupRequest(Body):
 class LoginRequest(Body):
     """A name and a password."""
 
-    username: Annotated[str, Field(min_length=1, max_length=64), KEPT]
-    password: Annotated[str, Field(min_length=1, max_length=200), KEPT]
+    username: Annotated[str, Field(min_length=1, max_length=64), STORABLE]
+    password: Annotated[str, Field(min_length=1, max_length=200), STORABLE]
 
 
 class Me(BaseModel):

@@ -43,9 +43,9 @@ async def hash_password(password: str) -> PasswordHash:
     return PasswordHash(await _in_worker(password, salt, _N, _R, _P), salt, _N, _R, _P)
 
 
-async def is_password(password: str, kept: PasswordHash | None) -> bool:
+async def is_password(password: str, stored: PasswordHash | None) -> bool:
     """Return whether the hash is the password's; with None, for an unknown user, it takes the same time."""
-    against = kept or PasswordHash(b"", bytes(16), _N, _R, _P)
+    against = stored or PasswordHash(b"", bytes(16), _N, _R, _P)
     computed = await _in_worker(password, against.salt, against.n, against.r, against.p)
     return secrets.compare_digest(computed, against.hash)
 

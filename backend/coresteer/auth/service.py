@@ -74,13 +74,13 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
     limit.attempt(request.username, address)
     async with database.session() as session:
         user = await repository.user_by_name(session, request.username)
-    kept = _kept_hash(user) if user else None
-    right = await is_password(request.password, kept)
+    stored = _stored_hash(user) if user else None
+    right = await is_password(request.password, stored)
     async with database.session() as session:
         await repository.forget_expired(session)
         if user is not None and right:
             user = await session.get(UserRow, user.id, with_for_update=True)
-        if user is None or not right or user.disabled or _kept_hash(user) != kept:
+        if user is None or not right or user.disabled or _stored_hash(user) != stored:
             # an unknown name is not recorded: people type passwords into the wrong field
             target = f"user {user.username}" if user else "unknown user"
             record(
@@ -217,7 +217,7 @@ def _set_password(user: UserRow, password: PasswordHash) -> None:
     user.scrypt_n, user.scrypt_r, user.scrypt_p = password.n, password.r, password.p
 
 
-def _kept_hash(user: UserRow) -> PasswordHash:
+def _stored_hash(user: UserRow) -> PasswordHash:
     return PasswordHash(user.password_hash, user.password_salt, user.scrypt_n, user.scrypt_r, user.scrypt_p)
 
 

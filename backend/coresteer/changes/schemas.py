@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import KEPT, Body
+from coresteer.inputs import STORABLE, Body
 from coresteer.structs import AsStruct, Shown
 from coresteer_core.changes.guard import MAX_MOVES, PlanWarning, Refusal
 from coresteer_core.changes.plan import Action, Plan
@@ -13,9 +13,9 @@ from coresteer_core.changes.report import ChangeState, EndedBy, Result
 from coresteer_core.metrics import GUARDRAIL
 from coresteer_core.schema import labelled
 
-Key = Annotated[str, Field(min_length=1, max_length=200), KEPT]
-Value = Annotated[str, Field(max_length=4096), KEPT]
-Reason = Annotated[str, Field(max_length=500), KEPT]
+Key = Annotated[str, Field(min_length=1, max_length=200), STORABLE]
+Value = Annotated[str, Field(max_length=4096), STORABLE]
+Reason = Annotated[str, Field(max_length=500), STORABLE]
 if TYPE_CHECKING:
     GuardrailMetric: TypeAlias = str
 else:

@@ -15,7 +15,7 @@ from coresteer_core.protocol import ClassesMessage
 
 LONGEST_MS = 60_000
 _REACH_MS = 2500
-"""A word counts for the time since the one before it, if that was no longer ago; else for its own step only."""
+"""A report covers the time since the one before if that is at most this; otherwise only its own step."""
 _LOWEST = (ClassFigure.F, ClassFigure.SATISFIED)
 
 
@@ -38,9 +38,9 @@ def encode(messages: Sequence[ClassesMessage]) -> bytes:
 
 def _numbers(one: ClassFigures) -> list[float | None]:
     """Return the figures in the order of ClassFigure; numpy converts None to NaN."""
-    told = one.source is not None
-    f = one.f if told and one.requests else None
-    counts = (one.requests, one.satisfied, one.waiting, one.active) if told else (None,) * 4
+    is_reported = one.source is not None
+    f = one.f if is_reported and one.requests else None
+    counts = (one.requests, one.satisfied, one.waiting, one.active) if is_reported else (None,) * 4
     return [f, *counts, one.p50_us, one.p95_us, one.p99_us, one.longest_wait_us]
 
 
@@ -49,15 +49,15 @@ def pool(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) ->
 
     chunks: as encode made them, in order of time.
     """
-    told: dict[str, list[tuple[I64, F64]]] = {}
+    parts_by_class: dict[str, list[tuple[I64, F64]]] = {}
     for data in chunks:
         chunk = msgspec.msgpack.decode(decompress(data), type=Chunk)
         times = np.frombuffer(chunk.times_ms, np.int64)
         figures = np.frombuffer(chunk.figures, np.float64).reshape(len(ClassFigure), len(chunk.names), len(times))
         for place, name in enumerate(chunk.names):
-            told.setdefault(name, []).append((times, figures[:, place]))
+            parts_by_class.setdefault(name, []).append((times, figures[:, place]))
     pooled = {}
-    for name, parts in told.items():
+    for name, parts in parts_by_class.items():
         times = np.concatenate([times for times, _ in parts])
         figures = np.concatenate([figures for _, figures in parts], axis=1)
         pooled[name] = _pooled(times, figures, first_ms=first_ms, step_ms=step_ms, steps=steps)

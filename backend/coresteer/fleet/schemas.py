@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from coresteer.inputs import KEPT, Body, Spelt
+from coresteer.inputs import STORABLE, Body, TextPattern
 from coresteer.presence.schemas import Figures, Health
 from coresteer.structs import AsStruct
 from coresteer_core.node.inventory import Inventory
@@ -51,10 +51,10 @@ class NodeUpdate(Body):
         Annotated[
             str,
             Field(min_length=1, max_length=63),
-            Spelt(
+            TextPattern(
                 r"[a-z0-9][a-z0-9._/-]*",
                 "A label's name is made of small letters, digits and . _ / -, and begins with a letter or digit.",
             ),
         ],
-        Annotated[str, Field(max_length=63), KEPT],
+        Annotated[str, Field(max_length=63), STORABLE],
     ] = Field(max_length=32)

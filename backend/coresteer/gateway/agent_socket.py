@@ -96,7 +96,7 @@ class Services:
     record_decision: Callable[[int, DecisionMessage], Awaitable[None]]
 
 
-class _Refused(Exception):  # noqa: N818 - it is what the peer is told, not a failure of ours
+class _Refused(Exception):  # noqa: N818 - a reason for the peer, not an error here
     """The connection must be closed with this code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:

@@ -6,13 +6,13 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from coresteer.auth.schemas import Token
-from coresteer.inputs import Body, Spelt
+from coresteer.inputs import Body, TextPattern
 from coresteer.nodes.schemas import EnrolledNode
 
 NodeName = Annotated[
     str,
     Field(min_length=1, max_length=253),
-    Spelt(r"[A-Za-z0-9._-]+", "A node's name is made of the letters A to Z in either case, digits and . _ -"),
+    TextPattern(r"[A-Za-z0-9._-]+", "A node's name is made of the letters A to Z in either case, digits and . _ -"),
 ]
 
 

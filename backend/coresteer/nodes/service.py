@@ -64,7 +64,7 @@ async def find(session: AsyncSession, node_id: int) -> NodeRow:
 
 
 class ReportedState(NamedTuple):
-    """What an agent reported last about its node, None before its first report."""
+    """Latest reports of an agent about its node, None before its first one."""
 
     topology: Topology | None
     inventory: Inventory | None

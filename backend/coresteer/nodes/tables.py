@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from coresteer.db import Base
 
-# Any: JSON as the agent told it, read back through msgspec.convert
+# Any: JSON as the agent reported it, read back through msgspec.convert
 
 
 class NodeRow(Base):

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, Field
 
 from coresteer.changes.schemas import GuardrailIn, Reason
-from coresteer.inputs import KEPT, Body, RowId, Spelt
+from coresteer.inputs import STORABLE, Body, RowId, TextPattern
 from coresteer.structs import AsStruct, FromStruct, Shown
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.node.tasks import NetTask
@@ -16,7 +16,7 @@ from coresteer_core.policies import Spec
 from coresteer_core.policies.base import MODE, OWNERSHIP, Damping, Evaluation, Mode, Ownership, Scope
 from coresteer_core.schema import labelled
 
-Glob = Annotated[str, Field(min_length=1, max_length=256), KEPT]
+Glob = Annotated[str, Field(min_length=1, max_length=256), STORABLE]
 Globs = Annotated[list[Glob], Field(max_length=64)]
 Guardrails = Annotated[list[GuardrailIn], Field(max_length=3)]
 
@@ -29,7 +29,7 @@ class Selector(Body):
     """
 
     labels: Annotated[
-        dict[Annotated[str, Field(min_length=1, max_length=63), KEPT], Glob],
+        dict[Annotated[str, Field(min_length=1, max_length=63), STORABLE], Glob],
         Field(max_length=32),
         Shown(
             labelled(
@@ -61,7 +61,7 @@ class PolicyBody(Body):
     name: Annotated[
         str,
         Field(min_length=1, max_length=80),
-        Spelt(
+        TextPattern(
             r"[^\x00-\x1f\x7f\ud800-\udfff]*[^\x00-\x20\x7f\ud800-\udfff]",
             "A name has no control characters.",
         ),

@@ -215,7 +215,7 @@ class EmbeddedPostgres:
         _pid_file(self.state_dir).unlink(missing_ok=True)
 
     async def _launch(self, binaries: Binaries) -> bool:
-        """Start the server; whether it came up. As for pg_ctl, its lock file's eighth line says when it is ready."""
+        """Start the server and return whether it is ready, which the lock file's eighth line says (as for pg_ctl)."""
         settings = {**_SETTINGS, "unix_socket_directories": str(self._short_socket_folder or self._socket_folder)}
         if not self._durable:
             settings["fsync"] = "off"

@@ -4290,7 +4290,7 @@ export interface components {
         };
         /**
          * SetupState
-         * @description Whether the first administrator has yet to be created, with the link printed at the first start.
+         * @description State of the set-up. needs_setup: the first administrator has yet to be created, with the printed link.
          */
         SetupState: {
             /** Needs Setup */
