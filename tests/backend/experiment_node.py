@@ -17,9 +17,10 @@ from coresteer.bus import InventoryEvent
 from coresteer.experiments import service
 from coresteer.experiments.events import ExperimentEvent
 from coresteer.experiments.steps import Timeouts
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.experiments.model import Measured, Run, RunState
 from coresteer_core.policies.engine_state import PolicyInForce
 from coresteer_core.protocol import (
@@ -232,7 +233,9 @@ async def experiment_node(backend: Backend) -> AsyncIterator[ExperimentNode]:
     agent = await enrolled(backend.database, backend.url, name)
     agent.stream = uuid4().hex
     machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
-    simulated = SimulatedNode(name=name, key="", index=1, seed=0, machine=machine, made=Made(1.0), stream=agent.stream)
+    simulated = SimulatedNode(
+        name=name, key="", index=1, seed=0, machine=machine, cache=SimulationCache(1.0), stream=agent.stream
+    )
     operator = await backend.client("operator")
     node = ExperimentNode(backend, operator, agent, simulated, SimulatedChanges(simulated))
     await node.connect()

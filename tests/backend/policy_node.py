@@ -13,7 +13,7 @@ from tests.backend.conftest import Backend, Client
 from tests.backend.fake_agent import FakeAgent, enrolled, now_ms, rates
 
 from coresteer.bus import InventoryEvent, PoliciesEvent
-from coresteer_agent.simulate.machine import Ailment, Machine, make_machine
+from coresteer_agent.simulate.machine import Fault, Machine, make_machine
 from coresteer_core.changes.plan import Action
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.tasks import NetTask, RxPlacement
@@ -142,7 +142,7 @@ class PolicyNode:
 async def policy_node(backend: Backend, **greeting: object) -> AsyncIterator[PolicyNode]:
     """A new node that has told what it is."""
     name = f"node-{uuid4().hex[:8]}"
-    machine = make_machine(cpus=CPUS, irqs=30, kind=1, seed=0, ailment=Ailment.HOT_QUEUE)
+    machine = make_machine(cpus=CPUS, irqs=30, kind=1, seed=0, fault=Fault.HOT_QUEUE)
     agent = await enrolled(backend.database, backend.url, name)
     await agent.connect()
     try:

@@ -32,9 +32,10 @@ from coresteer.db import Database
 from coresteer.errors import Conflict, Invalid, NodeAway, NotFound
 from coresteer.nodes.tables import NodeRow
 from coresteer.presence.connections import Connections
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy
 from coresteer_core.protocol import Apply, ChangeAck, Confirm, Extend, Rollback, ToAgent
@@ -144,7 +145,7 @@ class World:
 async def world(database: Database) -> AsyncIterator[World]:
     name = f"node-{uuid4().hex[:8]}"
     machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
-    node = SimulatedNode(name=name, key="", index=1, seed=0, machine=machine, made=Made(1.0), stream="s")
+    node = SimulatedNode(name=name, key="", index=1, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     row = NodeRow(
         name=name,
         simulated=True,
@@ -314,7 +315,7 @@ async def test_a_node_that_goes_away_before_it_got_the_change_fails_it(world: Wo
 
 async def test_a_setting_that_changed_since_the_preview_refuses_the_whole_plan(world: World) -> None:
     plan = await world.plan("5")
-    world.node.deliver(world.movable, "3")
+    world.node.set_irq_affinity(world.movable, "3")
     await tell_inventory(world)
     with pytest.raises(Conflict, match=r"is 3 now.*preview it again"):
         await world.apply(plan)

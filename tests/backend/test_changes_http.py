@@ -14,9 +14,10 @@ from websockets.uri import parse_uri
 from coresteer.bus import InventoryEvent
 from coresteer.changes.events import ChangeEvent
 from coresteer.nodes.service import enrol
-from coresteer_agent.simulate.agent import Count, Member
+from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.report import ChangeState
 from coresteer_core.protocol import FlowsMessage
 
@@ -65,12 +66,12 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
         (enrolled,) = await enrol(session, [name], simulated=True)
     machine = make_machine(cpus=8, irqs=30, kind=1, seed=0)
     node = SimulatedNode(
-        name=name, key=enrolled.key, index=1, seed=0, machine=machine, made=Made(1.0), stream=uuid4().hex
+        name=name, key=enrolled.key, index=1, seed=0, machine=machine, cache=SimulationCache(1.0), stream=uuid4().hex
     )
     uri = parse_uri(backend.url.replace("http", "ws") + "/api/agent")
-    member = Member(node, uri, Count(), keep_latencies=False)
+    member = SimulatedAgent(node, uri, FleetStatistics(), record_latencies=False)
     with backend.app.state.agents.bus.subscribe() as events:
-        connecting = asyncio.create_task(member.stay_connected(asyncio.Semaphore(1), None))
+        connecting = asyncio.create_task(member.maintain_connection(asyncio.Semaphore(1), None))
         async with asyncio.timeout(10):
             async for event in events:
                 if event == InventoryEvent(enrolled.node_id):
@@ -78,7 +79,7 @@ async def live(backend: Backend) -> AsyncIterator[Live]:
     yield Live(backend, await backend.client("operator"), enrolled.node_id, node)
     connecting.cancel()
     await asyncio.gather(connecting, return_exceptions=True)
-    await member.leave()
+    await member.close()
 
 
 async def test_the_weight_of_a_cgroup_is_previewed_as_the_node_reported_it(live: Live) -> None:

@@ -321,7 +321,7 @@ async def test_a_setting_changed_from_outside_fails_the_experiment_and_is_named(
 
         def moves(n: ExperimentNode, request: RunExperiment) -> list[ExperimentMessage]:
             if len(n.runs()) == 2:
-                n.node.deliver(n.irq, "5")
+                n.node.set_irq_affinity(n.irq, "5")
                 asyncio.get_running_loop().create_task(n.say(InventoryMessage(n.node.inventory)))
             return n.complete(request)
 

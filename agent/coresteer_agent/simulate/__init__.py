@@ -1,4 +1,4 @@
-"""Simulated nodes: many agents in one process that speak the real protocol about made-up machines."""
+"""Simulated nodes: many agents with generated machines in one process, using the real protocol."""
 
 from coresteer_agent.simulate.cli import add_arguments, main
 

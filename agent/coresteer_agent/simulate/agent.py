@@ -1,4 +1,4 @@
-"""A simulated node on its connection: the agent's side of the protocol."""
+"""Simulated agent: the agent's side of the protocol for one simulated node."""
 
 import asyncio
 import logging
@@ -44,17 +44,17 @@ from coresteer_core.protocol import (
 
 _log = logging.getLogger("coresteer.simulate")
 
-_HANDSHAKE_S = 30.0
-_GOODBYE_S = 5.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_HANDSHAKE_TIMEOUT_S = 30.0
+_CLOSE_TIMEOUT_S = 5.0
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.5, 15.0
 _TASKS_EVERY_S = 5.0
 _CLASSES_EVERY_S = 1.0
-_HOPELESS = {Close.BAD_KEY, Close.VERSION, 401, 403}
-"""Close codes and HTTP states after which another try would end the same way."""
+_PERMANENT_CODES = {Close.BAD_KEY, Close.VERSION, 401, 403}
+"""Close codes and HTTP states after which the node does not reconnect."""
 
 
-class Count(Struct):
-    """What a fleet did. latencies_ms: from the first sending of a sample to its acknowledgement."""
+class FleetStatistics(Struct):
+    """Statistics of a fleet. latencies_ms: from the first sending of a sample to its acknowledgement."""
 
     sent: int = 0
     acked: int = 0
@@ -62,55 +62,57 @@ class Count(Struct):
     latencies_ms: list[float] = []
 
 
-class Member:
-    """One node. connected: between Welcome and the end of the connection; hopeless: the backend does not want it.
+class SimulatedAgent:
+    """Agent of one node. connected: between Welcome and the end of the connection. rejected: the backend refused it.
 
-    keep_latencies: note each sample's in count, for a run of limited length.
+    record_latencies: record the latency of each sample in stats, for a run of limited length.
     """
 
-    def __init__(self, node: SimulatedNode, uri: WebSocketURI, count: Count, *, keep_latencies: bool) -> None:
+    def __init__(
+        self, node: SimulatedNode, uri: WebSocketURI, stats: FleetStatistics, *, record_latencies: bool
+    ) -> None:
         self.node = node
         self.connected = False
-        self.hopeless = False
+        self.rejected = False
         self._changes = SimulatedChanges(node)
-        self._experiments = SimulatedExperiments(node, self._say, _later)
-        self._policies = PolicyRunner(self._changes, self._say)
+        self._experiments = SimulatedExperiments(node, self._send, _call_later)
+        self._policies = PolicyRunner(self._changes, self._send)
         self._uri = uri
-        self._count = count
-        self._keep_latencies = keep_latencies
+        self._stats = stats
+        self._record_latencies = record_latencies
         self._link: Link | None = None
-        self._settled = asyncio.Event()  # welcomed, or over before that
+        self._settled = asyncio.Event()  # welcomed, or closed before that
         self._ended = asyncio.Event()
         self._next_tasks_s = 0.0
         self._next_step_s = 0.0
         self._next_classes_s = 0.0
-        self._graded_by: PolicyInForce | None = None
+        self._class_policy: PolicyInForce | None = None
         self._sent_seq = 0  # on this connection
 
-    async def stay_connected(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
-        """Connects, and again after each loss, with growing, jittered pauses, until cancelled or hopeless."""
-        pause = _FIRST_PAUSE_S
+    async def maintain_connection(self, gate: asyncio.Semaphore, tls: ssl.SSLContext | None) -> None:
+        """Connect, and reconnect after growing, jittered pauses, until cancelled or rejected."""
+        pause = _MIN_PAUSE_S
         while True:
             try:
                 async with gate:
                     link = await self._connect(tls)
                 if self.connected:
-                    pause = _FIRST_PAUSE_S
+                    pause = _MIN_PAUSE_S
                 await self._ended.wait()
                 code, reason = link.close_reason()
-                why, self.hopeless = f"the connection ended ({code}): {reason}", code in _HOPELESS
+                why, self.rejected = f"the connection ended ({code}): {reason}", code in _PERMANENT_CODES
             except OSError as error:
                 why = str(error)
-            if self.hopeless:
+            if self.rejected:
                 _log.error("%s gives up: %s", self.node.name, why)
                 return
             _log.debug("%s: %s", self.node.name, why)
-            self._count.reconnects += 1
+            self._stats.reconnects += 1
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, no secret
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            pause = min(2 * pause, _MAX_PAUSE_S)
 
     def sample(self, now_s: float) -> None:
-        """One interval ending at a Unix time: kept, and sent when connected."""
+        """Sample an interval that ends at a Unix time; it is sent when connected and buffered until acknowledged."""
         self._changes.advance(self.node.sample(now_s))
         learned = None
         if now_s >= self._next_step_s:
@@ -122,40 +124,40 @@ class Member:
         if not self.connected:
             return
         if learned is not None:
-            self._say(LearnedMessage(learned))
-        if self.node.link_flapped(now_s):
-            self._say(InventoryMessage(self.node.inventory))
+            self._send(LearnedMessage(learned))
+        if self.node.update_link_state(now_s):
+            self._send(InventoryMessage(self.node.inventory))
         self._send_pending()
         if now_s >= self._next_tasks_s:
             self._next_tasks_s = now_s + _TASKS_EVERY_S
-            self._say(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
-            self._say(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
-        if now_s >= self._next_classes_s and self._graded_by is not None:
+            self._send(TasksMessage(int(now_s * 1000), self.node.tasks(now_s)))
+            self._send(FlowsMessage(int(now_s * 1000), self.node.net_tasks(), cgroups=self.node.cgroups()))
+        if now_s >= self._next_classes_s and self._class_policy is not None:
             self._next_classes_s = now_s + _CLASSES_EVERY_S
-            figures = self.node.classes(self._graded_by, now_s)
-            self._say(ClassesMessage(int(now_s * 1000), self._graded_by.policy_id, figures))
+            figures = self.node.classes(self._class_policy, now_s)
+            self._send(ClassesMessage(int(now_s * 1000), self._class_policy.policy_id, figures))
         self._report(messages)
 
-    async def leave(self) -> None:
-        """Closes the connection politely, or at once when the backend does not answer. Only when nobody reconnects."""
+    async def close(self) -> None:
+        """Close the connection, after 5 s without a closing handshake. maintain_connection() must have ended."""
         if (link := self._link) is None:
             return
         link.close()
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._ended.wait()
         except TimeoutError:
             link.abort()
 
     async def _connect(self, tls: ssl.SSLContext | None) -> Link:
-        """A connection that is welcomed or already over."""
+        """Return a connection that is welcomed or already closed."""
         self._settled.clear()
         self._ended.clear()
         _, link = await asyncio.get_running_loop().create_connection(
             self._new_link, self._uri.host, self._uri.port, ssl=tls
         )
         try:
-            async with asyncio.timeout(_HANDSHAKE_S):
+            async with asyncio.timeout(_HANDSHAKE_TIMEOUT_S):
                 await self._settled.wait()
         except TimeoutError:
             link.abort()
@@ -173,7 +175,7 @@ class Member:
         return self._link
 
     def _opened(self) -> None:
-        self._say(self.node.hello())
+        self._send(self.node.hello())
 
     def _lost(self) -> None:
         self.connected = False
@@ -193,12 +195,12 @@ class Member:
             case Ack():
                 self._acknowledged(message.seq, now)
             case Ping():
-                self._say(Clock(message.ping_ms, int(time.time() * 1000)))
+                self._send(Clock(message.ping_ms, int(time.time() * 1000)))
             case Welcome():
                 self._acknowledged(message.acked_seq, now)
-                self._say(TopologyMessage(self.node.machine.topology))
-                self._say(InventoryMessage(self.node.inventory))
-                self._say(LearnedMessage(self.node.learned))
+                self._send(TopologyMessage(self.node.machine.topology))
+                self._send(InventoryMessage(self.node.inventory))
+                self._send(LearnedMessage(self.node.learned))
                 self.connected = True
                 self._sent_seq = message.acked_seq
                 self._send_pending()
@@ -208,42 +210,42 @@ class Member:
                 self._report(self._changes.messages())
             case Policies():
                 self._policies.set_policies(message.policies)
-                self._graded_by = effective_policy(message.policies)
+                self._class_policy = effective_policy(message.policies)
             case BeginExperiment() | RunExperiment() | EndExperiment():
-                self._experiments.asked(message)
+                self._experiments.handle(message)
             case _:
                 self._changes.handle(message)
                 self._report(self._changes.messages())
 
     def _report(self, messages: list[ChangeMessage]) -> None:
         for message in messages:
-            self._say(message)
+            self._send(message)
         if messages:  # interrupts may have moved
-            self._say(InventoryMessage(self.node.inventory))
+            self._send(InventoryMessage(self.node.inventory))
 
     def _acknowledged(self, seq: int, now: float) -> None:
         done = self.node.acknowledged(seq)
-        self._count.acked += len(done)
-        if self._keep_latencies:
-            self._count.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
+        self._stats.acked += len(done)
+        if self._record_latencies:
+            self._stats.latencies_ms += [(now - sample.sent_s) * 1000 for sample in done if sample.sent_s is not None]
 
     def _send_pending(self) -> None:
-        """Sends what this connection has not carried yet, as far as the backend reads it."""
-        pending = min(self.node.seq - self._sent_seq, len(self.node.unacked))
+        """Send the samples that this connection has not sent yet, as far as the backend reads them."""
+        pending = min(self.node.seq - self._sent_seq, len(self.node.unacknowledged))
         for back in range(pending, 0, -1):
             if self._link is None or not self.connected or not self._link.writable:
                 return
-            sample = self.node.unacked[-back]
+            sample = self.node.unacknowledged[-back]
             if sample.sent_s is None:
                 sample.sent_s = time.monotonic()
-                self._count.sent += 1
-            self._say(RatesMessage(sample.rates))
+                self._stats.sent += 1
+            self._send(RatesMessage(sample.rates))
             self._sent_seq = sample.rates.seq
 
-    def _say(self, message: ToBackend) -> None:
+    def _send(self, message: ToBackend) -> None:
         if self._link is not None:
             self._link.send(encode(message))
 
 
-def _later(seconds: float, call: Callable[[], None]) -> None:
+def _call_later(seconds: float, call: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_later(seconds, call)

@@ -1,4 +1,4 @@
-"""A simulated node's changes: the agent's change handling over an executor that writes to a simulated machine."""
+"""Changes of a simulated node: the agent's ChangeRunner with an executor for a simulated machine."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _log.setLevel(logging.WARNING)  # thousands of nodes would each log every state
 
 
 class SimulatedExecutor:
-    """Applies actions to a simulated machine, with the stages of the agent's executor but its journal."""
+    """Applies actions to a simulated machine, in the same steps as the agent's executor, without a journal."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node

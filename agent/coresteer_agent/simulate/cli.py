@@ -1,4 +1,4 @@
-"""``coresteer-agent simulate``: its arguments and its run."""
+"""Command ``coresteer-agent simulate``."""
 
 import argparse
 import asyncio
@@ -13,38 +13,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coresteer_agent.config import DEFAULT_BACKEND, check_backend, default_state_dir
-from coresteer_agent.simulate.agent import Count, Member
+from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
 from coresteer_agent.simulate.fleet import run
-from coresteer_agent.simulate.machine import ailment_of, kind_of, make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.machine import fault_of, kind_of, make_machine
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_agent.transport.websocket_protocol import parse_uri
 
 _log = logging.getLogger("coresteer.simulate")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``coresteer-agent simulate``."""
+    """Add the arguments of ``coresteer-agent simulate``."""
     parser.description = (
-        "Many made-up nodes that speak the real protocol: to look around without a fleet, and to measure a backend."
+        "Simulated nodes that use the real protocol, to try the user interface or to measure a backend."
     )
     parser.add_argument("--backend", default=DEFAULT_BACKEND, metavar="URL", help="default: %(default)s")
-    parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are kept")
+    parser.add_argument("--token", help="enrolment token for simulated nodes; needed once, the keys are stored")
     parser.add_argument("--nodes", type=_between(1, 10_000), default=20, metavar="N", help="default: %(default)s")
     parser.add_argument("--cpus", type=_between(2, 1024), default=64, metavar="C", help="default: %(default)s")
     parser.add_argument("--irqs", type=_between(2, 4096), default=150, metavar="I", help="default: %(default)s")
     parser.add_argument("--interval", type=_seconds(0.1, 60), default=1.0, metavar="S", help="default: %(default)s s")
     parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same fleet")
-    parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S seconds and print figures")
-    parser.add_argument("--insecure", action="store_true", help="speak without TLS to a backend on another machine")
+    parser.add_argument("--duration", type=_seconds(1, 1e6), metavar="S", help="end after S s and print statistics")
+    parser.add_argument("--insecure", action="store_true", help="connect without TLS to a backend on another machine")
     parser.add_argument(
         "--state-dir", type=Path, default=default_state_dir(), metavar="DIR", help="for the keys; default: %(default)s"
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the figures")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format of the statistics")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Runs until Ctrl-C or --duration. 0: ended as asked; 1: could not start, or no node was wanted."""
+    """Run until Ctrl-C or --duration. Returns 1 if it could not start or the backend rejected every node, else 0."""
     backend = check_backend(args.backend, insecure=args.insecure)
     try:
         names = node_names(args.nodes, args.cpus)
@@ -53,10 +54,10 @@ def main(args: argparse.Namespace) -> int:
     except SimulationError as error:
         _log.error("%s", error)
         return 1
-    count = Count()
-    members = _members(args, backend, keys, count)
+    stats = FleetStatistics()
+    agents = _agents(args, backend, keys, stats)
     _log.info(
-        "%d simulated nodes with %d CPUs and %d interrupts each speak to %s; Ctrl-C ends.",
+        "%d simulated nodes with %d CPUs and %d interrupts each connect to %s; Ctrl-C ends.",
         args.nodes,
         args.cpus,
         args.irqs,
@@ -66,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         took_s = asyncio.run(
             run(
-                members,
+                agents,
                 interval_s=args.interval,
                 duration_s=args.duration,
                 tls=ssl.create_default_context() if backend.startswith("https:") else None,
@@ -75,48 +76,52 @@ def main(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0
     if args.duration is not None:
-        _print(_figures(members, count, took_s, time.process_time() - began_s), args.output)
-    return 1 if all(member.hopeless for member in members) else 0
+        _print(_figures(agents, stats, took_s, time.process_time() - began_s), args.output)
+    return 1 if all(agent.rejected for agent in agents) else 0
 
 
-def _members(args: argparse.Namespace, backend: str, keys: dict[str, str], count: Count) -> list[Member]:
+def _agents(
+    args: argparse.Namespace, backend: str, keys: dict[str, str], stats: FleetStatistics
+) -> list[SimulatedAgent]:
     uri = parse_uri(f"ws{backend.removeprefix('http')}/api/agent")
-    made = Made(args.interval)
+    cache = SimulationCache(args.interval)
     machines = {
-        (kind, ailment): make_machine(cpus=args.cpus, irqs=args.irqs, kind=kind, seed=args.seed, ailment=ailment)
-        for kind, ailment in {(kind_of(index), ailment_of(index)) for index in range(args.nodes)}
+        (kind, fault): make_machine(cpus=args.cpus, irqs=args.irqs, kind=kind, seed=args.seed, fault=fault)
+        for kind, fault in {(kind_of(index), fault_of(index)) for index in range(args.nodes)}
     }
     return [
-        Member(
+        SimulatedAgent(
             SimulatedNode(
                 name=name,
                 key=key,
                 index=index,
                 seed=args.seed,
-                machine=machines[kind_of(index), ailment_of(index)],
-                made=made,
+                machine=machines[kind_of(index), fault_of(index)],
+                cache=cache,
                 stream=secrets.token_hex(8),
             ),
             uri,
-            count,
-            keep_latencies=args.duration is not None,
+            stats,
+            record_latencies=args.duration is not None,
         )
         for index, (name, key) in enumerate(keys.items())
     ]
 
 
-def _figures(members: list[Member], count: Count, took_s: float, cpu_s: float) -> dict[str, float | int | None]:
-    latencies = sorted(count.latencies_ms)
+def _figures(
+    agents: list[SimulatedAgent], stats: FleetStatistics, took_s: float, cpu_s: float
+) -> dict[str, float | int | None]:
+    latencies = sorted(stats.latencies_ms)
     percentiles = statistics.quantiles(latencies, n=100) if len(latencies) > 1 else None
     return {
-        "nodes": len(members),
-        "refused": sum(member.hopeless for member in members),
+        "nodes": len(agents),
+        "refused": sum(agent.rejected for agent in agents),
         "seconds": round(took_s, 3),
-        "sent": count.sent,
-        "acked": count.acked,
-        "unacked": sum(len(member.node.unacked) for member in members),
-        "overflowed": sum(member.node.overflowed for member in members),
-        "reconnects": count.reconnects,
+        "sent": stats.sent,
+        "acked": stats.acked,
+        "unacknowledged": sum(len(agent.node.unacknowledged) for agent in agents),
+        "overflowed": sum(agent.node.overflowed for agent in agents),
+        "reconnects": stats.reconnects,
         "send_to_ack_p50_ms": round(percentiles[49], 3) if percentiles else None,
         "send_to_ack_p99_ms": round(percentiles[98], 3) if percentiles else None,
         "send_to_ack_max_ms": round(latencies[-1], 3) if latencies else None,

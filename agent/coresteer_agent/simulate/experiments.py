@@ -1,8 +1,8 @@
-"""A simulated node's experiments: no load is made, and its runs come to believable figures in a tenth of their time.
+"""Simulated experiments: runs generate no load and produce plausible figures in a tenth of their time.
 
-The figures follow from the node's settings by a small model. The CPUs that take the NIC's interrupts handle so many
-packets, the server's CPUs what is left to them; the NIC's timer (core.simulate.nic) makes interrupts few and answers
-late. Every run has noise of its own, seeded by its id: the same run of the same node comes to the same.
+A small model derives the figures from the node's settings: the CPUs that serve the NIC's interrupts process a limited
+number of packets, the server has the remaining CPU time, and the NIC's timer (coresteer_core.node.nic_model) trades
+interrupts for latency. The noise of a run is seeded by its id, so the same run of the same node has the same figures.
 """
 
 import time
@@ -34,12 +34,12 @@ from coresteer_core.policies.base import STEP_S
 from coresteer_core.protocol import BeginExperiment, EndExperiment, ExperimentMessage, RunExperiment
 
 _LOAD_S = 0.1
-_HASTE = 10.0
+_SPEEDUP = 10.0
 _ADDRESS = "198.18.0.1:9000"
 _SEGMENT_BYTES = 1448
 _HEADER_BYTES = 66
 _WIRE = 0.94
-"""Of a link's rate that TCP's data can have."""
+"""Share of a link's rate available to TCP payload."""
 _SOFTIRQ_US = 1.6
 _IRQ_US = 1.5
 _APPLICATION_US = {TcpStream: 0.9, Iperf3: 0.9, UdpFlood: 1.5, TcpRequest: 7.0}
@@ -58,12 +58,13 @@ _SPREAD = {
     "gate": (0.46, 0.66, 0.9, 1.18, 1.47),
     "weight": (0.6, 0.77, 0.95, 1.13, 1.35),
 }
-"""A class's mean by that of all: made up, in the order that the methods have on real machines."""
+"""Mean of each class relative to the mean of all; plausible values, ordered as measured on real machines."""
 
 
-class Modelled(Struct):
-    """What a load comes to before noise. packets: received; works: what the server does, packets or requests, each a
-    second. shares: by kind, of each CPU's time.
+class WorkloadModel(Struct):
+    """Result of the model before noise, per second. packets: received. works: packets or requests the server processed.
+
+    shares: by kind, of each CPU's time.
     """
 
     packets: float
@@ -75,29 +76,29 @@ class Modelled(Struct):
 
 
 class SimulatedExperiments:
-    """The agent's side of experiments on one simulated node. later: calls something after so many seconds."""
+    """The agent's side of experiments on one simulated node. call_later: as of an event loop."""
 
     def __init__(
         self,
         node: SimulatedNode,
-        say: Callable[[ExperimentMessage], None],
-        later: Callable[[float, Callable[[], None]], object],
+        send: Callable[[ExperimentMessage], None],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._node = node
-        self._say = say
-        self._later = later
+        self._send = send
+        self._call_later = call_later
         self._open: int | None = None
         self._run: Run | None = None
 
-    def asked(self, message: BeginExperiment | RunExperiment | EndExperiment) -> None:
-        """What the backend wants; answers are said when it is time."""
+    def handle(self, message: BeginExperiment | RunExperiment | EndExperiment) -> None:
+        """Handle a request of the backend; responses are sent when the simulated time has passed."""
         match message:
             case BeginExperiment(experiment_id, workload, role):
                 self._open, self._run = experiment_id, None
                 serves = isinstance(workload, Traffic) and role != "client"
                 netdev = self._node.inventory.netdevs[0].name if serves else ""
                 address = _ADDRESS if serves else ""
-                self._say(ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev))
+                self._send(ExperimentMessage(experiment_id, RunState.READY, address=address, netdev=netdev))
             case RunExperiment(experiment_id, run):
                 self._begin(experiment_id, run)
             case EndExperiment(experiment_id):
@@ -107,27 +108,27 @@ class SimulatedExperiments:
     def _begin(self, experiment_id: int, run: Run) -> None:
         if experiment_id != self._open:
             sentence = f"Experiment {experiment_id} has not begun on this node."
-            self._say(ExperimentMessage(experiment_id, RunState.FAILED, run.run_id, sentence))
+            self._send(ExperimentMessage(experiment_id, RunState.FAILED, run.run_id, sentence))
             return
         self._run = run
-        # there is nothing to wait for but policies, which act in steps
-        warmup_s = run.warmup_s / (1 if run.warmup_s >= STEP_S else _HASTE)
-        self._later(_LOAD_S, lambda: self._loaded(run))
-        self._later(_LOAD_S + warmup_s + run.measure_s / _HASTE, lambda: self._measured(run))
+        # only policies need their real time, because they act in steps
+        warmup_s = run.warmup_s / (1 if run.warmup_s >= STEP_S else _SPEEDUP)
+        self._call_later(_LOAD_S, lambda: self._loaded(run))
+        self._call_later(_LOAD_S + warmup_s + run.measure_s / _SPEEDUP, lambda: self._measured(run))
 
     def _loaded(self, run: Run) -> None:
         if self._run is run and self._open is not None:
-            self._say(ExperimentMessage(self._open, RunState.LOADED, run.run_id))
+            self._send(ExperimentMessage(self._open, RunState.LOADED, run.run_id))
 
     def _measured(self, run: Run) -> None:
         if self._run is run and self._open is not None:
             self._run = None
             measured = measure(self._node, run, int((time.time() - run.measure_s) * 1000))
-            self._say(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
+            self._send(ExperimentMessage(self._open, RunState.MEASURED, run.run_id, measured=measured))
 
 
 def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
-    """What a run comes to with the node's settings of now."""
+    """Return the result of a run with the node's present settings."""
     own = seeded_random("experiment", node.name, run.run_id)
     modelled = model(node, run.workload)
     speed = own.lognormvariate(0, _SPEED_NOISE)
@@ -152,39 +153,39 @@ def measure(node: SimulatedNode, run: Run, started_ms: int) -> Measured:
     )
 
 
-def model(node: SimulatedNode, workload: Workload) -> Modelled:
-    """Without noise. A load that goes as fast as it can is as fast as the slowest of link, interrupts and server."""
+def model(node: SimulatedNode, workload: Workload) -> WorkloadModel:
+    """Return the model's result without noise. Unlimited workloads are limited by link, interrupts or server."""
     cpus = len(node.machine.topology.cpus)
-    irq_cpus = node.receiving_cpus()
+    irq_cpus = node.receive_irq_cpus()
     listed = workload.server_cpus if isinstance(workload, Traffic) else ""
     server_cpus = sorted(parse_cpu_list(listed) if listed else node.machine.topology.online())
-    apiece_us = _APPLICATION_US.get(type(workload), 1.0) + getattr(workload, "work_us", 0)
-    packets_a_work = _packets_of(workload) if isinstance(workload, TcpRequest) else 1.0
+    work_us = _APPLICATION_US.get(type(workload), 1.0) + getattr(workload, "work_us", 0)
+    packets_per_work = _packets_of(workload) if isinstance(workload, TcpRequest) else 1.0
     works, packets = _offered(node, workload), 0.0
     shares = {kind: [_IDLE / 4] * cpus for kind in ("user", "system", "irq", "softirq")}
     interrupts = dropped = added_us = added_p99_us = 0.0
-    for _ in range(_ROUNDS):  # what limits depends on what there is to do, and the reverse
+    for _ in range(_ROUNDS):  # the limits depend on the throughput and vice versa
         if isinstance(workload, TcpRequest):
-            round_us = _PATH_US + apiece_us + added_us
+            round_us = _PATH_US + work_us + added_us
             works = min(workload.limit_per_s, workload.connections * 1e6 / round_us)
         taken = [_FULL - (shares["irq"][cpu] + shares["softirq"][cpu] if cpu in irq_cpus else 0) for cpu in server_cpus]
-        works = min(works, sum(max(0.02, share) for share in taken) * 1e6 / apiece_us)
-        arriving = works * packets_a_work
+        works = min(works, sum(max(0.02, share) for share in taken) * 1e6 / work_us)
+        arriving = works * packets_per_work
         packets = min(arriving, _handled(arriving, irq_cpus))
         dropped = arriving - packets if isinstance(workload, UdpFlood) else 0.0
-        works = packets / packets_a_work
+        works = packets / packets_per_work
         interrupts, added_us, added_p99_us = _interrupts(node, workload, arriving, sum(irq_cpus.values()))
-        _share(shares, works * apiece_us, packets, interrupts, irq_cpus=irq_cpus, server_cpus=server_cpus)
+        _share(shares, works * work_us, packets, interrupts, irq_cpus=irq_cpus, server_cpus=server_cpus)
     rtt_us = None
     if isinstance(workload, TcpRequest):
-        median_us = max(_PATH_US + apiece_us + added_us, workload.connections * 1e6 / works if works else 0)
+        median_us = max(_PATH_US + work_us + added_us, workload.connections * 1e6 / works if works else 0)
         tail_us = max(0.0, added_p99_us - added_us)
         rtt_us = (median_us, 1.6 * median_us + 0.7 * tail_us, 2.4 * median_us + tail_us)
-    return Modelled(packets, works, interrupts, dropped, rtt_us, shares)
+    return WorkloadModel(packets, works, interrupts, dropped, rtt_us, shares)
 
 
 def _offered(node: SimulatedNode, workload: Workload) -> float:
-    """Packets a second; of requests the next round says how many."""
+    """Return the offered packets per second; 0 for requests, which follow from their response time."""
     link = node.inventory.netdevs[0].speed_bits_per_s or 10**9
     match workload:
         case TcpStream(limit_mbit_per_s=limit) | Iperf3(limit_mbit_per_s=limit):
@@ -198,19 +199,19 @@ def _offered(node: SimulatedNode, workload: Workload) -> float:
 
 
 def _packets_of(workload: TcpRequest) -> float:
-    """Received for one request: its segments, and an acknowledgement for each other one of the response."""
+    """Return the packets received for one request: its segments, and an ACK for every second one of the response."""
     return -(-workload.request_bytes // _SEGMENT_BYTES) + workload.response_bytes / _SEGMENT_BYTES / 2
 
 
 def _handled(arriving: float, irq_cpus: dict[int, int]) -> float:
-    """Of packets spread evenly over the queues, which are so many on each CPU."""
+    """Return the packets per second that are processed of those arriving. irq_cpus: number of queues by CPU."""
     queues = sum(irq_cpus.values())
     return sum(min(arriving * count / queues, _FULL * 1e6 / _SOFTIRQ_US) for count in irq_cpus.values())
 
 
 def _interrupts(node: SimulatedNode, workload: Workload, packets: float, queues: int) -> tuple[float, float, float]:
-    """Of all queues a second, and what waiting for them adds to an answer in µs: on average, for one in a hundred."""
-    wait, each = node.first_nic_waits, packets / max(1, queues)
+    """Return the interrupts per second of all queues, and the added latency in µs: mean and 99th percentile."""
+    wait, each = node.first_nic_coalescing, packets / max(1, queues)
     if wait is None or each <= 0:
         return queues * interrupts_per_s(wait, each), 0.0, 0.0
     size = workload.request_bytes if isinstance(workload, TcpRequest) else _SEGMENT_BYTES
@@ -228,7 +229,7 @@ def _share(
     irq_cpus: dict[int, int],
     server_cpus: list[int],
 ) -> None:
-    """What keeps each CPU busy. server_us: each second, over all of the server's CPUs."""
+    """Update the shares of each CPU. server_us: CPU time per second, over all of the server's CPUs."""
     queues = max(1, sum(irq_cpus.values()))
     for cpu in range(len(shares["irq"])):
         part = irq_cpus.get(cpu, 0) / queues
@@ -239,13 +240,13 @@ def _share(
         shares["user"][cpu], shares["system"][cpu] = _IDLE / 4 + 0.35 * served, _IDLE / 4 + 0.65 * served
 
 
-def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, float]:
-    """Return figures by the names of metrics.EXPERIMENT, and a command's one. drawn: from 0 to 1."""
+def _figures(workload: Workload, found: WorkloadModel, uniform: float) -> dict[str, float]:
+    """Return figures by the names of metrics.EXPERIMENT, and one of a command. uniform: random, 0 to 1."""
     percent = {kind: 100 * sum(shares) for kind, shares in found.shares.items()}
     figures = {f"cpu_{kind}_percent": share for kind, share in percent.items()}
     figures["cpu_busy_percent"] = sum(percent.values())
     figures["context_switches_per_s"] = 400 + 0.4 * found.interrupts + (1.6 * found.works if found.rtt_us else 0)
-    figures["migrations_per_s"] = 2 + 6 * drawn
+    figures["migrations_per_s"] = 2 + 6 * uniform
     figures["squeezed_per_s"] = sum(max(0.0, share - 0.6) * 300 for share in found.shares["softirq"])
     figures["dropped_per_s"] = found.dropped
     figures["interrupts_per_s"] = max(1.0, found.interrupts)
@@ -259,7 +260,7 @@ def _figures(workload: Workload, found: Modelled, drawn: float) -> dict[str, flo
             figures |= {f"c{n}_mean_us": _CLASS_MEAN_US * share for n, share in enumerate(_SPREAD[method], 1)}
             figures["all_mean_us"] = _CLASS_MEAN_US
             figures["c5_by_c1"] = _SPREAD[method][4] / _SPREAD[method][0]
-            figures["longest_wait_us"] = _CLASS_MEAN_US * (3 + 5 * drawn)
+            figures["longest_wait_us"] = _CLASS_MEAN_US * (3 + 5 * uniform)
         case Command():
             figures["command.value"] = 100.0
     if found.rtt_us is not None:

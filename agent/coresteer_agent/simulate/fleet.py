@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from coresteer_agent.simulate.agent import Member
+from coresteer_agent.simulate.agent import SimulatedAgent
 
 _CONNECTING_AT_ONCE = 64
 _TICK_S = 0.01
@@ -15,27 +15,27 @@ _LAST_ACK_S = 90.0
 
 
 async def run(
-    members: list[Member], *, interval_s: float, duration_s: float | None, tls: ssl.SSLContext | None
+    agents: list[SimulatedAgent], *, interval_s: float, duration_s: float | None, tls: ssl.SSLContext | None
 ) -> float:
     """Run until cancelled, until the backend rejects all nodes, or for duration_s after all are connected.
 
     Returns the duration of the run in seconds.
     """
     gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
-    links = [asyncio.create_task(member.stay_connected(gate, tls)) for member in members]
+    links = [asyncio.create_task(agent.maintain_connection(gate, tls)) for agent in agents]
     all_rejected = asyncio.create_task(_all_done(links))
-    sampling = asyncio.create_task(_sample(members, interval_s))
+    sampling = asyncio.create_task(_sample(agents, interval_s))
     try:
         began = time.monotonic()
         if duration_s is not None:
-            await _until(lambda: all(member.connected or member.hopeless for member in members), _ALL_CONNECTED_S)
+            await _until(lambda: all(agent.connected or agent.rejected for agent in agents), _ALL_CONNECTED_S)
             began = time.monotonic()
         done, _ = await asyncio.wait({all_rejected, sampling}, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()  # raises what went wrong there
         took = time.monotonic() - began
         sampling.cancel()
-        await _until(lambda: not any(m.node.unacked for m in members if not m.hopeless), _LAST_ACK_S)
+        await _until(lambda: not any(m.node.unacknowledged for m in agents if not m.rejected), _LAST_ACK_S)
         return took
     finally:
         sampling.cancel()
@@ -43,20 +43,20 @@ async def run(
         for link in links:
             link.cancel()
         await asyncio.gather(all_rejected, sampling, *links, return_exceptions=True)
-        await asyncio.gather(*(member.leave() for member in members))
+        await asyncio.gather(*(agent.close() for agent in agents))
 
 
-async def _sample(members: list[Member], interval_s: float) -> None:
+async def _sample(agents: list[SimulatedAgent], interval_s: float) -> None:
     """Sample each node once per interval, evenly spread over it; samples missed by a stalled process are skipped."""
     began = time.monotonic()
-    apart = interval_s / len(members)
+    apart = interval_s / len(agents)
     turn = 0
     while True:
         due = int((time.monotonic() - began) / apart)
-        if due - turn > len(members):
-            turn += (due - turn) // len(members) * len(members)
+        if due - turn > len(agents):
+            turn += (due - turn) // len(agents) * len(agents)
         while turn < due:
-            members[turn % len(members)].sample(time.time())
+            agents[turn % len(agents)].sample(time.time())
             turn += 1
         await asyncio.sleep(max(_TICK_S, apart))
 

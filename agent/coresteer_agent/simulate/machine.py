@@ -1,4 +1,4 @@
-"""Simulated machines: their NICs, queues and interrupts, and what ails them."""
+"""Simulated machines: their NICs, queues and interrupts, and their faults."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -21,17 +21,17 @@ _NODES_PER_RACK = 20
 _KINDS = 12
 
 
-class Ailment(StrEnum):
-    """What is wrong with a node, so that there is something to find."""
+class Fault(StrEnum):
+    """Fault of a node, so that the fleet has hot spots."""
 
     NONE = "none"
     HOT_QUEUE = "hot_queue"
-    DYING_NIC = "dying_nic"
+    FAILING_NIC = "failing_nic"
     MANAGED_NIC = "managed_nic"
 
 
 class Nic(Struct, frozen=True):
-    """A kind of NIC. queue_name and other_name name its interrupts; max_packets_per_s is at full load."""
+    """A NIC model. queue_name, other_name: names of its interrupts. max_packets_per_s: at full load."""
 
     netdev: str
     driver: str
@@ -57,32 +57,32 @@ NICS = (MLX5, IGB, ENA)
 
 
 class Machine(Struct, frozen=True):
-    """A kind of node; many nodes share one. The first of inventory.netdevs carries the load."""
+    """A machine that many nodes share. The first of inventory.netdevs carries the load."""
 
     seed: str
     nic: Nic
-    ailment: Ailment
+    fault: Fault
     topology: Topology
     inventory: Inventory
 
 
-def ailment_of(index: int) -> Ailment:
-    """The first three nodes of a fleet have something wrong with them, so that one node is never boring."""
-    return (Ailment.HOT_QUEUE, Ailment.DYING_NIC, Ailment.MANAGED_NIC)[index] if index < 3 else Ailment.NONE
+def fault_of(index: int) -> Fault:
+    """Return the fault of a node by its index in the fleet; the first three nodes have one."""
+    return (Fault.HOT_QUEUE, Fault.FAILING_NIC, Fault.MANAGED_NIC)[index] if index < 3 else Fault.NONE
 
 
 def kind_of(index: int) -> int:
-    """Which of a few kinds of machine the node is; the ailing three have the NIC that shows it best."""
+    """Return the kind of machine by the node's index; the three with a fault have the NIC that shows it best."""
     return (2, 1, 0)[index] if index < 3 else index % _KINDS
 
 
 def labels_of(index: int) -> dict[str, str]:
-    """Rack and role of the node with that index in the fleet."""
+    """Return rack and role of a node by its index in the fleet."""
     return {"rack": f"r{index // _NODES_PER_RACK + 1:02}", "role": _ROLES[index % len(_ROLES)]}
 
 
-def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, ailment: Ailment = Ailment.NONE) -> Machine:
-    """A machine with exactly that many CPUs and numbered interrupts. kind: which NIC and which spread of load."""
+def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, fault: Fault = Fault.NONE) -> Machine:
+    """Return a machine with these numbers of CPUs and numbered interrupts. kind: selects NIC and spread of load."""
     topology = make_topology(cpus)
     nic = NICS[kind % len(NICS)]
     netdevs: list[Netdev] = []
@@ -93,25 +93,25 @@ def make_machine(*, cpus: int, irqs: int, kind: int, seed: int, ailment: Ailment
         if room < 1 + place:
             break
         home = topology.numa_nodes[place % len(topology.numa_nodes)]
-        netdev, its_rows = _nic(each, numbers=numbers, room=room, cpus=cpus, home=home, ailment=ailment)
+        netdev, its_rows = _nic(each, numbers=numbers, room=room, cpus=cpus, home=home, fault=fault)
         netdevs.append(netdev)
         rows += its_rows
-    # whichever NIC comes last carries the agent's own connection: the only one, or the slow one beside the fast
+    # the last NIC carries the agent's own connection: the only one, or the slow one beside the fast one
     netdevs[-1] = replace(netdevs[-1], management=True)
     for name, queue in _nvme(cpus):
         if len(rows) == irqs:
             break
         rows.append(_nvme_irq(next(numbers), name, queue, cpus))
     settings = {key: str(setting.schema["default"]) for key, setting in MACHINE_SETTINGS.items()}
-    return Machine(f"{seed}/{kind}", nic, ailment, topology, Inventory(netdevs, rows, settings=settings))
+    return Machine(f"{seed}/{kind}", nic, fault, topology, Inventory(netdevs, rows, settings=settings))
 
 
 def _nic(
-    nic: Nic, *, numbers: Iterator[int], room: int, cpus: int, home: NumaNode, ailment: Ailment
+    nic: Nic, *, numbers: Iterator[int], room: int, cpus: int, home: NumaNode, fault: Fault
 ) -> tuple[Netdev, list[Irq]]:
     queues = max(1, min(nic.max_queues, cpus, room - 1))
     order = sorted(parse_cpu_list(home.cpus))
-    managed = ailment is Ailment.MANAGED_NIC
+    managed = fault is Fault.MANAGED_NIC
     rows = []
     if room > 1:
         rows.append(
@@ -129,7 +129,7 @@ def _nic(
         )
     mine = [next(numbers) for _ in range(queues)]
     for queue, number in enumerate(mine):
-        cpu = order[-1] if ailment is Ailment.HOT_QUEUE else order[queue % len(order)]
+        cpu = order[-1] if fault is Fault.HOT_QUEUE else order[queue % len(order)]
         rows.append(
             Irq(
                 irq=number,
@@ -167,7 +167,7 @@ def _nic(
 
 
 def _nvme(cpus: int) -> Iterator[tuple[str, int]]:
-    """Drive after drive: an admin queue, then a managed queue for each CPU up to 64."""
+    """Yield name and queue of NVMe interrupts: per drive an admin queue, then a managed queue per CPU up to 64."""
     for drive in count():
         for queue in range(min(cpus, 64) + 1):
             yield f"nvme{drive}q{queue}", queue

@@ -1,4 +1,4 @@
-"""Which programs of a simulated node talk over its network, how much, and where their packets arrive."""
+"""Simulated processes that communicate over the network, with their traffic and RX placements."""
 
 from collections.abc import Mapping
 
@@ -15,14 +15,14 @@ from coresteer_core.cpuset import format_cpu_list, parse_cpu_list
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.tasks import NetTask, RxPlacement
 
-_TALKERS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
-_MOST_QUEUES = 3
+_NETWORK_PROGRAMS = frozenset(("nginx", "memcached", "postgres", "envoy", "java"))
+_MAX_QUEUES = 3
 _PORTS = {"nginx": [80, 443], "memcached": [11211], "postgres": [5432], "envoy": [10000], "java": [8080]}
 _USERS = {"nginx": "www-data", "memcached": "memcache", "postgres": "postgres"}
 
 
 def cgroup_of(name: str) -> str:
-    """The cgroup of a program, as /proc/PID/cgroup has it."""
+    """Return the cgroup of a program as in /proc/PID/cgroup."""
     return f"/system.slice/{name}.service"
 
 
@@ -34,22 +34,21 @@ def net_tasks(
     *,
     params: Mapping[int, Mapping[str, str]],
 ) -> list[NetTask]:
-    """The programs at a level of load, heaviest first. affinities: where some were put, by PID; others may go anywhere.
+    """Return the processes at a load level, the busiest first. Each uses a few fixed queues of the first NIC.
 
-    params: values by PID and name that differ from the usual ones. Each has its connections on a few queues of the
-    machine's first NIC, which stay the same.
+    affinities: by PID, all online CPUs where missing. params: values by PID and name that differ from the defaults.
     """
     queues = [irq for irq in inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     if not queues:
         return []
     cpus = format_cpu_list(machine.topology.online())
     packets_per_s = peak_packets_per_s(machine, len(queues)) * level / (LEVELS - 1)
-    programs = [task for task in busiest_tasks(machine, LEVELS - 1) if task.name in _TALKERS]
-    of_all = sum(task.cpu_share for task in programs)
+    programs = [task for task in busiest_tasks(machine, LEVELS - 1) if task.name in _NETWORK_PROGRAMS]
+    total_share = sum(task.cpu_share for task in programs)
     tasks = []
     for task in programs:
-        mine = seeded_random("talker", machine.seed, task.pid).sample(queues, min(_MOST_QUEUES, len(queues)))
-        rx_bytes_per_s = packets_per_s * task.cpu_share / of_all * BYTES_PER_PACKET / len(mine)
+        its_queues = seeded_random("talker", machine.seed, task.pid).sample(queues, min(_MAX_QUEUES, len(queues)))
+        rx_bytes_per_s = packets_per_s * task.cpu_share / total_share * BYTES_PER_PACKET / len(its_queues)
         affinity = affinities.get(task.pid, cpus)
         allowed = sorted(parse_cpu_list(affinity))
         tasks.append(
@@ -75,7 +74,7 @@ def net_tasks(
                         rx_bytes_per_s=rx_bytes_per_s,
                         tx_bytes_per_s=rx_bytes_per_s * ANSWERS_PER_PACKET,
                     )
-                    for irq in mine
+                    for irq in its_queues
                 ],
                 user=_USERS.get(task.name, "app"),
                 command=task.name,

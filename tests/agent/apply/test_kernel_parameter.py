@@ -13,9 +13,10 @@ from coresteer_agent.apply.journal import Journal
 from coresteer_agent.apply.restore import restore
 from coresteer_agent.capture import capture
 from coresteer_agent.observe.inventory import InventoryReader
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.plan import Action, DesiredValue, Plan, inverse, preview
 from coresteer_core.changes.report import ChangeState, Outcome
 from coresteer_core.node.view import View
@@ -142,7 +143,7 @@ def test_a_capture_has_it(root: Path, tmp_path: Path) -> None:
 
 def test_a_simulated_node_has_it() -> None:
     machine = make_machine(cpus=4, irqs=6, kind=1, seed=0)
-    node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
+    node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     changes = SimulatedChanges(node)
     changes.handle(Apply("c", Plan([Action(KEY, "1", "0", "test")]), 60))
     assert changes.messages()[-1].state is ChangeState.UNCONFIRMED

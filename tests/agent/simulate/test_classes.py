@@ -1,4 +1,4 @@
-"""What the service classes of simulated nodes get."""
+"""Service classes of simulated nodes."""
 
 from msgspec.structs import replace
 
@@ -14,16 +14,16 @@ def over_time(spec: ServiceClasses, seconds: int, *, cpus: int = 8) -> list[list
     return [classes.figures(1000.0 + second) for second in range(seconds)]
 
 
-def test_classes_ask_at_the_gate_and_differ_in_what_they_get() -> None:
-    told = over_time(SPEC, 240)
-    gold, bronze = zip(*told[5:], strict=True)
+def test_classes_queue_at_the_gate_and_differ_in_attainment() -> None:
+    seconds = over_time(SPEC, 240)
+    gold, bronze = zip(*seconds[5:], strict=True)
     assert all(one.source == "gate" and one.requests > 20 for one in (*gold, *bronze))
     assert max(one.waiting for one in bronze) > 0, "at its peak they wait"
     assert sum(one.satisfied for one in gold) > 5 * sum(one.satisfied for one in bronze), "few are done in 5 ms"
     assert all(one.active + two.active <= 4 for one, two in zip(gold, bronze, strict=True))
 
 
-def test_a_pause_of_the_simulation_is_no_wait_of_its_clients() -> None:
+def test_a_pause_of_the_simulation_does_not_count_as_waiting() -> None:
     classes = SimulatedClasses(replace(SPEC, slots=1), 1, cpus=8)
     for second in range(20):
         classes.figures(1000.0 + second)

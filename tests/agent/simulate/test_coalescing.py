@@ -1,12 +1,13 @@
-"""Simulated NICs: what their drivers make of values, and that their interrupts follow what stands."""
+"""Simulated NICs: responses of their drivers, and interrupts that follow the set values."""
 
 import pytest
 
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.coalescing import interrupts_per_s
-from coresteer_agent.simulate.load import make_interval
+from coresteer_agent.simulate.interval import make_interval
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeState, Outcome, Result
 from coresteer_core.node.nic import DriverResponse, Timer, Verdict
@@ -24,11 +25,13 @@ class Node:
 
     def __init__(self, kind: int) -> None:
         machine = make_machine(cpus=16, irqs=24, kind=kind, seed=1)
-        self.node = SimulatedNode(name="n", key="k", index=7, seed=1, machine=machine, made=Made(1.0), stream="s")
+        self.node = SimulatedNode(
+            name="n", key="k", index=7, seed=1, machine=machine, cache=SimulationCache(1.0), stream="s"
+        )
         self.changes = SimulatedChanges(self.node)
         self.netdev = machine.inventory.netdevs[0].name
         self.now_s = 1_000_000.0
-        self.made = 0
+        self.number = 0
         self.step()  # sees what stands
 
     def step(self) -> None:
@@ -45,12 +48,12 @@ class Node:
 
     def set(self, param: str, value: str) -> Result:
         action = Action(self.key(param), self.read(param) or "", value, "")
-        self.made += 1
-        self.changes.handle(Apply(f"c{self.made}", Plan([action]), 30.0))
-        said = self.changes.messages()
-        if said[-1].state is ChangeState.UNCONFIRMED:
-            self.changes.handle(Confirm(f"c{self.made}"))
-        return next(result for message in said for result in message.results if result.key == action.key)
+        self.number += 1
+        self.changes.handle(Apply(f"c{self.number}", Plan([action]), 30.0))
+        messages = self.changes.messages()
+        if messages[-1].state is ChangeState.UNCONFIRMED:
+            self.changes.handle(Confirm(f"c{self.number}"))
+        return next(result for message in messages for result in message.results if result.key == action.key)
 
     def responses(self, param: str) -> list[DriverResponse]:
         return self.node.learned.responses(self.node.machine.nic.driver, param)
@@ -68,7 +71,7 @@ ODD: dict[str, tuple[int, str, str, Outcome, Verdict, str | None]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_drivers_take_refuse_round_and_ignore_and_that_is_learned(case: str) -> None:
+def test_drivers_accept_refuse_round_and_ignore_and_the_response_is_learned(case: str) -> None:
     kind, param, value, outcome, verdict, stood = ODD[case]
     node = Node(kind)
     before = node.read(param)
@@ -81,7 +84,7 @@ def test_drivers_take_refuse_round_and_ignore_and_that_is_learned(case: str) -> 
         assert tried.message == "The kernel's answer was: Numerical result out of range."
 
 
-def test_a_value_that_was_rounded_once_is_refused_with_what_to_ask_for() -> None:
+def test_a_value_that_was_rounded_before_is_refused_with_the_rounded_value() -> None:
     node = Node(IGB)
     node.set("coalesce/rx-usecs", "500")
     again = node.set("coalesce/rx-usecs", "500")
@@ -89,7 +92,7 @@ def test_a_value_that_was_rounded_once_is_refused_with_what_to_ask_for() -> None
     assert node.set("coalesce/rx-usecs", "504").outcome is Outcome.APPLIED
 
 
-def test_interrupts_follow_what_is_set_and_the_points_show_it() -> None:
+def test_interrupts_follow_the_set_values_and_points_show_it() -> None:
     node = Node(ENA)
     node.step()
     often = node.interrupts()
@@ -135,7 +138,7 @@ def test_no_packets_make_no_interrupts() -> None:
     assert interrupts_per_s(TimerParams(Timer.ABSOLUTE, 100), 0.0) == 0.0
 
 
-def test_a_receive_queue_passes_its_packets_on_to_other_cpus_and_back() -> None:
+def test_rps_of_a_receive_queue_can_be_set_and_restored() -> None:
     node = Node(ENA)
     assert node.set("rx-0/rps", "2-3").outcome is Outcome.APPLIED
     assert (node.read("rx-0/rps"), node.read("rx-1/rps")) == ("2-3", "none")

@@ -1,4 +1,4 @@
-"""Experiments on nodes that do not exist: their runs are short, and their figures follow from the settings."""
+"""Experiments on simulated nodes: their runs are short, and their figures follow from the settings."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.uri import parse_uri
 
-from coresteer_agent.simulate.agent import Count, Member
+from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.experiments import SimulatedExperiments, measure
 from coresteer_agent.simulate.fleet import run
 from coresteer_agent.simulate.machine import make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.experiments.model import (
     Classes,
     Command,
@@ -46,7 +47,7 @@ _IGB, _MLX5 = 1, 0
 
 def a_node(kind: int, cpus: int = 16) -> SimulatedNode:
     machine = make_machine(cpus=cpus, irqs=40, kind=kind, seed=0)
-    return SimulatedNode(name="sim1", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
+    return SimulatedNode(name="sim1", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
 
 
 def a_run(workload: Workload, run_id: str = "1") -> Run:
@@ -59,7 +60,7 @@ def figures(node: SimulatedNode, workload: Workload, name: str) -> list[float]:
 
 
 class Clock:
-    """Calls what was asked for when it is told that time has passed."""
+    """An event loop's call_later with simulated time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -76,30 +77,30 @@ class Clock:
             call()
 
 
-class Told:
-    """An experiment on a node, and what it said."""
+class ExperimentOnNode:
+    """An experiment on a node, and what it messages."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.said: list[ExperimentMessage] = []
+        self.messages: list[ExperimentMessage] = []
         self.node = a_node(_IGB)
-        self.experiments = SimulatedExperiments(self.node, self.said.append, self.clock.later)
+        self.experiments = SimulatedExperiments(self.node, self.messages.append, self.clock.later)
 
     def states(self) -> list[RunState]:
-        return [message.state for message in self.said]
+        return [message.state for message in self.messages]
 
 
 def test_a_run_is_loaded_and_then_measured_in_a_tenth_of_its_time() -> None:
-    told = Told()
-    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
-    assert (told.said[0].netdev, told.said[0].address) == ("eno1", "198.18.0.1:9000")
-    told.experiments.asked(RunExperiment(7, a_run(TcpRequest(), "a")))
-    told.clock.pass_s(0.11)
-    assert told.states() == [RunState.READY, RunState.LOADED]
-    told.clock.pass_s(0.13)
-    assert told.states() == [RunState.READY, RunState.LOADED]
-    told.clock.pass_s(0.02)
-    last = told.said[-1]
+    one = ExperimentOnNode()
+    one.experiments.handle(BeginExperiment(7, TcpRequest(), "alone"))
+    assert (one.messages[0].netdev, one.messages[0].address) == ("eno1", "198.18.0.1:9000")
+    one.experiments.handle(RunExperiment(7, a_run(TcpRequest(), "a")))
+    one.clock.pass_s(0.11)
+    assert one.states() == [RunState.READY, RunState.LOADED]
+    one.clock.pass_s(0.13)
+    assert one.states() == [RunState.READY, RunState.LOADED]
+    one.clock.pass_s(0.02)
+    last = one.messages[-1]
     assert (last.experiment_id, last.state, last.run_id) == (7, RunState.MEASURED, "a")
     assert last.measured is not None
     assert last.measured.duration_s == 1.0
@@ -107,29 +108,29 @@ def test_a_run_is_loaded_and_then_measured_in_a_tenth_of_its_time() -> None:
 
 
 def test_a_policy_has_all_of_its_time_to_act_before_a_run_is_measured() -> None:
-    told = Told()
-    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
-    told.experiments.asked(RunExperiment(7, replace(a_run(TcpRequest()), warmup_s=STEP_S)))
-    told.clock.pass_s(STEP_S)
-    assert told.states() == [RunState.READY, RunState.LOADED]
-    told.clock.pass_s(0.3)
-    assert told.states()[-1] is RunState.MEASURED
+    one = ExperimentOnNode()
+    one.experiments.handle(BeginExperiment(7, TcpRequest(), "alone"))
+    one.experiments.handle(RunExperiment(7, replace(a_run(TcpRequest()), warmup_s=STEP_S)))
+    one.clock.pass_s(STEP_S)
+    assert one.states() == [RunState.READY, RunState.LOADED]
+    one.clock.pass_s(0.3)
+    assert one.states()[-1] is RunState.MEASURED
 
 
 def test_a_run_of_an_experiment_that_was_ended_is_never_measured() -> None:
-    told = Told()
-    told.experiments.asked(BeginExperiment(7, TcpRequest(), "alone"))
-    told.experiments.asked(RunExperiment(7, a_run(TcpRequest())))
-    told.experiments.asked(EndExperiment(7))
-    told.clock.pass_s(60)
-    assert told.states() == [RunState.READY]
+    one = ExperimentOnNode()
+    one.experiments.handle(BeginExperiment(7, TcpRequest(), "alone"))
+    one.experiments.handle(RunExperiment(7, a_run(TcpRequest())))
+    one.experiments.handle(EndExperiment(7))
+    one.clock.pass_s(60)
+    assert one.states() == [RunState.READY]
 
 
 def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> None:
-    told = Told()
-    told.experiments.asked(RunExperiment(8, a_run(TcpRequest())))
-    assert told.states() == [RunState.FAILED]
-    assert "8" in told.said[0].sentence
+    one = ExperimentOnNode()
+    one.experiments.handle(RunExperiment(8, a_run(TcpRequest())))
+    assert one.states() == [RunState.FAILED]
+    assert "8" in one.messages[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_a_run_of_an_experiment_that_has_not_begun_fails_with_its_number() -> No
     ids=lambda workload: type(workload).__name__,
 )
 @pytest.mark.parametrize("kind", [0, 1, 2])
-def test_figures_are_those_that_are_measured_and_the_same_run_comes_to_the_same(workload: Workload, kind: int) -> None:
+def test_figures_are_known_metrics_and_reproducible(workload: Workload, kind: int) -> None:
     node = a_node(kind)
     node.sample(1.7e9)
     measured = measure(node, a_run(workload), 5)
@@ -167,7 +168,7 @@ def test_neither_too_few_nor_too_many_interrupt_cpus_give_the_most_throughput() 
     found = {}
     for cpus in (1, 8, 15):
         for irq in [row.irq for row in node.inventory.irqs if row.netdev == netdev]:
-            node.deliver(irq, f"0-{cpus - 1}")
+            node.set_irq_affinity(irq, f"0-{cpus - 1}")
         found[cpus] = mean(figures(node, TcpStream(server_cpus=f"{cpus}-15"), "throughput_bit_per_s"))
     assert found[8] > 1.5 * max(found[1], found[15])
 
@@ -178,7 +179,7 @@ def test_runs_of_the_same_settings_differ_by_about_a_hundredth() -> None:
 
 
 async def test_a_simulated_node_answers_the_backend_over_its_connection() -> None:
-    said: list[ExperimentMessage] = []
+    messages: list[ExperimentMessage] = []
 
     async def serve_one(link: ServerConnection) -> None:
         await link.recv()
@@ -189,12 +190,12 @@ async def test_a_simulated_node_answers_the_backend_over_its_connection() -> Non
             assert isinstance(frame, bytes)
             message_back = decode_to_backend(frame)
             if isinstance(message_back, ExperimentMessage):
-                said.append(message_back)
+                messages.append(message_back)
                 if message_back.state is RunState.MEASURED:
                     await link.close(Close.BAD_KEY, "It is done.")
 
     async with serve(serve_one, "127.0.0.1", 0) as server, asyncio.timeout(20):
         uri = parse_uri(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/agent")
-        member = Member(a_node(_IGB), uri, Count(), keep_latencies=False)
-        await run([member], interval_s=1.0, duration_s=None, tls=None)
-    assert [message.state for message in said] == [RunState.READY, RunState.LOADED, RunState.MEASURED]
+        agent = SimulatedAgent(a_node(_IGB), uri, FleetStatistics(), record_latencies=False)
+        await run([agent], interval_s=1.0, duration_s=None, tls=None)
+    assert [message.state for message in messages] == [RunState.READY, RunState.LOADED, RunState.MEASURED]

@@ -12,12 +12,13 @@ from websockets.uri import parse_uri
 from coresteer_agent.runtime import policies
 from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.simulate import add_arguments
-from coresteer_agent.simulate.agent import Count, Member
+from coresteer_agent.simulate.agent import FleetStatistics, SimulatedAgent
+from coresteer_agent.simulate.cache import SimulationCache
 from coresteer_agent.simulate.changes import SimulatedChanges
 from coresteer_agent.simulate.enrol import SimulationError, keys_for, node_names
 from coresteer_agent.simulate.fleet import run
-from coresteer_agent.simulate.machine import Ailment, make_machine
-from coresteer_agent.simulate.node import Made, SimulatedNode
+from coresteer_agent.simulate.machine import Fault, make_machine
+from coresteer_agent.simulate.node import SimulatedNode
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState
 from coresteer_core.node.rates import Rates
@@ -46,24 +47,24 @@ INTERVAL_S = 0.05
 def a_node() -> SimulatedNode:
     machine = make_machine(cpus=4, irqs=8, kind=1, seed=0)
     return SimulatedNode(
-        name="sim8-0001", key="the-key", index=9, seed=0, machine=machine, made=Made(INTERVAL_S), stream="s"
+        name="sim8-0001", key="the-key", index=9, seed=0, machine=machine, cache=SimulationCache(INTERVAL_S), stream="s"
     )
 
 
 async def with_backend(
     serve_one: Callable[[ServerConnection], Awaitable[None]], *, duration_s: float | None
-) -> tuple[Member, Count]:
+) -> tuple[SimulatedAgent, FleetStatistics]:
     """One node against a backend that serves each connection like that, until the run ends by itself."""
-    count = Count()
+    stats = FleetStatistics()
     async with serve(serve_one, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        member = Member(a_node(), parse_uri(f"ws://127.0.0.1:{port}/api/agent"), count, keep_latencies=True)
+        agent = SimulatedAgent(a_node(), parse_uri(f"ws://127.0.0.1:{port}/api/agent"), stats, record_latencies=True)
         async with asyncio.timeout(20):
-            await run([member], interval_s=INTERVAL_S, duration_s=duration_s, tls=None)
-    return member, count
+            await run([agent], interval_s=INTERVAL_S, duration_s=duration_s, tls=None)
+    return agent, stats
 
 
-async def test_what_was_not_acknowledged_is_sent_again_after_a_reconnect_in_order() -> None:
+async def test_unacknowledged_samples_are_sent_again_in_order_after_a_reconnect() -> None:
     seqs: list[list[int]] = []
 
     async def serve_one(link: ServerConnection) -> None:
@@ -87,22 +88,22 @@ async def test_what_was_not_acknowledged_is_sent_again_after_a_reconnect_in_orde
             if len(seqs) == 2:
                 await link.send(encode(Ack(message.rates.seq)))
 
-    member, count = await with_backend(serve_one, duration_s=1.5)
+    agent, stats = await with_backend(serve_one, duration_s=1.5)
     first, second = seqs
-    assert second == list(range(3, member.node.seq + 1))
+    assert second == list(range(3, agent.node.seq + 1))
     assert first[0] == 1
-    assert count.acked == count.sent == member.node.seq
-    assert len(count.latencies_ms) == count.acked
-    assert member.node.overflowed == 0
+    assert stats.acked == stats.sent == agent.node.seq
+    assert len(stats.latencies_ms) == stats.acked
+    assert agent.node.overflowed == 0
 
 
-async def test_a_node_whose_key_is_not_wanted_gives_up() -> None:
+async def test_a_node_with_a_rejected_key_does_not_reconnect() -> None:
     async def serve_one(link: ServerConnection) -> None:
         await link.close(Close.BAD_KEY, "This key is unknown.")
 
-    member, count = await with_backend(serve_one, duration_s=None)
-    assert member.hopeless
-    assert count.sent == 0
+    agent, stats = await with_backend(serve_one, duration_s=None)
+    assert agent.rejected
+    assert stats.sent == 0
 
 
 async def test_ping_is_answered_with_the_nodes_clock() -> None:
@@ -132,9 +133,9 @@ def cpus_of(rates: Rates, irq: int) -> set[int]:
     return {cpu for number, cpu in zip(ids, cpus, strict=True) if number == irq}
 
 
-def test_a_moved_interrupt_counts_on_its_new_cpu_and_returns_when_nobody_keeps_it() -> None:
+def test_a_moved_interrupt_counts_on_its_new_cpu_and_reverts_on_timeout() -> None:
     machine = make_machine(cpus=8, irqs=20, kind=1, seed=0)
-    node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, made=Made(1.0), stream="s")
+    node = SimulatedNode(name="n", key="", index=9, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     now = 0.0
     changes = SimulatedChanges(node, lambda: now)
     irq = next(irq for irq in node.inventory.irqs if irq.queues)
@@ -151,11 +152,11 @@ def test_a_moved_interrupt_counts_on_its_new_cpu_and_returns_when_nobody_keeps_i
     assert cpus_of(node.sample(noon), irq.irq) == {int(was)}
 
 
-def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_them_back(
+def test_policies_on_a_simulated_node_move_interrupts_and_processes_and_restore_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine = make_machine(cpus=8, irqs=20, kind=1, seed=0, ailment=Ailment.HOT_QUEUE)
-    node = SimulatedNode(name="n", key="", index=0, seed=0, machine=machine, made=Made(1.0), stream="s")
+    machine = make_machine(cpus=8, irqs=20, kind=1, seed=0, fault=Fault.HOT_QUEUE)
+    node = SimulatedNode(name="n", key="", index=0, seed=0, machine=machine, cache=SimulationCache(1.0), stream="s")
     changes = SimulatedChanges(node, lambda: now)
     told: list[DecisionMessage] = []
     runner = PolicyRunner(changes, told.append)
@@ -189,19 +190,19 @@ def test_policies_on_a_simulated_node_move_its_interrupts_and_programs_and_give_
     assert {task.affinity for task in node.net_tasks()} == {"0-7"}
 
 
-def test_more_than_the_buffer_holds_is_counted_as_overflowed() -> None:
+def test_samples_beyond_the_buffer_are_counted_as_overflowed() -> None:
     node = SimulatedNode(
         name="n",
         key="",
         index=9,
         seed=0,
         machine=make_machine(cpus=2, irqs=4, kind=1, seed=0),
-        made=Made(5.0),
+        cache=SimulationCache(5.0),
         stream="s",
     )
     for second in range(100):
         node.sample(5.0 * second)
-    assert len(node.unacked) == 60
+    assert len(node.unacknowledged) == 60
     assert node.overflowed == 40
     assert node.hello().first_seq == 41
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coresteer_agent.simulate.load import LEVELS, dying, level_at, link_is_down, make_interval, temper_of
-from coresteer_agent.simulate.machine import Ailment, Machine, ailment_of, make_machine
+from coresteer_agent.simulate.interval import make_interval
+from coresteer_agent.simulate.load import LEVELS, failing_nic_counts, link_is_down, load_level, load_profile
+from coresteer_agent.simulate.machine import Fault, Machine, fault_of, make_machine
 from coresteer_agent.simulate.topology import make_topology
 from coresteer_core.cpuset import parse_cpu_list
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, SHARES_PER_UNIT
@@ -41,28 +42,24 @@ def test_every_cpu_has_one_core_one_numa_node_and_caches_that_know_it(cpus: int)
     ("cpus", "packages", "threads", "last_level_caches"),
     [(2, 1, 1, 1), (4, 1, 1, 1), (20, 1, 2, 1), (7, 1, 1, 1), (72, 2, 2, 2), (128, 2, 2, 8), (256, 2, 2, 16)],
 )
-def test_machines_are_laid_out_as_such_servers_are(
-    cpus: int, packages: int, threads: int, last_level_caches: int
-) -> None:
+def test_machines_have_the_layout_of_servers(cpus: int, packages: int, threads: int, last_level_caches: int) -> None:
     topology = make_topology(cpus)
     assert len({cpu.package for cpu in topology.cpus}) == packages
     assert len(parse_cpu_list(topology.cpus[0].siblings)) == threads
     assert len([cache for cache in topology.caches if cache.level == 3]) == last_level_caches
 
 
-@given(
-    cpus=st.integers(2, 256), irqs=st.integers(2, 600), kind=st.integers(0, 11), ailment=st.sampled_from(list(Ailment))
-)
-def test_a_machine_has_exactly_the_interrupts_asked_for_and_every_queue_knows_its_own(
-    cpus: int, irqs: int, kind: int, ailment: Ailment
+@given(cpus=st.integers(2, 256), irqs=st.integers(2, 600), kind=st.integers(0, 11), fault=st.sampled_from(list(Fault)))
+def test_a_machine_has_the_requested_interrupts_and_every_queue_has_its_own(
+    cpus: int, irqs: int, kind: int, fault: Fault
 ) -> None:
-    machine = make_machine(cpus=cpus, irqs=irqs, kind=kind, seed=0, ailment=ailment)
+    machine = make_machine(cpus=cpus, irqs=irqs, kind=kind, seed=0, fault=fault)
     rows = machine.inventory.irqs
     assert len(rows) == irqs == len({row.irq for row in rows})
     served = {(row.netdev, queue): row.irq for row in rows for queue in row.queues}
-    told = {(dev.name, queue.name): queue.irq for dev in machine.inventory.netdevs for queue in dev.queues}
-    assert served == told
-    assert told
+    of_queues = {(dev.name, queue.name): queue.irq for dev in machine.inventory.netdevs for queue in dev.queues}
+    assert served == of_queues
+    assert of_queues
     assert [dev.management for dev in machine.inventory.netdevs].count(True) == 1
     for row in rows:
         assert parse_cpu_list(row.effective or "") <= parse_cpu_list(row.requested or "") <= machine.topology.online()
@@ -73,11 +70,11 @@ def test_a_machine_has_exactly_the_interrupts_asked_for_and_every_queue_knows_it
 @given(
     cpus=st.sampled_from([2, 3, 8, 20, 72, 256]),
     level=st.integers(0, LEVELS - 1),
-    ailment=st.sampled_from(list(Ailment)),
+    fault=st.sampled_from(list(Fault)),
     kind=st.integers(0, 2),
 )
-def test_columns_have_a_cell_for_each_cpu_and_shares_add_up(cpus: int, level: int, ailment: Ailment, kind: int) -> None:
-    machine = make_machine(cpus=cpus, irqs=40, kind=kind, seed=1, ailment=ailment)
+def test_columns_have_a_cell_for_each_cpu_and_shares_add_up(cpus: int, level: int, fault: Fault, kind: int) -> None:
+    machine = make_machine(cpus=cpus, irqs=40, kind=kind, seed=1, fault=fault)
     interval = make_interval(machine, placement_of(machine), level, 3, 1.0)
     shares = {name: column or b"" for name, column in interval.shares.items()}
     assert set(shares) == set(CPU_SHARES)
@@ -92,8 +89,8 @@ def test_columns_have_a_cell_for_each_cpu_and_shares_add_up(cpus: int, level: in
     assert 0 not in u32(interval.irq_counts)
 
 
-def test_the_hot_nodes_queue_interrupts_overrun_one_cpu_and_a_moved_one_takes_its_load_along() -> None:
-    machine = make_machine(cpus=16, irqs=40, kind=2, seed=0, ailment=Ailment.HOT_QUEUE)
+def test_a_hot_queue_saturates_one_cpu_and_load_moves_with_an_interrupt() -> None:
+    machine = make_machine(cpus=16, irqs=40, kind=2, seed=0, fault=Fault.HOT_QUEUE)
     before = placement_of(machine)
     queue_rows = [row for row, irq in enumerate(machine.inventory.irqs) if irq.queues]
     (hot,) = {before[row] for row in queue_rows}
@@ -115,18 +112,18 @@ def test_the_hot_nodes_queue_interrupts_overrun_one_cpu_and_a_moved_one_takes_it
     assert moved.tcp.rtt_p99_us < full.tcp.rtt_p99_us
 
 
-def test_a_dying_nic_loses_more_and_more_packets_and_then_its_link() -> None:
-    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0, ailment=Ailment.DYING_NIC)
+def test_a_failing_nic_loses_packets_and_then_its_link() -> None:
+    machine = make_machine(cpus=8, irqs=30, kind=1, seed=0, fault=Fault.FAILING_NIC)
     healthy = make_interval(machine, placement_of(machine), 20, 0, 1.0).netdevs[0]
-    errors = [dying(healthy, age_s, 1.0).rx_errors for age_s in (0, 60, 120, 170)]
+    errors = [failing_nic_counts(healthy, age_s, 1.0).rx_errors for age_s in (0, 60, 120, 170)]
     assert errors == sorted(set(errors))
     assert not link_is_down(60)
     assert link_is_down(183)
-    assert dying(healthy, 183, 1.0).rx_bytes == 0
+    assert failing_nic_counts(healthy, 183, 1.0).rx_bytes == 0
 
 
 def test_the_managed_nodes_nic_is_locked_with_a_reason() -> None:
-    machine = make_machine(cpus=8, irqs=30, kind=0, seed=0, ailment=Ailment.MANAGED_NIC)
+    machine = make_machine(cpus=8, irqs=30, kind=0, seed=0, fault=Fault.MANAGED_NIC)
     locked = [irq for irq in machine.inventory.irqs if irq.netdev == machine.nic.netdev and irq.queues]
     assert locked
     assert all(irq.movable is False and machine.nic.netdev in (irq.locked_reason or "") for irq in locked)
@@ -141,7 +138,7 @@ def test_the_same_seed_makes_the_same_interval_and_another_seed_another() -> Non
     assert interval(7) != interval(8)
 
 
-def test_a_day_has_a_tide() -> None:
-    temper = temper_of(0, 9)
-    levels = [level_at(hour * 3600.0, temper, ailment_of(9)) for hour in range(24)]
+def test_the_load_follows_a_daily_cycle() -> None:
+    profile = load_profile(0, 9)
+    levels = [load_level(hour * 3600.0, profile, fault_of(9)) for hour in range(24)]
     assert max(levels) - min(levels) >= LEVELS // 5
