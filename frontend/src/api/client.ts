@@ -85,7 +85,11 @@ const middleware: Middleware = {
 };
 
 /** The typed client; its promises reject with ApiProblem. Use it through `answer`. */
-export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
+export const api = createClient<paths>({
+  baseUrl: location.origin,
+  credentials: "same-origin",
+  fetch: (request) => globalThis.fetch(request), // looked up per request, so that a test can replace it
+});
 api.use(middleware);
 
 /** The body of a successful response: `await answer(api.GET("/api/nodes"))`. Rejects with ApiProblem. */

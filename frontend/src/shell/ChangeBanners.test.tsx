@@ -34,7 +34,7 @@ const change = (more: Partial<Change> = {}): Change => ({
   ...more,
 });
 
-/** A fake backend: records requests and answers by the end of the path. The client binds fetch when it is loaded. */
+/** A fake backend: records requests and answers by the end of the path. */
 const backend = vi.hoisted(() => {
   const state = { requests: [] as string[], answers: {} as Record<string, () => Promise<Response>> };
   globalThis.fetch = async (input) => {
