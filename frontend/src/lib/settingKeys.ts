@@ -3,7 +3,8 @@
 import settings from "../api/settings.json";
 
 type Form = { pattern: string; subject: string; name: string; target: string | null };
-type Name = { title: string; schema: { type: string; format?: string } };
+type Schema = { type: string; format?: string; description?: string; "x-group"?: string; "x-unit"?: string };
+type Name = { title: string; schema: Schema };
 
 const FORMS = (settings.forms as Form[]).map((form) => ({ ...form, pattern: new RegExp(`^${form.pattern}$`) }));
 const NAMES: Record<string, Name> = settings.names;
@@ -29,6 +30,16 @@ export function settingName(key: string): string {
 /** The end of a key as ethtool, sysfs or the kernel spells it: `coalesce/rx-usecs` is rx-usecs. */
 export function tunableName(end: string): string {
   return NAMES[end]?.title ?? end;
+}
+
+/** Every tunable with its unit (null where it is no number), and its group and help in forms. */
+export function tunables(): { name: string; unit: string | null; group: string | null; help: string }[] {
+  return Object.entries(NAMES).map(([name, { schema }]) => ({
+    name,
+    unit: schema["x-unit"] ?? null,
+    group: schema["x-group"] ?? null,
+    help: schema.description ?? "",
+  }));
 }
 
 /** The title of a key's value without whose it is; the key itself where it has none. */

@@ -31,12 +31,15 @@ _ON_OFF = {"on": "on", "1": "on", "off": "off", "0": "off"}
 class Param(Struct, frozen=True):
     """Declaration of one parameter. name: the end of the key. unit: of its number, empty for a switch (on or off).
 
-    least, most: bounds for any device; a device's own bounds apply in addition. queue: the kind of queue that may have
-    its own value, ``rx`` or ``tx``; None where only the netdev has it.
+    group, help: the part of a form that shows it, and its effect in one sentence. least, most: bounds for any device; a
+    device's own bounds apply in addition. queue: the kind of queue that may have its own value, ``rx`` or ``tx``; None
+    where only the netdev has it.
     """
 
     name: str
     unit: str
+    group: str
+    help: str
     most: int = 0
     least: int = 0
     queue: str | None = None
@@ -53,26 +56,36 @@ class Param(Struct, frozen=True):
         return not self.unit
 
 
-def _coalesce(way: str) -> list[Param]:
+_DELAY = "Delay before the NIC raises an interrupt."
+_FRAMES = "Packets after which the NIC raises an interrupt without further delay."
+_DURING = "The same while an interrupt is being handled."
+_ADAPTIVE = "On: the driver adapts these values to the load."
+_CQE = "On: each packet restarts the delay."
+_KERNEL = "Kernel (software coalescing)"
+_GRO = "Delay until the kernel polls again; requires napi_defer_hard_irqs > 0."
+_DEFER = "Empty polls before the interrupt is enabled again."
+
+
+def _coalesce(way: str, group: str) -> list[Param]:
     return [
-        Param(f"coalesce/{way}-usecs", "µs", _MAX_WAIT_US, queue=way),
-        Param(f"coalesce/{way}-frames", "packets", _MAX_FRAMES, queue=way),
-        Param(f"coalesce/{way}-usecs-irq", "µs", _MAX_WAIT_US, queue=way),
-        Param(f"coalesce/{way}-frames-irq", "packets", _MAX_FRAMES, queue=way),
-        Param(f"coalesce/adaptive-{way}", "", queue=way),
-        Param(f"coalesce/cqe-mode-{way}", ""),
+        Param(f"coalesce/{way}-usecs", "µs", group, _DELAY, _MAX_WAIT_US, queue=way),
+        Param(f"coalesce/{way}-frames", "packets", group, _FRAMES, _MAX_FRAMES, queue=way),
+        Param(f"coalesce/adaptive-{way}", "", group, _ADAPTIVE, queue=way),
+        Param(f"coalesce/{way}-usecs-irq", "µs", group, _DURING, _MAX_WAIT_US, queue=way),
+        Param(f"coalesce/{way}-frames-irq", "packets", group, _DURING, _MAX_FRAMES, queue=way),
+        Param(f"coalesce/cqe-mode-{way}", "", group, _CQE),
     ]
 
 
 PARAMS = {
     param.name: param
     for param in (
-        *_coalesce("rx"),
-        *_coalesce("tx"),
-        Param("ring/rx", "descriptors", 65_536, 1),
-        Param("ring/tx", "descriptors", 65_536, 1),
-        Param("gro_flush_timeout", "ns", _MAX_WAIT_US * 1000, queue="rx"),
-        Param("napi_defer_hard_irqs", "polls", 1000, queue="rx"),
+        *_coalesce("rx", "NIC, receive"),
+        *_coalesce("tx", "NIC, transmit"),
+        Param("gro_flush_timeout", "ns", _KERNEL, _GRO, _MAX_WAIT_US * 1000, queue="rx"),
+        Param("napi_defer_hard_irqs", "polls", _KERNEL, _DEFER, 1000, queue="rx"),
+        Param("ring/rx", "descriptors", "Rings", "Received packets that the NIC buffers before it drops.", 65_536, 1),
+        Param("ring/tx", "descriptors", "Rings", "Packets that wait for transmission.", 65_536, 1),
     )
 }
 """Every parameter by name."""
@@ -118,10 +131,11 @@ class _OfParam(Setting, frozen=True):
 
     @property
     def schema(self) -> dict[str, object]:
-        """JSON Schema of a switch, or of a number with its bounds and unit."""
+        """JSON Schema of a switch, or of a number with its bounds and unit; with its group and help."""
+        form = {"description": self._param.help, "x-group": self._param.group}
         if self._param.is_switch:
-            return {"type": "string", "enum": ["on", "off"]}
-        return number_schema(self._param.least, self._param.most, self._param.unit)
+            return {"type": "string", "enum": ["on", "off"], **form}
+        return number_schema(self._param.least, self._param.most, self._param.unit) | form
 
     def canonical(self, value: str) -> str:
         """Return a number without leading zeros, ``on`` or ``off``. Raises SettingError."""

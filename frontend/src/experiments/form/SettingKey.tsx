@@ -1,13 +1,11 @@
 import { TextInput } from "@mantine/core";
 import { useId } from "react";
-import { GROUPS } from "../../node/coalescing/nicParams";
+import { tunables } from "../../lib/settingKeys";
 import type { KnownSetting } from "./knownSettings";
 
 /** Unit and help text of a network device's numeric setting. */
 export function paramOf(key: string): { unit: string | null; help: string } | undefined {
-  for (const { params } of GROUPS)
-    for (const [name, param] of Object.entries(params)) if (key.endsWith(`/${name}`)) return param;
-  return undefined;
+  return tunables().find(({ name, group }) => group !== null && key.endsWith(`/${name}`));
 }
 
 type KeyProps = {

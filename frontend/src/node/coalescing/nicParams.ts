@@ -1,6 +1,7 @@
-/** Coalescing parameters of network devices and queues: units, help, and the drivers' responses. */
+/** Coalescing parameters of network devices and queues, and the drivers' responses. */
 
 import type { Schemas } from "../../api/client";
+import { tunables } from "../../lib/settingKeys";
 
 export type Coalescing = Schemas["Coalescing"];
 export type Surface = NonNullable<Coalescing["surface"]>;
@@ -9,63 +10,16 @@ export type DriverResponse = Coalescing["responses"][number];
 /** unit: null for on/off parameters. */
 export type Param = { unit: string | null; help: string };
 
-const WAIT = "Delay before the NIC raises an interrupt.";
-const FRAMES = "Packets after which the NIC raises an interrupt without further delay.";
-const WHILE = "The same while an interrupt is being handled.";
-const ADAPTIVE = "On: the driver adapts these values to the load.";
-const CQE = "On: each packet restarts the delay.";
+const GROUPED = tunables().filter(({ group }) => group !== null);
 
-/** All parameters by the end of their keys, in display order and groups. */
-export const GROUPS: { label: string; params: Record<string, Param> }[] = [
-  {
-    label: "NIC, receive",
-    params: {
-      "coalesce/rx-usecs": { unit: "µs", help: WAIT },
-      "coalesce/rx-frames": { unit: "packets", help: FRAMES },
-      "coalesce/adaptive-rx": { unit: null, help: ADAPTIVE },
-      "coalesce/rx-usecs-irq": { unit: "µs", help: WHILE },
-      "coalesce/rx-frames-irq": { unit: "packets", help: WHILE },
-      "coalesce/cqe-mode-rx": { unit: null, help: CQE },
-    },
-  },
-  {
-    label: "NIC, transmit",
-    params: {
-      "coalesce/tx-usecs": { unit: "µs", help: WAIT },
-      "coalesce/tx-frames": { unit: "packets", help: FRAMES },
-      "coalesce/adaptive-tx": { unit: null, help: ADAPTIVE },
-      "coalesce/tx-usecs-irq": { unit: "µs", help: WHILE },
-      "coalesce/tx-frames-irq": { unit: "packets", help: WHILE },
-      "coalesce/cqe-mode-tx": { unit: null, help: CQE },
-    },
-  },
-  {
-    label: "Kernel (software coalescing)",
-    params: {
-      gro_flush_timeout: {
-        unit: "ns",
-        help: "Delay until the kernel polls again; requires napi_defer_hard_irqs > 0.",
-      },
-      napi_defer_hard_irqs: { unit: "polls", help: "Empty polls before the interrupt is enabled again." },
-    },
-  },
-  {
-    label: "Rings",
-    params: {
-      "ring/rx": { unit: "packets", help: "Received packets that the NIC buffers before it drops." },
-      "ring/tx": { unit: "packets", help: "Packets that wait for transmission." },
-    },
-  },
-];
-
-/** The groups with the parameters that are present. */
+/** The parameters that are present, by group, in display order. */
 export function presentParams(
   params: Record<string, string>,
 ): { label: string; params: [name: string, of: Param][] }[] {
-  return GROUPS.map(({ label, params: all }) => ({
-    label,
-    params: Object.entries(all).filter(([name]) => name in params),
-  })).filter(({ params: there }) => there.length > 0);
+  const groups = new Map<string, [name: string, of: Param][]>();
+  for (const { name, group, unit, help } of GROUPED)
+    if (name in params && group !== null) groups.set(group, [...(groups.get(group) ?? []), [name, { unit, help }]]);
+  return [...groups].map(([label, present]) => ({ label, params: present }));
 }
 
 /** A setting's key; queue: null for the network device as a whole. */
