@@ -1,4 +1,4 @@
-"""Which processes talk over the network, how much, and where their packets arrive."""
+"""Find the processes that communicate over the network, their traffic, and where their packets are handled."""
 
 import logging
 import time
@@ -14,8 +14,8 @@ from coresteer_agent.collect.irq import is_running_kernel
 from coresteer_agent.collect.tcp_sockets import Moved, TcpSockets
 from coresteer_agent.linux.addresses import Addresses
 from coresteer_agent.linux.bpf import TCP, BpfRefusedError, ByteCounters
-from coresteer_agent.observe.net_tasks import TICKS_PER_S, Facts, NetTasks, read_cgroup_ids, read_cgroup_processes
-from coresteer_agent.observe.rx_placement import Place, RxPlacements
+from coresteer_agent.observe.net_tasks import TICKS_PER_S, TaskFacts, TaskReader, read_cgroup_ids, read_cgroup_processes
+from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import Inventory
 from coresteer_core.node.rates import Rates
@@ -24,49 +24,49 @@ from coresteer_core.node.tasks import NetTask, RxPlacement
 _log = logging.getLogger(__name__)
 
 MAX_TASKS = 200
-"""So many are told, those that move most bytes first."""
-_REMEMBERED_S = 600.0
-"""A process that was silent for longer is told no more."""
-_NEWCOMERS = 2_000
-"""Sockets looked for at once, those that move most bytes."""
-_FEW = 32
-"""A control group of more processes is no hint where to look first."""
+"""Maximum number of reported tasks; those with the most traffic come first."""
+_RETENTION_S = 600.0
+"""A process without traffic for longer is not reported."""
+_MAX_SEARCHED = 2_000
+"""Maximum number of sockets whose process is searched at once; those with the most traffic."""
+_MAX_HINTS = 32
+"""Maximum number of processes in a cgroup that are searched first."""
 _ADDRESSES_S = 60.0
 _CGROUPS_S = 60.0
 _NOISE = 0.1
-_LISTENERS = 4
-"""Who holds a listening socket is searched for at every fourth look, and when there is a new one."""
-_CLIENTS = 64
-"""Addresses counted of one process at a look, the first that moved bytes; of them the busiest are told."""
-_CLIENTS_TOLD = 8
-_PORTS_TOLD = 1024
-_NOWHERE = Place("")
+_LISTENER_READS = 4
+"""Processes of listening sockets are searched at every fourth read, and when there is a new socket."""
+_MAX_CLIENTS = 64
+"""Maximum number of client addresses counted per process and read; the busiest of them are reported."""
+_MAX_CLIENTS_REPORTED = 8
+_MAX_PORTS_REPORTED = 1024
+_UNKNOWN_TARGET = RxTarget("")
 _Bytes: TypeAlias = tuple[int, int]
-"""Received and sent."""
+"""Received and sent bytes."""
 
 
 class _Traffic(Struct):
-    """What the sockets of one process that land in one place did since the last look."""
+    """Traffic of one process's sockets with the same target since the last read."""
 
-    place: Place
+    target: RxTarget
     sockets: int = 0
     received: int = 0
     sent: int = 0
     idle_ms: int = 1 << 32
 
 
-class _Served(Struct):
-    """What a process did for others at one look. clients: bytes by address."""
+class _ServedTraffic(Struct):
+    """Traffic of the connections that a process accepted, in one read. clients: bytes by address."""
 
     ports: set[int] = set()
     clients: dict[bytes, int] = {}
 
 
-class _Talker(Struct):
+class _Process(Struct):
     """A process that communicates or listens.
 
-    active_s: monotonic time of its last byte, None as long as no look saw any. listens: ports it accepts connections
-    at. clients: bytes by address of those whose connections it accepted, of the last look at which they moved any.
+    active_s: monotonic time of its last traffic, None before any. listens: ports at which it accepts connections.
+    clients: bytes by client address, of the last read with traffic.
     """
 
     active_s: float | None = None
@@ -76,9 +76,9 @@ class _Talker(Struct):
 
 
 class Connection(Struct, frozen=True):
-    """A connection that a process accepted and that moved bytes since the last look.
+    """A connection that a process accepted, with traffic since the last read.
 
-    client: its address, 4 or 16 bytes. rtt_us: the smoothed round-trip time, None where it was never measured.
+    client: its address, 4 or 16 bytes. rtt_us: the smoothed round-trip time, None before it is measured.
     """
 
     pid: int
@@ -88,13 +88,13 @@ class Connection(Struct, frozen=True):
 
 
 class FlowReader:
-    """Follows the TCP sockets of this network namespace; call read() every few seconds.
+    """Reads the TCP sockets of this network namespace; call read() every few seconds.
 
-    Bytes are what the kernel lists of each TCP socket that is open at a look; UDP sockets, those closed before the next
-    look and those of other network namespaces tell nothing. exact: the kernel lets eBPF programs count as well, so
-    that a process's bytes are all there; those that no listed socket tells of have a rx_placement without a netdev.
+    Bytes are the kernel's counters of each TCP socket that is open at a read; UDP sockets, those closed before the next
+    read and those of other network namespaces are not included. exact: eBPF programs count as well, so that all bytes
+    of a process are included; those of no listed socket have an RX placement without a netdev.
 
-    A captured tree has no sockets. Where the kernel does not list them there are no tasks, which is logged once.
+    A captured tree has no sockets. If the kernel does not list them there are no tasks, which is logged once.
     """
 
     def __init__(self, root: Path) -> None:
@@ -106,25 +106,25 @@ class FlowReader:
         self._addresses_read_s = 0.0
         self._owners = SocketOwners()
         self._listeners = SocketOwners()
-        self._looks = 0
-        self._facts = NetTasks(root)
-        self._talkers: dict[int, _Talker] = {}
+        self._reads = 0
+        self._task_reader = TaskReader(root)
+        self._processes: dict[int, _Process] = {}
         self._cgroups: dict[int, str] = {}
         self._cgroups_read_s = float("-inf")
-        self._looked_s: float | None = None
+        self._read_s: float | None = None
         self._counters: ByteCounters | None = None
-        self._counted: dict[tuple[int, int], tuple[int, int]] = {}
+        self._counts: dict[tuple[int, int], tuple[int, int]] = {}
         self._moved: list[Moved] = []
         self._listening: dict[int, int] = {}
         self._ports: frozenset[int] = frozenset()
-        self._served: dict[int, _Served] = {}
+        self._served: dict[int, _ServedTraffic] = {}
         self._weights = CgroupWeights(root)
         self.exact = False
 
     def read(self, inventory: Inventory, rates: Iterable[Rates] = ()) -> list[NetTask]:
-        """The processes that communicate, the busiest first; none at the first look. rates: since the last look.
+        """Return the processes that communicate, the busiest first; none at the first read. rates: since the last read.
 
-        RxPlacements are of the sockets that moved bytes since then; a process that has been silent has none.
+        RX placements are of the sockets with traffic since then.
         """
         if not self._live:
             return []
@@ -132,24 +132,24 @@ class FlowReader:
             return self._read(inventory, rates)
         except OSError as error:
             if not self._refused:
-                _log.warning("Which processes use the network is not known: %s.", error)
+                _log.warning("The processes that use the network are not known: %s.", error)
             self._refused = True
             self.close()
             return []
 
     def connections(self) -> Iterator[Connection]:
-        """Those that moved bytes between the last two looks, each with its process."""
+        """Yield the accepted connections with traffic between the last two reads."""
         for tcp, flow, *_ in self._moved:
             if flow.port in self._ports and (pid := self._owners.pid(tcp.inode)) is not None:
                 yield Connection(pid, flow.peer, flow.port, tcp.rtt_us or None)
 
     def cgroups(self, tasks: Iterable[NetTask]) -> dict[str, dict[str, str]]:
-        """The weights of the control groups that these are in, as View has them."""
+        """Return the weights of the tasks' cgroups, as in View."""
         paths = [path.lstrip("/") for task in tasks for path in (task.cgroup, task.cpu_cgroup) if path is not None]
         return self._weights.read(paths)
 
     def close(self) -> None:
-        """Let the kernel's sockets and counters go."""
+        """Close the netlink socket and the counters."""
         self._moved, self._listening = [], {}
         if self._counters is not None:
             self._counters.close()
@@ -157,89 +157,89 @@ class FlowReader:
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
-        self._looked_s = None
+        self._read_s = None
 
     def _read(self, inventory: Inventory, rates: Iterable[Rates]) -> list[NetTask]:
         if self._sockets is None:
             self._sockets = TcpSockets()
-            self._begin_counting()
+            self._open_counters()
         moved, gone = self._sockets.read()
-        self._look_for_listeners()
+        self._find_listeners()
         self._served = {}
         exact = self._exact_bytes()
-        before_s, now_s = self._looked_s, time.monotonic()
-        self._looked_s = now_s
+        before_s, now_s = self._read_s, time.monotonic()
+        self._read_s = now_s
         if before_s is None:
             return []
         self._owners.forget_sockets(gone)
-        rx_placements = RxPlacements(inventory, self._fresh_addresses(now_s), rates)
+        placements = RxPlacements(inventory, self._current_addresses(now_s), rates)
         traffic: dict[int, dict[int, _Traffic]] = {}
         self._moved = moved
-        unknown = self._count(moved, rx_placements, traffic)
+        unknown = self._count(moved, placements, traffic)
         if unknown:
             self._find_owners(unknown, now_s)
-            self._count(unknown, rx_placements, traffic)
+            self._count(unknown, placements, traffic)
         for pid, (tcp, udp) in exact.items():
-            self._add_rest(traffic.setdefault(pid, {}), tcp, udp)
+            self._add_unlisted(traffic.setdefault(pid, {}), tcp, udp)
         return self._tasks(traffic, now_s - before_s, now_s)
 
-    def _look_for_listeners(self) -> None:
-        """Their processes are searched apart, and seldom: no search for a socket that moves bytes waits for it."""
+    def _find_listeners(self) -> None:
+        """Search the processes of listening sockets, separately, so that sockets with traffic do not wait for it."""
         if self._sockets is None:
             return
         before, self._listening = self._listening, self._sockets.listening()
         self._ports = frozenset(self._listening.values())
         self._listeners.forget_sockets(before.keys() - self._listening.keys())
         unknown = [inode for inode in self._listening if self._listeners.pid(inode) is None]
-        self._looks += 1
-        if unknown and (self._looks % _LISTENERS == 1 or not self._listening.keys() <= before.keys()):
+        self._reads += 1
+        if unknown and (self._reads % _LISTENER_READS == 1 or not self._listening.keys() <= before.keys()):
             self._listeners.find(unknown)
 
-    def _begin_counting(self) -> None:
+    def _open_counters(self) -> None:
         try:
             self._counters = ByteCounters(self._root)
         except BpfRefusedError as error:
-            _log.info("Bytes of UDP and of short TCP connections are not known, because eBPF is refused: %s.", error)
-        self._counted = {}
+            _log.info("Bytes of UDP and of short TCP connections are not counted: eBPF is not permitted: %s.", error)
+        self._counts = {}
         self.exact = self._counters is not None
 
     def _exact_bytes(self) -> dict[int, tuple[_Bytes, _Bytes]]:
-        """What each process received and sent since the last look, over TCP and UDP."""
+        """Return the bytes of each process since the last read, over TCP and over UDP."""
         if self._counters is None:
             return {}
-        before, self._counted = self._counted, self._counters.read()
+        before, self._counts = self._counts, self._counters.read()
         exact: dict[int, tuple[_Bytes, _Bytes]] = {}
-        for (pid, protocol), now in self._counted.items():
-            was = before.get((pid, protocol), (0, 0))
-            if now == was:
+        for (pid, protocol), now in self._counts.items():
+            previous = before.get((pid, protocol), (0, 0))
+            if now == previous:
                 continue
-            if now[0] < was[0] or now[1] < was[1]:
-                was = (0, 0)  # it was dropped meanwhile, and began anew
-            moved = (now[0] - was[0], now[1] - was[1])
+            if now[0] < previous[0] or now[1] < previous[1]:
+                previous = (0, 0)  # the entry was evicted in the meantime and started at 0
+            moved = (now[0] - previous[0], now[1] - previous[1])
             tcp, udp = exact.get(pid, ((0, 0), (0, 0)))
             exact[pid] = (moved, udp) if protocol == TCP else (tcp, moved)
         return exact
 
     @staticmethod
-    def _add_rest(places: dict[int, _Traffic], tcp: _Bytes, udp: _Bytes) -> None:
-        """Bytes that no listed socket tells of are added at an unknown place.
+    def _add_unlisted(targets: dict[int, _Traffic], tcp: _Bytes, udp: _Bytes) -> None:
+        """Add the bytes of no listed socket, with an unknown target.
 
-        Bytes of a listed socket count there when they are acknowledged, here when they are written; so a small
-        difference means nothing.
+        The kernel counts bytes of a listed socket when they are acknowledged, eBPF when they are written; a small
+        difference is therefore ignored.
         """
         rest = list(udp)
-        for side, listed in enumerate(
-            (sum(one.received for one in places.values()), sum(one.sent for one in places.values()))
+        for direction, listed in enumerate(
+            (sum(one.received for one in targets.values()), sum(one.sent for one in targets.values()))
         ):
-            if tcp[side] - listed > _NOISE * tcp[side]:
-                rest[side] += tcp[side] - listed
+            if tcp[direction] - listed > _NOISE * tcp[direction]:
+                rest[direction] += tcp[direction] - listed
         if any(rest):
-            places[id(_NOWHERE)] = _Traffic(_NOWHERE, 0, rest[0], rest[1], 0)
+            targets[id(_UNKNOWN_TARGET)] = _Traffic(_UNKNOWN_TARGET, 0, rest[0], rest[1], 0)
 
     def _find_owners(self, unknown: list[Moved], now_s: float) -> None:
-        if len(unknown) > _NEWCOMERS:
+        if len(unknown) > _MAX_SEARCHED:
             unknown.sort(key=lambda one: -(one[2] + one[3]))
-            del unknown[_NEWCOMERS:]
+            del unknown[_MAX_SEARCHED:]
         groups = {flow.cgroup_id for _, flow, *_ in unknown if flow.cgroup_id is not None}
         if not groups <= self._cgroups.keys() and now_s - self._cgroups_read_s >= _CGROUPS_S:
             self._cgroups_read_s = now_s
@@ -247,11 +247,11 @@ class FlowReader:
         hints = []
         for folder in [self._cgroups[group] for group in groups if group in self._cgroups]:
             processes = read_cgroup_processes(self._root, folder)
-            if len(processes) <= _FEW:
+            if len(processes) <= _MAX_HINTS:
                 hints += processes
         self._owners.find([one[0].inode for one in unknown], hints)
 
-    def _fresh_addresses(self, now_s: float) -> Addresses:
+    def _current_addresses(self, now_s: float) -> Addresses:
         if self._addresses is None:
             self._addresses = Addresses()
             self._addresses_read_s = now_s
@@ -261,122 +261,124 @@ class FlowReader:
         return self._addresses
 
     def _count(
-        self, moved: list[Moved], rx_placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
+        self, moved: list[Moved], placements: RxPlacements, traffic: dict[int, dict[int, _Traffic]]
     ) -> list[Moved]:
-        """Add to the traffic by process and place; returns what no process is known for."""
+        """Add to the traffic by process and target; return the sockets without a known process."""
         unknown = []
         ports = self._ports
         pid_of = self._owners.pid
-        place_of = rx_placements.place
+        target_of = placements.target
         for one in moved:
             tcp, flow, sent, received, idle_ms = one
             pid = pid_of(tcp.inode)
             if pid is None:
                 unknown.append(one)
                 continue
-            place = place_of(tcp, flow)
-            if (here := traffic.get(pid)) is None:
-                here = traffic[pid] = {}
-            if (counted := here.get(id(place))) is None:
-                counted = here[id(place)] = _Traffic(place)
-            counted.sockets += 1
-            counted.received += received
-            counted.sent += sent
-            if idle_ms < counted.idle_ms:  # noqa: PLR1730 - for each socket; min() costs three times as much
-                counted.idle_ms = idle_ms
+            target = target_of(tcp, flow)
+            if (by_target := traffic.get(pid)) is None:
+                by_target = traffic[pid] = {}
+            if (part := by_target.get(id(target))) is None:
+                part = by_target[id(target)] = _Traffic(target)
+            part.sockets += 1
+            part.received += received
+            part.sent += sent
+            if idle_ms < part.idle_ms:  # noqa: PLR1730 - for each socket; min() costs three times as much
+                part.idle_ms = idle_ms
             if flow.port in ports:
                 if (served := self._served.get(pid)) is None:
-                    served = self._served[pid] = _Served()
+                    served = self._served[pid] = _ServedTraffic()
                 served.ports.add(flow.port)
-                if flow.peer in served.clients or len(served.clients) < _CLIENTS:
+                if flow.peer in served.clients or len(served.clients) < _MAX_CLIENTS:
                     served.clients[flow.peer] = served.clients.get(flow.peer, 0) + sent + received
         return unknown
 
     def _tasks(self, traffic: dict[int, dict[int, _Traffic]], elapsed_s: float, now_s: float) -> list[NetTask]:
         moved = {}
-        for pid, places in traffic.items():
-            moved[pid] = sum(counted.received + counted.sent for counted in places.values())
-            active_s = now_s - min(counted.idle_ms for counted in places.values()) / 1000
-            talker = self._talkers.setdefault(pid, _Talker())
-            talker.active_s = active_s if talker.active_s is None else max(talker.active_s, active_s)
-        self._note_listeners()
-        self._facts.round()
+        for pid, targets in traffic.items():
+            moved[pid] = sum(part.received + part.sent for part in targets.values())
+            active_s = now_s - min(part.idle_ms for part in targets.values()) / 1000
+            process = self._processes.setdefault(pid, _Process())
+            process.active_s = active_s if process.active_s is None else max(process.active_s, active_s)
+        self._update_listeners()
+        self._task_reader.begin_round()
         tasks: list[NetTask] = []
-        for pid in sorted(self._talkers, key=lambda pid: (-moved.get(pid, 0), -(self._talkers[pid].active_s or 0.0))):
-            talker = self._talkers[pid]
-            silent = talker.active_s is None or now_s - talker.active_s > _REMEMBERED_S
-            if len(tasks) == MAX_TASKS or (silent and not talker.listens):
+        for pid in sorted(
+            self._processes, key=lambda pid: (-moved.get(pid, 0), -(self._processes[pid].active_s or 0.0))
+        ):
+            process = self._processes[pid]
+            silent = process.active_s is None or now_s - process.active_s > _RETENTION_S
+            if len(tasks) == MAX_TASKS or (silent and not process.listens):
                 if pid not in moved:
                     self._forget(pid)
                 continue
-            facts = self._facts.look(pid)
-            if facts is None or talker.started_ticks not in (None, facts.started_ticks):
+            facts = self._task_reader.read(pid)
+            if facts is None or process.started_ticks not in (None, facts.started_ticks):
                 self._forget(pid)
                 self._owners.forget_process(pid)
                 self._listeners.forget_process(pid)
                 continue
-            talker.started_ticks = facts.started_ticks
-            rx_placements = [_rx_placement(counted, elapsed_s) for counted in traffic.get(pid, {}).values()]
-            tasks.append(_task(pid, facts, talker, now_s, rx_placements))
+            process.started_ticks = facts.started_ticks
+            placements = [_rx_placement(part, elapsed_s) for part in traffic.get(pid, {}).values()]
+            tasks.append(_task(pid, facts, process, now_s, placements))
         return tasks
 
-    def _note_listeners(self) -> None:
-        """Who accepts connections: holds the socket for it, or served one that came there."""
-        for talker in self._talkers.values():
-            talker.listens &= self._ports
+    def _update_listeners(self) -> None:
+        """Update the listening ports: of processes that hold a listening socket or accepted a connection."""
+        for process in self._processes.values():
+            process.listens &= self._ports
         for inode, port in self._listening.items():
             if (pid := self._listeners.pid(inode)) is not None:
-                self._talkers.setdefault(pid, _Talker()).listens.add(port)
+                self._processes.setdefault(pid, _Process()).listens.add(port)
         for pid, served in self._served.items():
-            talker = self._talkers[pid]
-            talker.listens |= served.ports
-            talker.clients = served.clients
+            process = self._processes[pid]
+            process.listens |= served.ports
+            process.clients = served.clients
 
     def _forget(self, pid: int) -> None:
-        del self._talkers[pid]
-        self._facts.forget(pid)
+        del self._processes[pid]
+        self._task_reader.forget(pid)
 
 
-def _rx_placement(counted: _Traffic, elapsed_s: float) -> RxPlacement:
-    place = counted.place
+def _rx_placement(part: _Traffic, elapsed_s: float) -> RxPlacement:
+    target = part.target
     return RxPlacement(
-        netdev=place.netdev,
-        queue=place.queue,
-        irq=place.irq,
-        cpu=place.cpu,
-        how=place.how,
-        sockets=counted.sockets,
-        rx_bytes_per_s=counted.received / elapsed_s,
-        tx_bytes_per_s=counted.sent / elapsed_s,
+        netdev=target.netdev,
+        queue=target.queue,
+        irq=target.irq,
+        cpu=target.cpu,
+        how=target.how,
+        sockets=part.sockets,
+        rx_bytes_per_s=part.received / elapsed_s,
+        tx_bytes_per_s=part.sent / elapsed_s,
     )
 
 
-def _task(pid: int, facts: Facts, talker: _Talker, now_s: float, rx_placements: list[RxPlacement]) -> NetTask:
-    who, scheduling = facts.who, facts.scheduling
-    active_s = talker.active_s
-    if active_s is None:  # not since it started, as far as was seen
+def _task(pid: int, facts: TaskFacts, process: _Process, now_s: float, placements: list[RxPlacement]) -> NetTask:
+    identity, scheduling = facts.identity, facts.scheduling
+    active_s = process.active_s
+    if active_s is None:  # no traffic was observed since its start
         active_s = now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + facts.started_ticks / TICKS_PER_S
-    busiest = sorted(talker.clients, key=lambda address: -talker.clients[address])[:_CLIENTS_TOLD]
-    weighed = not (scheduling.kernel or scheduling.realtime)
+    busiest = sorted(process.clients, key=lambda address: -process.clients[address])[:_MAX_CLIENTS_REPORTED]
+    has_nice = not (scheduling.kernel or scheduling.realtime)
     return NetTask(
         pid=pid,
         started_ticks=facts.started_ticks,
         name=facts.name,
-        cgroup=who.groups.unified,
+        cgroup=identity.groups.unified,
         threads=facts.threads,
         affinity=facts.affinity,
         allowed=facts.allowed,
         cpu=facts.cpu,
         cpu_share=facts.cpu_share,
         idle_s=max(now_s - active_s, 0.0),
-        rx_placements=sorted(rx_placements, key=lambda rx_placement: -rx_placement.bytes_per_s),
-        user=who.user,
-        command=who.command,
-        unit=who.groups.unit,
-        listens=sorted(talker.listens)[:_PORTS_TOLD],
+        rx_placements=sorted(placements, key=lambda placement: -placement.bytes_per_s),
+        user=identity.user,
+        command=identity.command,
+        unit=identity.groups.unit,
+        listens=sorted(process.listens)[:_MAX_PORTS_REPORTED],
         clients=[str(ip_address(address)) for address in busiest],
-        params={"nice": str(scheduling.nice)} if weighed else {},
-        cpu_cgroup=who.groups.cpu,
+        params={"nice": str(scheduling.nice)} if has_nice else {},
+        cpu_cgroup=identity.groups.cpu,
         kernel=scheduling.kernel,
         realtime=scheduling.realtime,
     )

@@ -1,4 +1,4 @@
-"""Devices, queues, interrupts and who steers them, kept up to date at little cost."""
+"""Maintain the inventory: devices, queues, interrupts and other controllers, at low cost."""
 
 import logging
 import struct
@@ -32,29 +32,28 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SWEEP_CALLS = 20
-"""Every affinity, device and steering mask is read again within so many calls, a share of them in each."""
+"""Number of calls within which every affinity, device and steering mask is read again."""
 _STRUCTURE_CALLS = 30
-"""Which interrupts, devices, queues and controllers there are is looked up again after so many calls."""
-_STRAYED_AT_ONCE = 64
+"""Number of calls after which interrupts, devices, queues and controllers are listed again."""
+_MAX_MOVED_AT_ONCE = 64
 
 
 class InventoryReader:
-    """Follows the inventory of the machine below root; call read() about once a second.
+    """Maintains the inventory of the machine below root; call read() about once a second.
 
-    The first read() reads everything. Each later one reads a twentieth of the files again, and at once
+    The first read() reads everything. Each later one reads a twentieth of the files again, and in addition
 
-    - the affinity of interrupts that arrived on a CPU outside their known effective affinity
-      (somebody moved them), as told by the Rates given;
-    - which devices and interrupts there are, after rescan(), every thirtieth call, and when the
-      Rates name an interrupt that is not known yet;
-    - settings given to reread(), for whoever just tried to write them; of an interrupt also whether it can be
-      moved: one that the kernel refused to move is locked from then on.
+    - the affinity of interrupts that arrived on a CPU outside their known effective affinity (they were moved),
+      according to the Rates;
+    - the list of devices and interrupts, after rescan(), every thirtieth call, and when the Rates contain an unknown
+      interrupt;
+    - settings given to reread() after an attempt to write them; for an interrupt also whether it can be moved: one
+      that the kernel refused to move is locked.
 
-    The answer is the same object as before when nothing changed. A file that makes no sense is logged
-    once and its value None.
+    The result is the same object as before if nothing changed. An invalid file is logged once and its value is None.
 
-    connection_netdev: set it to the netdev that the agent's own connection leaves by; that one and
-    the netdev of the default route are the management netdevs.
+    connection_netdev: set it to the netdev of the agent's own connection; this one and the netdev of the default route
+    are the management netdevs.
     """
 
     def __init__(self, root: Path) -> None:
@@ -62,11 +61,11 @@ class InventoryReader:
         self.connection_netdev: str | None = None
         self._calls = 0
         self._rescan = True
-        self._written: set[str] = set()
+        self._changed_params: set[str] = set()
         self._inventory: Inventory | None = None
         self._composed_for: str | None = None
-        self._units: deque[Callable[[], bool]] = deque()
-        self._complained: set[str] = set()
+        self._sweep: deque[Callable[[], bool]] = deque()
+        self._logged: set[str] = set()
         self._controllers: list[str] = []
         self._default_routes: frozenset[str] = frozenset()
         self._descriptions: dict[int, interrupts.Description] = {}
@@ -81,11 +80,11 @@ class InventoryReader:
         self._machine_settings: dict[str, str] = {}
 
     def rescan(self) -> None:
-        """Look up at the next read() which devices and interrupts there are: something was plugged."""
+        """List devices and interrupts again at the next read(), e.g. after a hot-plug."""
         self._rescan = True
 
     def reread(self, settings: Iterable[Setting]) -> None:
-        """Read what some settings are now; params of a netdev or queue, all at once, at the next read()."""
+        """Read settings again; params of netdevs and queues at the next read()."""
         for setting in settings:
             if self._reread_setting(setting):
                 self._inventory = None
@@ -94,45 +93,45 @@ class InventoryReader:
         match setting.location:
             case IrqLocation(number) if number in self._affinities:
                 movable = irq.read_movable(self._root, number)
-                moved = movable != self._movable[number]
+                changed = movable != self._movable[number]
                 self._movable[number] = movable
-                return self._reread_irq(number) or moved
+                return self._reread_irq(number) or changed
             case QueueCpusLocation(name, queue) if (name, queue) in self._steering:
                 return self._reread_steering(name, queue)
             case QueuesLocation():
-                self._rescan = True  # queues and interrupts may be others now
+                self._rescan = True  # queues and interrupts may have changed
             case ParamsLocation(name):
-                self._written.add(name)
+                self._changed_params.add(name)
             case MachineLocation(key):
                 return self._reread_machine_setting(key)
         return False
 
     def read(self, rates: Rates | None = None) -> Inventory:
-        """The inventory now. rates: of the interval that just ended."""
-        strayed, unknown = self._strayed(rates)
+        """Return the present inventory. rates: of the interval that just ended."""
+        moved, unknown = self._find_moved(rates)
         if self._rescan or unknown or self._calls % _STRUCTURE_CALLS == 0:
             self._rescan = False
             self._read_structure()
         else:
-            for _ in range(-(-len(self._units) // _SWEEP_CALLS)):
-                if self._units[0]():
+            for _ in range(-(-len(self._sweep) // _SWEEP_CALLS)):
+                if self._sweep[0]():
                     self._inventory = None
-                self._units.rotate(-1)
-            for number in strayed:
+                self._sweep.rotate(-1)
+            for number in moved:
                 if number in self._affinities and self._reread_irq(number):
                     self._inventory = None
-            for name in self._written & self._maps.keys():
+            for name in self._changed_params & self._maps.keys():
                 if self._reread_params(name):
                     self._inventory = None
-        self._written.clear()
+        self._changed_params.clear()
         self._calls += 1
         if self._inventory is None or self._composed_for != self.connection_netdev:
             self._composed_for = self.connection_netdev
             self._inventory = self._compose()
         return self._inventory
 
-    def _strayed(self, rates: Rates | None) -> tuple[list[int], bool]:
-        """Interrupts that arrived where they were not expected, and whether there is one not seen before."""
+    def _find_moved(self, rates: Rates | None) -> tuple[list[int], bool]:
+        """Return the interrupts that arrived outside their known affinity, and whether there are unknown ones."""
         if rates is None or rates.irq_ids is None or rates.irq_cpus is None:
             return [], False
         count = len(rates.irq_ids) // 4
@@ -140,67 +139,67 @@ class InventoryReader:
             struct.unpack(f"<{count}I", rates.irq_ids), struct.unpack(f"<{count}H", rates.irq_cpus), strict=True
         )
         effective = self._effective
-        strayed: set[int] = set()
+        moved: set[int] = set()
         unknown = False
         for number, cpu in cells:
             known = effective.get(number)
             if known is None:
                 unknown = unknown or (number < FIRST_LABEL_ID and number not in self._descriptions)
             elif cpu not in known:
-                strayed.add(number)
-        return sorted(strayed)[:_STRAYED_AT_ONCE], unknown
+                moved.add(number)
+        return sorted(moved)[:_MAX_MOVED_AT_ONCE], unknown
 
     def _read_structure(self) -> None:
-        """Everything that tells what there is; values of what is new or was kept from before stay or are read."""
+        """List devices and interrupts, and read the values of new ones."""
         root = self._root
         descriptions = interrupts.read_descriptions(root)
         if descriptions is None:
             descriptions = {n: interrupts.Description("", "") for n in irq.irq_numbers(root)}
         for number in [n for n in self._affinities if descriptions.get(n) != self._descriptions.get(n)]:
-            # the number may have gone to another device, so nothing known of it holds
+            # the number may belong to another device now, so its values are not valid
             del self._affinities[number], self._movable[number], self._numa_nodes[number]
             self._effective.pop(number, None)
         self._descriptions = descriptions
         for number in descriptions.keys() - self._affinities.keys():
             self._movable[number] = irq.read_movable(root, number)
-            self._numa_nodes[number] = self._guarded(irq.read_numa_node, root, number)
+            self._numa_nodes[number] = self._read_or_log(irq.read_numa_node, root, number)
             self._reread_irq(number)
         self._controllers = find_controllers(root)
-        self._default_routes = self._guarded(netdev.read_default_routes, root) or frozenset()
+        self._default_routes = self._read_or_log(netdev.read_default_routes, root) or frozenset()
         self._read_devices()
         for key in MACHINE_SETTINGS:
             self._reread_machine_setting(key)
-        self._units = deque(
+        self._sweep = deque(
             [partial(self._reread_irq, n) for n in sorted(self._affinities)]
             + [partial(self._reread_device, name) for name in self._devices]
             + [partial(self._reread_steering, name, queue) for name, queue in self._steering]
             + [partial(self._reread_machine_setting, key) for key in MACHINE_SETTINGS]
         )
-        fresh = self._compose()
-        if fresh != self._inventory:
-            self._inventory = fresh
+        current = self._compose()
+        if current != self._inventory:
+            self._inventory = current
 
     def _read_devices(self) -> None:
         root = self._root
-        told = self._guarded(queues.read_netlink_queues, root) or {}
+        netlink_queues = self._read_or_log(queues.read_netlink_queues, root) or {}
         irq_names = {n: d.name for n, d in self._descriptions.items()}
         before, self._devices, self._maps = self._steering, {}, {}
         self._steering = {}
         names = netdev.netdev_names(root)
-        self._scaling = self._guarded(netdev_settings.read_scaling, root, names) or {}
+        self._scaling = self._read_or_log(netdev_settings.read_scaling, root, names) or {}
         for name in names:
             self._reread_device(name)
             device = self._devices.get(name)
             if device is None:
                 continue
-            ifindex = self._guarded(netdev.read_ifindex, root, name)
+            ifindex = self._read_or_log(netdev.read_ifindex, root, name)
             found = queues.queue_names(root, name)
             self._maps[name] = queues.map_device(
                 device,
                 found,
                 irq_names if device.bus_names else {},
                 queues.read_msi_irqs(root, device),
-                told.get(ifindex, {}) if ifindex is not None else {},
+                netlink_queues.get(ifindex, {}) if ifindex is not None else {},
             )
             for queue in found:
                 if (name, queue) in before:
@@ -209,58 +208,58 @@ class InventoryReader:
                     self._reread_steering(name, queue)
 
     def _reread_params(self, name: str) -> bool:
-        """Values of one netdev and its queues; the other queues too, for what is written of a netdev is theirs."""
+        """Read the params of one netdev and all its queues, which a write to the netdev changes too."""
         before = self._netdev(self._devices[name])
         self._reread_device(name)
-        self._scaling |= self._guarded(netdev_settings.read_scaling, self._root, [name]) or {}
-        ifindex = self._guarded(netdev.read_ifindex, self._root, name)
-        told = (self._guarded(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
+        self._scaling |= self._read_or_log(netdev_settings.read_scaling, self._root, [name]) or {}
+        ifindex = self._read_or_log(netdev.read_ifindex, self._root, name)
+        netlink_queues = (self._read_or_log(queues.read_netlink_queues, self._root) or {}).get(ifindex or 0, {})
         mapped = self._maps[name]
         served = {
-            queue: replace(found, params=told[queue].params if queue in told else {})
+            queue: replace(found, params=netlink_queues[queue].params if queue in netlink_queues else {})
             for queue, found in mapped.queues.items()
         }
         self._maps[name] = replace(mapped, queues=served)
         return self._netdev(self._devices[name]) != before
 
     def _reread_irq(self, number: int) -> bool:
-        fresh = self._guarded(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
-        if fresh == self._affinities.get(number):
+        current = self._read_or_log(irq.read_affinity, self._root, number) or irq.Affinity(None, None)
+        if current == self._affinities.get(number):
             return False
-        self._affinities[number] = fresh
-        if (where := fresh.effective or fresh.requested) is not None:
-            self._effective[number] = parse_cpu_list(where)
+        self._affinities[number] = current
+        if (cpus := current.effective or current.requested) is not None:
+            self._effective[number] = parse_cpu_list(cpus)
         else:
             self._effective.pop(number, None)
         return True
 
     def _reread_device(self, name: str) -> bool:
-        fresh = self._guarded(netdev.read_device, self._root, name)
-        if fresh is None or fresh == self._devices.get(name):
+        current = self._read_or_log(netdev.read_device, self._root, name)
+        if current is None or current == self._devices.get(name):
             return False
-        self._devices[name] = fresh
+        self._devices[name] = current
         return True
 
     def _reread_steering(self, name: str, queue: str) -> bool:
-        fresh = self._guarded(queues.read_steering, self._root, name, queue)
-        changed = (name, queue) not in self._steering or fresh != self._steering[name, queue]
-        self._steering[name, queue] = fresh
+        current = self._read_or_log(queues.read_steering, self._root, name, queue)
+        changed = (name, queue) not in self._steering or current != self._steering[name, queue]
+        self._steering[name, queue] = current
         return changed
 
     def _reread_machine_setting(self, key: str) -> bool:
         setting = MACHINE_SETTINGS[key]
         before = self._machine_settings.pop(key, None)
-        value = self._guarded(_read_machine_setting, self._root, setting)
+        value = self._read_or_log(_read_machine_setting, self._root, setting)
         if value is not None:
             self._machine_settings[key] = value
         return value != before
 
-    def _guarded(self, read: Callable[..., T | None], *args: object) -> T | None:
+    def _read_or_log(self, read: Callable[..., T | None], *args: object) -> T | None:
         try:
             return read(*args)
         except ParseError as error:
-            if str(error) not in self._complained:
-                self._complained.add(str(error))
+            if str(error) not in self._logged:
+                self._logged.add(str(error))
                 _log.warning("%s", error)
             return None
 
@@ -294,7 +293,7 @@ class InventoryReader:
         )
 
     def _netdev(self, device: netdev.Device) -> Netdev:
-        spread = self._scaling.get(device.name, netdev_settings.Scaling())
+        scaling = self._scaling.get(device.name, netdev_settings.Scaling())
         return Netdev(
             name=device.name,
             driver=device.driver,
@@ -312,15 +311,15 @@ class InventoryReader:
                     napi_id=found.napi_id,
                     rps=self._steering.get((device.name, queue)) if queue.startswith("rx-") else None,
                     xps=self._steering.get((device.name, queue)) if queue.startswith("tx-") else None,
-                    params=spread.queues.get(queue, {}) | found.params,
+                    params=scaling.queues.get(queue, {}) | found.params,
                 )
                 for queue, found in self._maps[device.name].queues.items()
             ],
-            channels=spread.channels,
-            channels_max=spread.channels_max,
-            rss=spread.rss,
-            params=spread.params | device.polling,
-            params_max=spread.params_max,
+            channels=scaling.channels,
+            channels_max=scaling.channels_max,
+            rss=scaling.rss,
+            params=scaling.params | device.polling,
+            params_max=scaling.params_max,
         )
 
 

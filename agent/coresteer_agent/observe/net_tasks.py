@@ -1,4 +1,4 @@
-"""What a process that communicates is and where it may run: /proc/PID and its threads, its control group."""
+"""Read the tasks that communicate: identity, scheduling, CPUs and utilization, from /proc/PID and its cgroup."""
 
 import os
 import time
@@ -17,19 +17,19 @@ from coresteer_core.cpuset import format_cpu_list
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _ONLINE = "sys/devices/system/cpu/online"
 _CGROUP_2 = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-_THREADS = 64
-"""Threads of a process looked at each time, about 10 µs each; of more, so many each time in turn."""
-_THREADS_IN_ALL = 400
-_WHO_S = 30.0
-"""How often it is looked up again whose a process is."""
+_MAX_THREADS = 64
+"""Threads of one process read per round, about 10 µs each; the others follow in the next rounds."""
+_MAX_THREADS_PER_ROUND = 400
+_IDENTITY_S = 30.0
+"""Interval of reading the identity of a process again."""
 
 
-class Facts(Struct, frozen=True):
-    """The fields of a NetTask that say what it is. affinity and allowed are CPU lists."""
+class TaskFacts(Struct, frozen=True):
+    """Fields of a NetTask without its traffic. affinity, allowed: CPU lists. cpu_share: CPUs used, 1.0 is one CPU."""
 
     started_ticks: int
     name: str
-    who: Who
+    identity: Who
     scheduling: Scheduling
     threads: int
     affinity: str
@@ -46,112 +46,113 @@ class _Thread(Struct):
     affinity: frozenset[int]
 
 
-class _Known(Struct):
-    """What the last look found. next: place in the list of threads where the next look begins."""
+class _Previous(Struct):
+    """Values of the previous read. next_thread: index in the list of threads at which the next read continues."""
 
     started_ticks: int
     ticks: int
     read_s: float
-    who: Who
-    who_read_s: float
+    identity: Who
+    identity_read_s: float
     threads: dict[int, _Thread] = {}
-    next: int = 0
+    next_thread: int = 0
 
 
-class NetTasks:
-    """Looks at processes again and again. Threads are looked at _THREADS_IN_ALL a round(), first come first served."""
+class TaskReader:
+    """Reads processes periodically. At most _MAX_THREADS_PER_ROUND threads are read per round."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: dict[int, _Known] = {}
+        self._previous: dict[int, _Previous] = {}
         self._threads_left = 0
         self._allowed: dict[tuple[str | None, str | None], frozenset[int]] = {}
         self._now_s = 0.0
-        self._who = WhoReader(root)
+        self._identity_reader = WhoReader(root)
 
-    def round(self) -> None:
-        """What was read of control groups is read anew from here on."""
-        self._threads_left = _THREADS_IN_ALL
+    def begin_round(self) -> None:
+        """Begin a round: reset the limit of threads, and read cgroups again."""
+        self._threads_left = _MAX_THREADS_PER_ROUND
         self._allowed = {}
         self._now_s = time.monotonic()
 
     def forget(self, pid: int) -> None:
-        """It ended, or is not of interest."""
-        self._known.pop(pid, None)
+        """Forget a process that ended or is no longer needed."""
+        self._previous.pop(pid, None)
 
-    def look(self, pid: int) -> Facts | None:
-        """A process now; None where it ended.
+    def read(self, pid: int) -> TaskFacts | None:
+        """Return the facts about a process, None if it has ended.
 
-        At the first look its CPU share is the mean since it started. cpu is that of its busiest thread; of a process
-        with many threads, among those looked at so far.
+        Its first CPU share is the mean since its start. cpu is that of its busiest thread, among those read so far.
         """
         path = f"proc/{pid}/stat"
         text = read_bytes(self._root, path)
         try:
             stat, scheduling = parse_task_stat(text or b"", path), parse_scheduling(text or b"", path)
-        except ParseError:  # it ended, maybe between two reads of its file
+        except ParseError:  # it ended, perhaps between two reads of its file
             self.forget(pid)
             return None
-        known = self._known.get(pid)
-        if known is None or known.started_ticks != stat.started_ticks:
+        previous = self._previous.get(pid)
+        if previous is None or previous.started_ticks != stat.started_ticks:
             started_s = self._now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started_ticks / TICKS_PER_S
-            known = self._known[pid] = _Known(stat.started_ticks, 0, started_s, self._who.look(pid), self._now_s)
-        share = max(stat.ticks - known.ticks, 0) / TICKS_PER_S / max(self._now_s - known.read_s, 1 / TICKS_PER_S)
-        known.ticks, known.read_s = stat.ticks, self._now_s
-        if self._now_s - known.who_read_s >= _WHO_S:
-            known.who, known.who_read_s = self._who.look(pid), self._now_s
+            previous = self._previous[pid] = _Previous(
+                stat.started_ticks, 0, started_s, self._identity_reader.look(pid), self._now_s
+            )
+        share = max(stat.ticks - previous.ticks, 0) / TICKS_PER_S / max(self._now_s - previous.read_s, 1 / TICKS_PER_S)
+        previous.ticks, previous.read_s = stat.ticks, self._now_s
+        if self._now_s - previous.identity_read_s >= _IDENTITY_S:
+            previous.identity, previous.identity_read_s = self._identity_reader.look(pid), self._now_s
         try:
-            affinity, cpu = self._threads(pid, known, stat)
+            affinity, cpu = self._threads(pid, previous, stat)
         except ProcessLookupError:
             self.forget(pid)
             return None
-        return Facts(
+        return TaskFacts(
             started_ticks=stat.started_ticks,
             name=stat.name,
-            who=known.who,
+            identity=previous.identity,
             scheduling=scheduling,
             threads=stat.threads,
             affinity=format_cpu_list(affinity),
-            allowed=format_cpu_list(self._allowed_cpus(pid, known)),
+            allowed=format_cpu_list(self._allowed_cpus(pid, previous)),
             cpu=cpu,
             cpu_share=min(share, float(stat.threads)),
         )
 
-    def _threads(self, pid: int, known: _Known, main: TaskStat) -> tuple[frozenset[int], int]:
-        """All CPUs where threads may run, and where the busiest ran last."""
+    def _threads(self, pid: int, previous: _Previous, main: TaskStat) -> tuple[frozenset[int], int]:
+        """Return the CPUs on which the threads may run, and the last CPU of the busiest."""
         if main.threads == 1:
-            known.threads = {}
+            previous.threads = {}
             return frozenset(os.sched_getaffinity(pid)), main.cpu
         tids = numbered(self._root, f"proc/{pid}/task", "")
-        known.threads = {tid: thread for tid, thread in known.threads.items() if tid in set(tids)}
-        count = min(_THREADS, self._threads_left, len(tids))
+        previous.threads = {tid: thread for tid, thread in previous.threads.items() if tid in set(tids)}
+        count = min(_MAX_THREADS, self._threads_left, len(tids))
         self._threads_left -= count
-        start = known.next if known.next < len(tids) else 0
-        known.next = start + count
+        start = previous.next_thread if previous.next_thread < len(tids) else 0
+        previous.next_thread = start + count
         for tid in (tids + tids)[start : start + count]:
-            self._look_at_thread(pid, tid, known)
-        if not known.threads:
+            self._read_thread(pid, tid, previous)
+        if not previous.threads:
             return frozenset(os.sched_getaffinity(pid)), main.cpu
-        busiest = max(known.threads.values(), key=lambda thread: thread.share)
-        return frozenset().union(*(thread.affinity for thread in known.threads.values())), busiest.cpu
+        busiest = max(previous.threads.values(), key=lambda thread: thread.share)
+        return frozenset().union(*(thread.affinity for thread in previous.threads.values())), busiest.cpu
 
-    def _look_at_thread(self, pid: int, tid: int, known: _Known) -> None:
+    def _read_thread(self, pid: int, tid: int, previous: _Previous) -> None:
         stat = self._stat(f"proc/{pid}/task/{tid}/stat")
         try:
             affinity = frozenset(os.sched_getaffinity(tid))
         except ProcessLookupError:
             stat = None
         if stat is None:
-            known.threads.pop(tid, None)
+            previous.threads.pop(tid, None)
             return
-        before = known.threads.get(tid)
+        before = previous.threads.get(tid)
         share = 0.0
         if before is not None:
             if before.affinity == affinity:
                 affinity = before.affinity
             elapsed_s = max(self._now_s - before.read_s, 1 / TICKS_PER_S)
             share = (stat.ticks - before.ticks) / TICKS_PER_S / elapsed_s
-        known.threads[tid] = _Thread(stat.ticks, self._now_s, share, stat.cpu, affinity)
+        previous.threads[tid] = _Thread(stat.ticks, self._now_s, share, stat.cpu, affinity)
 
     def _stat(self, path: str) -> TaskStat | None:
         text = read_bytes(self._root, path)
@@ -160,8 +161,8 @@ class NetTasks:
         except ParseError:
             return None  # it ended between two reads of its file
 
-    def _allowed_cpus(self, pid: int, known: _Known) -> frozenset[int]:
-        key = (known.who.groups.unified, known.who.groups.cpuset)
+    def _allowed_cpus(self, pid: int, previous: _Previous) -> frozenset[int]:
+        key = (previous.identity.groups.unified, previous.identity.groups.cpuset)
         if (allowed := self._allowed.get(key)) is None:
             allowed = read_cpuset(self._root, pid) or read_cpus(self._root, _ONLINE) or frozenset()
             self._allowed[key] = allowed
@@ -169,18 +170,18 @@ class NetTasks:
 
 
 def read_cgroup_ids(root: Path) -> dict[int, str]:
-    """The path below root of each control group's folder, by the number that sockets tell of it."""
+    """Return the path below root of each cgroup's folder, by the cgroup ID that sockets report."""
     mount = next((m for m in reversed(_CGROUP_2) if (root / m / "cgroup.procs").exists()), None)
     if mount is None:
         return {}
     found = {}
     for folder, _, _ in os.walk(root / mount):
-        with suppress(FileNotFoundError):  # it was removed meanwhile
+        with suppress(FileNotFoundError):  # it was removed in the meantime
             found[Path(folder).stat().st_ino] = str(Path(folder).relative_to(root))
     return found
 
 
 def read_cgroup_processes(root: Path, folder: str) -> list[int]:
-    """The processes of one control group, the youngest first."""
+    """Return the processes of one cgroup, the latest PID first."""
     text = read_bytes(root, f"{folder}/cgroup.procs") or b""
     return sorted((int(line) for line in text.split() if line.isdigit()), reverse=True)

@@ -1,4 +1,4 @@
-"""What ethtool says of a netdev: how its packets are spread over its queues, its coalescing and its rings."""
+"""Read netdev settings by ethtool: channels, RSS, interrupt coalescing and rings."""
 
 import logging
 from collections.abc import Callable, Container
@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SCALING_PATH = "ethtool.json"
-"""Where a captured tree has what ethtool said, as read_scaling() returns it."""
+"""File of a captured tree with ethtool's answers, as read_scaling() returns them."""
 
 
 class Scaling(Struct, frozen=True):
-    """None or empty where the netdev has none or it is not known. As in Netdev; queues: their params by name."""
+    """Settings as in Netdev; None or empty where the netdev has none or they are unknown. queues: params by queue."""
 
     channels: str | None = None
     channels_max: str | None = None
@@ -37,49 +37,51 @@ class Scaling(Struct, frozen=True):
 
 
 def read_scaling(root: Path, netdevs: list[str]) -> dict[str, Scaling]:
-    """By netdev, what ethtool says; of a captured tree, what it said. Raises ParseError for a file that makes no sense.
+    """Return ethtool's settings by netdev, for a captured tree those at its capture.
 
-    A netdev with one receive queue has nothing to spread.
+    RSS is read of netdevs with several receive queues only. Raises ParseError for an invalid file.
     """
     if is_running_kernel(root):
-        return {netdev: _ask(root, netdev) for netdev in netdevs}
+        return {netdev: _read_ethtool(root, netdev) for netdev in netdevs}
     try:
         return msgspec.json.decode(read_bytes(root, SCALING_PATH) or b"{}", type=dict[str, Scaling])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParseError(SCALING_PATH, None, f"{error}.") from None
 
 
-def _ask(root: Path, netdev: str) -> Scaling:
-    channels = _known(netdev, lambda: ethtool.channels(netdev))
-    several = real_path(root, f"{CLASS}/{netdev}/queues/rx-1") is not None
-    rss = _known(netdev, lambda: ethtool.rss(netdev)) if several else None
-    params = _known(netdev, lambda: ethtool_params.params(netdev)) or ethtool_params.Params({}, {})
+def _read_ethtool(root: Path, netdev: str) -> Scaling:
+    channels = _read_or_none(netdev, lambda: ethtool.channels(netdev))
+    has_several_queues = real_path(root, f"{CLASS}/{netdev}/queues/rx-1") is not None
+    rss = _read_or_none(netdev, lambda: ethtool.rss(netdev)) if has_several_queues else None
+    params = _read_or_none(netdev, lambda: ethtool_params.params(netdev)) or ethtool_params.Params({}, {})
     return Scaling(
         Channels.value(channels.counts) or None if channels is not None else None,
         Channels.value(channels.maxima) or None if channels is not None else None,
         RssTable.pattern(rss.table) if rss is not None else None,
         params.values,
         params.maxima,
-        _of_queues(root, netdev, params.values) if params.values else {},
+        _read_queue_params(root, netdev, params.values) if params.values else {},
     )
 
 
-def _of_queues(root: Path, netdev: str, has: Container[str]) -> dict[str, dict[str, str]]:
-    """The coalescing of each queue, where queues have their own: those of the netdev's that are about its direction."""
+def _read_queue_params(root: Path, netdev: str, names: Container[str]) -> dict[str, dict[str, str]]:
+    """Return the coalescing params by queue, where queues have their own, limited to those of its direction."""
     queues = queue_names(root, netdev)
     numbers = sorted({int(queue.partition("-")[2]) for queue in queues})
-    told = _known(netdev, lambda: ethtool_params.queue_params(netdev, numbers)) or {}
+    by_number = _read_or_none(netdev, lambda: ethtool_params.queue_params(netdev, numbers)) or {}
     found: dict[str, dict[str, str]] = {}
-    for queue in queues if told else []:
-        way, _, number = queue.partition("-")
-        values = told.get(int(number), {})
-        found[queue] = {name: value for name, value in values.items() if name in has and PARAMS[name].queue == way}
+    for queue in queues if by_number else []:
+        direction, _, number = queue.partition("-")
+        values = by_number.get(int(number), {})
+        found[queue] = {
+            name: value for name, value in values.items() if name in names and PARAMS[name].queue == direction
+        }
     return found
 
 
-def _known(netdev: str, read: Callable[[], T]) -> T | None:
+def _read_or_none(netdev: str, read: Callable[[], T]) -> T | None:
     try:
         return read()
     except OSError as error:
-        _log.debug("Something of what ethtool says of %s is not known: %s.", netdev, error.strerror)
+        _log.debug("A request of ethtool for %s failed: %s.", netdev, error.strerror)
         return None

@@ -1,7 +1,7 @@
-"""Which interrupt serves which queue of a netdev, from the surest source to the least sure.
+"""Map the queues of a netdev to interrupts, from the most to the least reliable source.
 
-The netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml) knows, where the driver
-tells it; then the names of the interrupts that sysfs lists for the device; then the names alone.
+First the netlink family netdev (Linux 6.8, Documentation/netlink/specs/netdev.yaml), if the driver supports it; then
+the names of the interrupts that sysfs lists for the device; then the names of all interrupts.
 """
 
 import errno
@@ -25,13 +25,13 @@ from coresteer_agent.linux.netlink import GENERIC_HEADER, NETLINK_GENERIC, Netli
 _log = logging.getLogger(__name__)
 
 NETLINK_PATH = "netlink-queues.json"
-"""Where a captured tree has what netlink said, as read_netlink_queues() returns it."""
+"""File of a captured tree with netlink's answers, as read_netlink_queues() returns them."""
 
 _QUEUE = re.compile(
     r"(?:^|[-_.])(txrx|tx-rx|rxtx|comp|combined|fp|queue|q|rx|tx|input|output)[-_.]?(\d{1,9})(?:$|[-@.])", re.IGNORECASE
 )
 _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
-_ONE_WAY = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
+_DIRECTIONS = {"rx": "rx", "input": "rx", "tx": "tx", "output": "tx"}
 
 
 U32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -41,7 +41,7 @@ ParamValue = Annotated[str, Meta(pattern=r"^(on|off|[0-9]{1,20})\Z")]
 
 
 class QueueIrq(Struct, frozen=True):
-    """How a queue is served, and which source told it. params: when the kernel polls it, by name."""
+    """Interrupt of a queue, and the source of that information. params: of its NAPI, by name."""
 
     irq: U32 | None
     source: Source | None
@@ -50,20 +50,20 @@ class QueueIrq(Struct, frozen=True):
 
 
 class DeviceIrqs(Struct, frozen=True):
-    """queues: by queue name; irqs: every interrupt of the netdev, also those that serve no queue."""
+    """queues: by queue name. irqs: all interrupts of the netdev, including those of no queue."""
 
     queues: dict[str, QueueIrq]
     irqs: frozenset[int]
 
 
 def queue_names(root: Path, netdev: str) -> list[str]:
-    """Every queue, receive queues first, each kind by number."""
+    """Return all queues, receive queues first, by number."""
     folder = f"{CLASS}/{netdev}/queues"
     return [f"{kind}-{number}" for kind in ("rx", "tx") for number in numbered(root, folder, f"{kind}-")]
 
 
 def read_steering(root: Path, netdev: str, queue: str) -> str | None:
-    """The CPU list of RPS for a receive queue, of XPS for a transmit queue; None where it has none.
+    """Return the CPU list of RPS for a receive queue, of XPS for a transmit queue; None where it has none.
 
     Raises ParseError for a file that is not a mask.
     """
@@ -72,20 +72,22 @@ def read_steering(root: Path, netdev: str, queue: str) -> str | None:
 
 
 def parse_irq_name(name: str, netdev: str, bus_names: Iterable[str] = ()) -> tuple[bool, list[str]]:
-    """Whether an interrupt's name is a netdev's, and the queues it names (``rx-3``, ``tx-3``).
+    """Return whether an interrupt's name belongs to a netdev, and the queues in it (``rx-3``, ``tx-3``).
 
     ``eth0-TxRx-3`` and ``eth0-Tx-Rx-3`` serve both directions, ``eth0-rx-3`` and ``virtio2-input.0``
     (virtio2 is the netdev's device) one; ``mlx5_comp3@pci:0000:3b:00.0`` names the PCI function.
-    The name alone, ``eth0``, is a netdev's whose one interrupt serves all: the queue is ``*``.
+    The plain name, ``eth0``, is of a netdev with one interrupt for all queues: the queue is ``*``.
     """
     for part in name.split(", "):
         if part == netdev:
             return True, ["*"]
-        for word in (netdev, *bus_names):
-            found = re.search(rf"(?:^|[-@:_]){re.escape(word)}(?:$|[-@.:])", part)
+        for device_name in (netdev, *bus_names):
+            found = re.search(rf"(?:^|[-@:_]){re.escape(device_name)}(?:$|[-@.:])", part)
             if found:
                 rest = f"{part[: found.start()]}-{part[found.end() :]}"
-                return True, _queues(rest) or (_both(rest[1:]) if word == netdev and _NUMBER.match(rest[1:]) else [])
+                return True, _queues(rest) or (
+                    _both(rest[1:]) if device_name == netdev and _NUMBER.match(rest[1:]) else []
+                )
     return False, []
 
 
@@ -97,8 +99,8 @@ def _queues(text: str) -> list[str]:
     found = _QUEUE.search(text)
     if found is None:
         return []
-    way = _ONE_WAY.get(found[1].lower())
-    return _both(found[2]) if way is None else [f"{way}-{int(found[2])}"]
+    direction = _DIRECTIONS.get(found[1].lower())
+    return _both(found[2]) if direction is None else [f"{direction}-{int(found[2])}"]
 
 
 def map_device(
@@ -106,33 +108,33 @@ def map_device(
     queues: list[str],
     irq_names: Mapping[int, str],
     msi_irqs: frozenset[int],
-    told: Mapping[str, QueueIrq],
+    from_netlink: Mapping[str, QueueIrq],
 ) -> DeviceIrqs:
-    """The map of one netdev. told: what netlink said, by queue."""
-    served = {queue: told.get(queue, QueueIrq(None, None)) for queue in queues}
-    own = set(msi_irqs) | {q.irq for q in told.values() if q.irq is not None}
+    """Return the interrupts of one netdev. from_netlink: netlink's answers, by queue."""
+    queue_irqs = {queue: from_netlink.get(queue, QueueIrq(None, None)) for queue in queues}
+    own = set(msi_irqs) | {q.irq for q in from_netlink.values() if q.irq is not None}
     named: dict[int, list[str]] = {}
     for irq, name in irq_names.items():
-        ours, found = parse_irq_name(name, device.name, device.bus_names)
-        if not ours:
+        is_own, found = parse_irq_name(name, device.name, device.bus_names)
+        if not is_own:
             if irq not in msi_irqs:
                 continue
             found = next((q for part in name.split(", ") if (q := _queues(part))), [])
         named[irq] = found
-    # an interrupt with the netdev's own name serves all where it is the only one; beside interrupts of
-    # queues it is the one for link changes (igb, e1000e)
-    alone = all(found in ([], ["*"]) for found in named.values())
+    # An interrupt with the netdev's own name serves all queues if it is the only one; next to interrupts of
+    # queues it is the one for link changes (igb, e1000e).
+    is_only_irq = all(found in ([], ["*"]) for found in named.values())
     for irq, found in named.items():
         own.add(irq)
-        for queue in (queues if alone else []) if found == ["*"] else found:
-            if queue in served and served[queue].irq is None:
+        for queue in (queues if is_only_irq else []) if found == ["*"] else found:
+            if queue in queue_irqs and queue_irqs[queue].irq is None:
                 source: Source = "msi_irqs" if irq in msi_irqs else "name"
-                served[queue] = replace(served[queue], irq=irq, source=source)
-    return DeviceIrqs(served, frozenset(own))
+                queue_irqs[queue] = replace(queue_irqs[queue], irq=irq, source=source)
+    return DeviceIrqs(queue_irqs, frozenset(own))
 
 
 def read_msi_irqs(root: Path, device: Device) -> frozenset[int]:
-    """The message-signalled interrupts of the netdev's own device; none where it shares the device with others."""
+    """Return the message-signalled interrupts of the netdev's device; none if several netdevs share the device."""
     folder = f"{CLASS}/{device.name}/device"
     for depth in range(len(device.bus_names)):
         above = f"{folder}/{'../' * depth}"
@@ -149,9 +151,9 @@ _KINDS = {0: "rx", 1: "tx"}
 
 
 def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
-    """By ifindex and queue, what the running kernel knows. Empty before Linux 6.8 and where netlink is refused.
+    """Return the kernel's interrupts by ifindex and queue. Empty before Linux 6.8 and if netlink is refused.
 
-    Of a captured tree, what its kernel knew. Raises ParseError for a file that makes no sense.
+    For a captured tree, those at its capture. Raises ParseError for an invalid file.
     """
     if not is_running_kernel(root):
         try:
@@ -167,7 +169,7 @@ def read_netlink_queues(root: Path) -> dict[int, dict[str, QueueIrq]]:
     except OSError as error:
         if error.errno == errno.ENOENT:  # before Linux 6.8
             return {}
-        _log.info("The kernel does not tell the interrupts of queues by netlink (%s); names are used.", error.strerror)
+        _log.info("The kernel does not report interrupts of queues by netlink (%s); using names.", error.strerror)
         return {}
 
 
@@ -183,13 +185,13 @@ def _netlink_queues(netlink: Netlink) -> dict[int, dict[str, QueueIrq]]:
         napi = napis.get(napi_id, {})
         irq = napi.get(3)  # NETDEV_A_NAPI_IRQ
         params = {name: str(napi[each]) for name, each in NAPI_PARAMS.items() if each in napi} if kind == "rx" else {}
-        served = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
-        found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = served
+        queue_irqs = QueueIrq(irq, None if irq is None else "netlink", napi_id, params)
+        found.setdefault(ifindex, {})[f"{kind}-{of_kind}"] = queue_irqs
     return found
 
 
 def _dump(netlink: Netlink, family: int, command: int) -> list[dict[int, int]]:
-    """The numbers among the attributes of every answer."""
+    """Return the numeric attributes of every answer."""
     return [
         {kind: number(value) for kind, value in attributes(m, GENERIC_HEADER.size) if len(value) in (4, 8)}
         for m in netlink.dump(family, GENERIC_HEADER.pack(command, 1, 0))

@@ -1,7 +1,7 @@
-"""Where a flow's received packets are handled: netdev, queue, interrupt, CPU.
+"""Determine where a flow's received packets are handled: netdev, queue, interrupt, CPU.
 
-What is not sure is None. It is sure when the NIC tells how it spreads flows and nothing else steers them: the hash
-over its key picks the queue in its table, the queue's interrupt the CPU; RPS hands on to another one
+Uncertain parts are None. They are certain if the NIC reports its RSS and nothing else steers flows: the hash with its
+key selects the queue in its indirection table, the queue's interrupt the CPU; RPS passes packets on to another CPU
 (kernel: net/core/dev.c get_rps_cpu).
 """
 
@@ -31,16 +31,16 @@ _KERNEL_KEY = "proc/sys/net/core/netdev_rss_key"
 _FLOW_LIMIT = "proc/sys/net/core/rps_sock_flow_entries"
 _ONLINE = "sys/devices/system/cpu/online"
 _KEY_BYTES = 40
-_OWN_KEY_UNTOLD = frozenset({"igb", "igc"})
-"""Drivers that use the kernel's key (netdev_rss_key_fill) and do not tell it by ethtool."""
-_RPS_TAKES_HASH = frozenset({"ixgbe", "ixgbevf", "i40e", "iavf", "ice", "mlx5_core"})
-"""Drivers that mark the NIC's hash of a TCP packet as one over ports, so that the kernel makes none of its own."""
-_MOSTLY = 0.95
-"""Of the machine's received packets: the CPU that took so many of them took a virtual netdev's too."""
+_KERNEL_KEY_DRIVERS = frozenset({"igb", "igc"})
+"""Drivers that use the kernel's key (netdev_rss_key_fill) and do not report it by ethtool."""
+_RPS_USES_NIC_HASH = frozenset({"ixgbe", "ixgbevf", "i40e", "iavf", "ice", "mlx5_core"})
+"""Drivers that mark the NIC's hash of a TCP packet as one over ports, so that RPS uses it instead of its own."""
+_NEARLY_ALL = 0.95
+"""Share of the machine's received packets; a CPU that handled this many also handled a virtual netdev's."""
 
 
-class Place(Struct, frozen=True):
-    """Where packets are handled: the fields of a RxPlacement that say where."""
+class RxTarget(Struct, frozen=True):
+    """The queue, interrupt and CPU that handle packets: an RxPlacement without its traffic."""
 
     netdev: str
     queue: str | None = None
@@ -49,39 +49,39 @@ class Place(Struct, frozen=True):
     how: str | None = None
 
 
-class _Way(Struct):
-    """How a netdev spreads its flows. alone: where all of them go; otherwise the hash says.
+class _Spreading(Struct):
+    """How a netdev distributes its flows: all to the target single, or by hash if toeplitz is set.
 
-    tcp_4, tcp_6: whether ports are hashed, None where the hash is not known. places: by entry of the table.
-    rps: by entry of the table, the places among which the hash over ports picks anew; often none.
+    tcp_4, tcp_6: whether the hash includes ports, None where it is unknown. targets: by entry of the indirection table.
+    rps: by entry of the table, the targets among which RPS selects by the hash over ports; often none.
     """
 
-    alone: Place
+    single: RxTarget
     toeplitz: Toeplitz | None = None
     tcp_4: bool | None = None
     tcp_6: bool | None = None
-    places: list[Place] = []
-    rps: list[list[Place]] = []
+    targets: list[RxTarget] = []
+    rps: list[list[RxTarget]] = []
 
 
 def softirq_cpu(rates: Iterable[Rates]) -> int | None:
-    """The CPU that handled nearly all received packets during some intervals; None where several did."""
-    raised: dict[int, int] = {}
+    """Return the CPU that handled nearly all received packets during some intervals, None if there was none."""
+    handled: dict[int, int] = {}
     for one in rates:
         column = one.counts.get("net_rx")
         if column is None:
             return None
         for cpu, count in enumerate(memoryview(column).cast("I")):
             if 0 < count < 0xFFFF_FFFF:
-                raised[cpu] = raised.get(cpu, 0) + count
-    busiest = max(raised, key=raised.__getitem__, default=None)
-    return busiest if busiest is not None and raised[busiest] >= _MOSTLY * sum(raised.values()) else None
+                handled[cpu] = handled.get(cpu, 0) + count
+    busiest = max(handled, key=handled.__getitem__, default=None)
+    return busiest if busiest is not None and handled[busiest] >= _NEARLY_ALL * sum(handled.values()) else None
 
 
 class RxPlacements:
-    """Where the flows of one look land. The netdevs' settings are read as they are needed, once.
+    """Determines the RX placement of flows in one round. Settings of netdevs are read once, when needed.
 
-    rates: what happened since the previous look.
+    rates: since the previous round.
     """
 
     def __init__(
@@ -100,57 +100,57 @@ class RxPlacements:
         self._rss_of = rss_of
         self._steering_of = steering_of
         self._root = root
-        self._ways: dict[str, _Way] = {}
+        self._spreadings: dict[str, _Spreading] = {}
         self._softirq_cpu = softirq_cpu(rates)
         self._online: frozenset[int] | None = None
 
-    def place(self, tcp: TcpSocket, flow: Flow) -> Place:
-        """Where what this socket receives is handled; places that are equal are mostly the same object."""
+    def target(self, tcp: TcpSocket, flow: Flow) -> RxTarget:
+        """Return where the packets of a socket are handled; equal targets are usually the same object."""
         netdev = self._addresses.netdev(flow.local, flow.peer, flow.ifindex)
-        way = self._ways.get(netdev)
-        if way is None:
-            way = self._ways[netdev] = self._read_way(netdev)
-        if way.toeplitz is None:
-            return way.alone
-        ports = way.tcp_4 if len(flow.local) == 4 else way.tcp_6
+        spreading = self._spreadings.get(netdev)
+        if spreading is None:
+            spreading = self._spreadings[netdev] = self._read_spreading(netdev)
+        if spreading.toeplitz is None:
+            return spreading.single
+        ports = spreading.tcp_4 if len(flow.local) == 4 else spreading.tcp_6
         if ports is None:
-            return way.alone
-        if tcp.rss is None or tcp.rss[0] is not way.toeplitz or tcp.rss[1] != ports:
+            return spreading.single
+        if tcp.rss is None or tcp.rss[0] is not spreading.toeplitz or tcp.rss[1] != ports:
             data = flow.peer + flow.local + flow.ports if ports else flow.peer + flow.local
-            tcp.rss = (way.toeplitz, ports, way.toeplitz.hash(data))
+            tcp.rss = (spreading.toeplitz, ports, spreading.toeplitz.hash(data))
         flow_hash = tcp.rss[2]
-        place = indirect(flow_hash, way.places)
-        if not (choices := indirect(flow_hash, way.rps)) or not ports:
-            return place
+        target = indirect(flow_hash, spreading.targets)
+        if not (choices := indirect(flow_hash, spreading.rps)) or not ports:
+            return target
         return scale(flow_hash, choices)
 
-    def _read_way(self, name: str) -> _Way:
-        unknown = _Way(Place(name))
-        below = self._below(name)
-        netdev = self._netdevs.get(below) if below is not None else None
+    def _read_spreading(self, name: str) -> _Spreading:
+        unknown = _Spreading(RxTarget(name))
+        lower = self._lower_netdev(name)
+        netdev = self._netdevs.get(lower) if lower is not None else None
         try:
             if netdev is None:
                 return unknown
             queues = [queue for queue in netdev.queues if queue.name.startswith("rx-")]
             if netdev.virtual:
-                return _Way(self._virtual(netdev.name, queues))
+                return _Spreading(self._virtual(netdev.name, queues))
             steering = self._steering_of(netdev.name)
             rfs = self._flow_steered(netdev.name, queues)
             if steering.rules or (steering.ntuple and rfs):
-                return _Way(Place(netdev.name))
+                return _Spreading(RxTarget(netdev.name))
             threaded = bool(read_int(self._root, f"{CLASS}/{netdev.name}/threaded"))
-            places = [self._queue(netdev.name, queue, threaded or queue.name in rfs) for queue in queues]
-            if len(places) == 1:
-                place = places[0]
-                how = place.how and ("queue" if place.how == "rss" else place.how)
-                return _Way(Place(place.netdev, place.queue, place.irq, place.cpu, how))
-            return self._spread(netdev, steering, queues, places, rfs)
+            targets = [self._queue(netdev.name, queue, threaded or queue.name in rfs) for queue in queues]
+            if len(targets) == 1:
+                target = targets[0]
+                how = target.how and ("queue" if target.how == "rss" else target.how)
+                return _Spreading(RxTarget(target.netdev, target.queue, target.irq, target.cpu, how))
+            return self._spread(netdev, steering, queues, targets, rfs)
         except (OSError, ParseError, CpuListError) as error:
-            _log.debug("How %s spreads flows is not known: %s", name, error)
+            _log.debug("The distribution of flows by %s is not known: %s", name, error)
             return unknown
 
-    def _below(self, name: str) -> str | None:
-        """The netdev whose queues the packets come in by: of a VLAN the one below, of a bond the one in use."""
+    def _lower_netdev(self, name: str) -> str | None:
+        """Return the netdev whose queues receive the packets: the lower one of a VLAN, the active one of a bond."""
         for _ in range(4):
             if active := read_text(self._root, f"{CLASS}/{name}/bonding/active_slave"):
                 name = active
@@ -163,50 +163,54 @@ class RxPlacements:
             [name] = lower
         return None
 
-    def _virtual(self, name: str, queues: list[Queue]) -> Place:
+    def _virtual(self, name: str, queues: list[Queue]) -> RxTarget:
         if len(queues) == 1 and (cpus := self._rps(queues[0])):
-            return Place(name, queues[0].name, None, cpus[0], "rps") if len(cpus) == 1 else Place(name, queues[0].name)
+            return (
+                RxTarget(name, queues[0].name, None, cpus[0], "rps")
+                if len(cpus) == 1
+                else RxTarget(name, queues[0].name)
+            )
         if any(self._rps(queue) for queue in queues) or self._flow_steered(name, queues) or self._softirq_cpu is None:
-            return Place(name)
-        return Place(name, None, None, self._softirq_cpu, "softirq")
+            return RxTarget(name)
+        return RxTarget(name, None, None, self._softirq_cpu, "softirq")
 
-    def _queue(self, name: str, queue: Queue, steered: bool) -> Place:
-        """Where a queue's packets are handled. steered: by flow, or by a thread of the kernel; not by interrupt."""
+    def _queue(self, name: str, queue: Queue, steered: bool) -> RxTarget:
+        """Return where a queue's packets are handled. steered: by flow or by a kernel thread, not by interrupt."""
         cpus = self._rps(queue)
         if steered or len(cpus) > 1:
-            return Place(name, queue.name, queue.irq)
+            return RxTarget(name, queue.name, queue.irq)
         if cpus:
-            return Place(name, queue.name, queue.irq, cpus[0], "rps")
+            return RxTarget(name, queue.name, queue.irq, cpus[0], "rps")
         irq = self._inventory.irq(queue.irq) if queue.irq is not None else None
-        where = parse_cpu_list((irq.effective or irq.requested or "") if irq is not None else "")
-        cpu = next(iter(where)) if len(where) == 1 else None
-        return Place(name, queue.name, queue.irq, cpu, None if cpu is None else "rss")
+        cpus_of_irq = parse_cpu_list((irq.effective or irq.requested or "") if irq is not None else "")
+        cpu = next(iter(cpus_of_irq)) if len(cpus_of_irq) == 1 else None
+        return RxTarget(name, queue.name, queue.irq, cpu, None if cpu is None else "rss")
 
     def _spread(
-        self, netdev: Netdev, steering: Steering, queues: list[Queue], places: list[Place], rfs: frozenset[str]
-    ) -> _Way:
-        told = self._rss_of(netdev.name)
-        alone = Place(netdev.name)
-        if told is None or told.hash_function not in ("toeplitz", "") or not told.table:
-            return _Way(alone)
-        key = told.key
-        if not any(key) and netdev.driver in _OWN_KEY_UNTOLD:
+        self, netdev: Netdev, steering: Steering, queues: list[Queue], targets: list[RxTarget], rfs: frozenset[str]
+    ) -> _Spreading:
+        nic_rss = self._rss_of(netdev.name)
+        single = RxTarget(netdev.name)
+        if nic_rss is None or nic_rss.hash_function not in ("toeplitz", "") or not nic_rss.table:
+            return _Spreading(single)
+        key = nic_rss.key
+        if not any(key) and netdev.driver in _KERNEL_KEY_DRIVERS:
             key = self._kernel_key()
         numbers = {queue.name: number for number, queue in enumerate(queues)}
-        if len(key) < _KEY_BYTES or not any(key) or any(f"rx-{entry}" not in numbers for entry in told.table):
-            return _Way(alone)
-        entries = [numbers[f"rx-{entry}"] for entry in told.table]
-        rps: list[list[Place]] = [[] for _ in queues]
-        if netdev.driver in _RPS_TAKES_HASH:
+        if len(key) < _KEY_BYTES or not any(key) or any(f"rx-{entry}" not in numbers for entry in nic_rss.table):
+            return _Spreading(single)
+        entries = [numbers[f"rx-{entry}"] for entry in nic_rss.table]
+        rps: list[list[RxTarget]] = [[] for _ in queues]
+        if netdev.driver in _RPS_USES_NIC_HASH:
             for number, queue in enumerate(queues):
                 if queue.name not in rfs and len(cpus := self._rps(queue)) > 1:
-                    rps[number] = [Place(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
-        return _Way(
-            alone,
+                    rps[number] = [RxTarget(netdev.name, queue.name, queue.irq, cpu, "rps") for cpu in cpus]
+        return _Spreading(
+            single,
             _toeplitz(key[:_KEY_BYTES]),
             steering.tcp_4,
             steering.tcp_6,
-            [places[entry] for entry in entries],
+            [targets[entry] for entry in entries],
             [rps[entry] for entry in entries],
         )
 
@@ -217,7 +221,7 @@ class RxPlacements:
             return b""
 
     def _flow_steered(self, name: str, queues: list[Queue]) -> frozenset[str]:
-        """The queues whose packets are handed to the CPU where their flow is read (RFS)."""
+        """Return the queues whose packets are passed to the CPU that reads their flow (RFS)."""
         if not read_int(self._root, _FLOW_LIMIT):
             return frozenset()
         return frozenset(
@@ -227,7 +231,7 @@ class RxPlacements:
         )
 
     def _rps(self, queue: Queue) -> list[int]:
-        """The online CPUs of a queue's RPS, in the kernel's order."""
+        """Return the online CPUs of a queue's RPS, in the kernel's order."""
         if not queue.rps:
             return []
         if self._online is None:

@@ -1,7 +1,7 @@
-"""Which process holds a socket, by the links of /proc/PID/fd (kernel: fs/proc/fd.c).
+"""Find the process that holds a socket, by the links of /proc/PID/fd (kernel: fs/proc/fd.c).
 
-A link costs 2 to 3 µs to read and a machine has tens of thousands, so only sockets that moved bytes and whose process
-is not known are looked for, a bounded number of links at a time; what was found is kept, and checked again in turn.
+A link costs 2 to 3 µs to read and a machine has tens of thousands, so only sockets with traffic and without a known
+process are searched, a bounded number of links at a time. Known links are cached, and read again in turn.
 """
 
 import os
@@ -9,26 +9,26 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-_LINKS = 1_500
-"""Read at most at one find(), about 4 ms."""
-_LISTED = 8
-"""Names of a folder that cost as much as one link."""
-_AT_LEAST = 1_000
-"""So many links of a process are read even where its folder is so large that listing it was dear."""
-_CHECKED = 100
-"""Links found before that are read again at one find()."""
-_PATIENCE = 24
-"""A socket that no process holds is looked for again after so many calls of find()."""
+_MAX_LINKS = 1_500
+"""Maximum per find(), about 4 ms."""
+_NAMES_PER_LINK = 8
+"""Names of a folder that take as long to read as one link."""
+_MIN_LINKS = 1_000
+"""Minimum of links read of a process, even if its folder is so large that listing it used up the limit."""
+_CHECKS = 100
+"""Cached links that are read again per find()."""
+_RETRY_CALLS = 24
+"""A socket that no process holds is searched again after this number of calls of find()."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SOCKET = "socket:["
 
 
 class SocketOwners:
-    """Follows who holds which socket. proc: where /proc is.
+    """Caches which process holds which socket. proc: path of /proc.
 
-    Of several processes that hold one it is the one that was found first, and they are searched in this order: those
-    given to find(), those that are known to hold sockets, all others, the youngest first. So where a server forks for
-    each connection it is the child, which does the work. A process is told by its main thread's number.
+    If several processes hold a socket, the first one found counts. They are searched in this order: those given to
+    find(), those known to hold sockets, all others, each group by descending PID. So if a server forks for each
+    connection, the child counts, which does the work. Processes are identified by the PID of their main thread.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
@@ -37,47 +37,47 @@ class SocketOwners:
         self._sockets: dict[int, dict[int, int]] = {}
         self._checks: Iterator[tuple[int, int, int]] = iter(())
         self._calls = 0
-        self._held_by_none: dict[int, int] = {}
+        self._unowned_until: dict[int, int] = {}
         self._round = 0
         self._missed_since: dict[int, int] = {}
         self._queue: deque[int] = deque()
         self._done_fd = -1
 
     def pid(self, inode: int) -> int | None:
-        """Who holds a socket, as far as is known."""
+        """Return the PID that holds a socket, None if unknown."""
         found = self._holders.get(inode)
         return None if found is None else found[0]
 
     def sockets_of(self, pid: int) -> Collection[int]:
-        """The inodes a process is known to hold."""
+        """Return the inodes that a process is known to hold."""
         return self._sockets.get(pid, {}).values()
 
     def forget_sockets(self, inodes: Iterable[int]) -> None:
-        """They were closed."""
+        """Forget closed sockets."""
         for inode in inodes:
-            self._held_by_none.pop(inode, None)
+            self._unowned_until.pop(inode, None)
             self._missed_since.pop(inode, None)
             if (held := self._holders.get(inode)) is not None:
-                self._lose(*held)
+                self._forget_link(*held)
 
     def forget_process(self, pid: int) -> None:
-        """It ended, or another one has its number."""
+        """Forget a process that ended, or whose PID was reused."""
         for fd in list(self._sockets.get(pid, ())):
-            self._lose(pid, fd)
+            self._forget_link(pid, fd)
         self._sockets.pop(pid, None)
 
     def find(self, inodes: Iterable[int], first: Iterable[int] = ()) -> None:
-        """Look for sockets that moved bytes. first: processes to search before all others."""
+        """Search for the processes of sockets with traffic. first: processes to search before all others."""
         self._calls += 1
         self._check_some()
-        missing = {i for i in inodes if i not in self._holders and self._held_by_none.get(i, 0) <= self._calls}
+        missing = {i for i in inodes if i not in self._holders and self._unowned_until.get(i, 0) <= self._calls}
         if self._missed_since.keys().isdisjoint(missing):
-            self._queue.clear()  # a search that goes on for nobody; begin with what there is now
+            self._queue.clear()  # the sockets of the previous search are gone; start again
             self._done_fd = -1
         self._missed_since = {i: self._missed_since.get(i, self._round) for i in missing}
-        links = _LINKS
+        links = _MAX_LINKS
         for pid in first:
-            if not missing or links <= _LINKS // 2:
+            if not missing or links <= _MAX_LINKS // 2:
                 break
             links -= self._search(pid, missing, links)[0]
         while missing and links > 0:
@@ -92,12 +92,12 @@ class SocketOwners:
                 self._queue.popleft()
 
     def _begin_round(self, missing: set[int]) -> None:
-        """All processes once more. The second look reads known links too: a socket may have one's number by now.
+        """Queue all processes for another search. Every second round also reads cached links.
 
-        After it a socket is held by no process: it is the kernel's own, or this agent may not see whose.
+        A socket that two rounds did not find is held by no visible process, e.g. it is the kernel's own.
         """
         for inode in [i for i in missing if self._round - self._missed_since[i] >= 2]:
-            self._held_by_none[inode] = self._calls + _PATIENCE
+            self._unowned_until[inode] = self._calls + _RETRY_CALLS
             missing.discard(inode)
         if not missing:
             return
@@ -107,14 +107,14 @@ class SocketOwners:
         except OSError:
             pids = []
         newest = self._newest(pids)
-        pids.sort(key=lambda pid: (pid > newest, -pid))  # numbers above it are of the round before
+        pids.sort(key=lambda pid: (pid > newest, -pid))  # larger PIDs were given before the counter wrapped
         if not pids:
             missing.clear()
         pids.sort(key=lambda pid: pid not in self._sockets)
         self._queue.extend(pids)
 
     def _newest(self, pids: list[int]) -> int:
-        """The number given last: they begin anew at the bottom when they are used up (kernel: fs/proc/loadavg.c)."""
+        """Return the last PID given; PIDs wrap around (kernel: fs/proc/loadavg.c)."""
         try:
             return int((Path(self._proc) / "loadavg").read_bytes().split()[4])
         except (OSError, ValueError, IndexError):
@@ -123,7 +123,7 @@ class SocketOwners:
     def _search(
         self, pid: int, missing: set[int], links: int, done_fd: int = -1, *, fresh: bool = False
     ) -> tuple[int, int]:
-        """Read one process's links: how many, and the number of the last where there are more, else -1."""
+        """Read links of one process; return their number, and the last descriptor read, -1 when all are read."""
         try:
             folder = os.open(f"{self._proc}/{pid}/fd", _FOLDER)
         except OSError:
@@ -131,11 +131,11 @@ class SocketOwners:
             return 1, -1
         try:
             fds = sorted(int(entry.name) for entry in os.scandir(folder))
-            used = 1 + len(fds) // _LISTED
-            end = max(links, used + _AT_LEAST)
+            used = 1 + len(fds) // _NAMES_PER_LINK
+            end = max(links, used + _MIN_LINKS)
             known = self._sockets.get(pid, {})
             for fd in known.keys() - set(fds):
-                self._lose(pid, fd)
+                self._forget_link(pid, fd)
             for fd in fds:
                 if fd <= done_fd or (fd in known and not fresh):
                     continue
@@ -144,32 +144,32 @@ class SocketOwners:
                 used += 1
                 inode = _inode(str(fd), folder)
                 if known.get(fd, inode) != inode:
-                    self._lose(pid, fd)
+                    self._forget_link(pid, fd)
                 if inode is not None:
                     self._sockets.setdefault(pid, known)[fd] = inode
                     self._holders.setdefault(inode, (pid, fd))
                     missing.discard(inode)
         except OSError:
-            self.forget_process(pid)  # it ended meanwhile
+            self.forget_process(pid)  # it has ended
             return 1, -1
         finally:
             os.close(folder)
         return used, -1
 
-    def _lose(self, pid: int, fd: int) -> None:
+    def _forget_link(self, pid: int, fd: int) -> None:
         inode = self._sockets[pid].pop(fd)
         if self._holders.get(inode) == (pid, fd):
             del self._holders[inode]
 
     def _check_some(self) -> None:
-        for _ in range(_CHECKED):
+        for _ in range(_CHECKS):
             found = next(self._checks, None)
             if found is None:
                 self._checks = self._known_links()
                 return
             pid, fd, inode = found
             if self._sockets.get(pid, {}).get(fd) == inode and _inode(f"{self._proc}/{pid}/fd/{fd}") != inode:
-                self._lose(pid, fd)
+                self._forget_link(pid, fd)
 
     def _known_links(self) -> Iterator[tuple[int, int, int]]:
         for pid in list(self._sockets):

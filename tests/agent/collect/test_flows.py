@@ -1,4 +1,4 @@
-"""Who talks over the network, how much, and where it lands."""
+"""Processes that communicate over the network, their traffic, and their RX placement."""
 
 import errno
 import os
@@ -25,8 +25,8 @@ from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_
 from coresteer_agent.linux.ethtool import Rss
 from coresteer_agent.linux.flow_steering import Steering
 from coresteer_agent.observe.flows import FlowReader
-from coresteer_agent.observe.net_tasks import NetTasks, read_cgroup_ids
-from coresteer_agent.observe.rx_placement import Place, RxPlacements, softirq_cpu
+from coresteer_agent.observe.net_tasks import TaskReader, read_cgroup_ids
+from coresteer_agent.observe.rx_placement import RxPlacements, RxTarget, softirq_cpu
 from coresteer_agent.observe.socket_owners import SocketOwners
 from coresteer_core.node.inventory import Inventory, Irq, Netdev, Queue
 from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, Rates
@@ -37,10 +37,10 @@ ROOT = Path("/")
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 
 
-MINE = os.getpid()
+OWN_PID = os.getpid()
 
 
-# What the kernel lists
+# Sockets listed by the kernel
 
 
 def message(
@@ -54,7 +54,7 @@ def message(
     local: str = "10.0.0.1",
     peer: str = "10.0.0.2",
 ) -> bytes:
-    """One inet_diag_msg in its netlink message, with the attributes extra before tcp_info."""
+    """Return an inet_diag_msg in its netlink message, with the attributes extra before tcp_info."""
     family = socket.AF_INET6 if ":" in local else socket.AF_INET
     addresses = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (local, peer)]
     body = struct.pack("=BBBB", family, 1, 0, 0) + struct.pack("!HH", 80, 5555) + addresses[0] + addresses[1]
@@ -82,7 +82,7 @@ def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> Answer:
     return answer
 
 
-def test_what_a_socket_counted_since_the_last_look_is_what_it_moved() -> None:
+def test_traffic_of_a_socket_is_the_difference_of_its_counters() -> None:
     first = take(None, message(1, 100, 10), message(2, 5, 5, inode=8))
     assert first.moved == []
     second = take(first.sockets, message(1, 150, 10), message(2, 5, 5, inode=8), message(3, 7, 8, inode=9))
@@ -94,7 +94,7 @@ def test_what_a_socket_counted_since_the_last_look_is_what_it_moved() -> None:
     assert take(second.sockets, message(1, 150, 10)).sockets.keys() == {1}
 
 
-def test_messages_of_different_layouts_are_each_understood() -> None:
+def test_messages_of_different_layouts_are_parsed() -> None:
     first = take(None)
     mixed = [
         message(1, 1, 2, extra=SHUTDOWN + CGROUP),
@@ -110,26 +110,26 @@ def test_messages_of_different_layouts_are_each_understood() -> None:
     assert moved[3][1].peer == socket.inet_pton(socket.AF_INET6, "2001:db8::2")
 
 
-def test_a_mapped_address_is_the_ipv4_address_that_the_packets_have() -> None:
+def test_a_mapped_address_is_parsed_as_its_ipv4_address() -> None:
     [(_, flow, *_)] = take({}, message(1, 1, 1, local="::ffff:10.0.0.1", peer="::ffff:10.0.0.2")).moved
     assert (flow.local, flow.peer) == (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
     assert flow.ports == struct.pack("!HH", 5555, 80)
 
 
-def test_an_error_of_the_kernel_is_told_with_its_number() -> None:
+def test_an_error_of_the_kernel_is_raised_with_its_number() -> None:
     with pytest.raises(OSError, match="not permitted") as caught:
         Answer({}).take(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
     assert caught.value.errno == errno.EPERM
 
 
 @given(st.binary(max_size=600))
-def test_no_answer_however_broken_gives_anything_but_sockets_or_an_os_error(data: bytes) -> None:
+def test_a_broken_answer_gives_sockets_or_an_os_error(data: bytes) -> None:
     with suppress(OSError):
         Answer({}).take(memoryview(data))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
-def test_a_message_damaged_anywhere_does_no_harm(at: int, damage: bytes) -> None:
+def test_a_damaged_message_raises_nothing_but_os_error(at: int, damage: bytes) -> None:
     whole = bytearray(message(1, 1, 2, extra=CGROUP) + message(2, 3, 4, extra=CGROUP))
     whole[at : at + len(damage)] = damage
     with suppress(OSError):
@@ -140,7 +140,7 @@ def test_a_message_damaged_anywhere_does_no_harm(at: int, damage: bytes) -> None
 # Addresses
 
 
-def test_the_address_of_a_point_to_point_link_is_this_ends() -> None:
+def test_the_address_of_a_point_to_point_link_is_the_local_one() -> None:
     here, there = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
     attributes = struct.pack("=HH", 8, 1) + there + struct.pack("=HH", 8, 2) + here
     assert parse_address(memoryview(struct.pack("=BBBBI", 2, 32, 0, 0, 5) + attributes)) == (here, 5)
@@ -153,7 +153,7 @@ def test_an_address_of_several_netdevs_belongs_to_none() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_whatever_is_said_of_an_address_is_parsed_or_left_out(data: bytes) -> None:
+def test_any_address_message_is_parsed_or_ignored(data: bytes) -> None:
     parse_address(memoryview(data))
 
 
@@ -207,7 +207,7 @@ SPREAD = Rss(KEY, [3, 1, 2, 0] * 2, "toeplitz")
 HASH = 0x51CCC178  # the published one of this flow: entry 0 of a table of eight
 
 
-def place(
+def target(
     root: Path,
     *,
     queues: int = 4,
@@ -218,7 +218,7 @@ def place(
     virtual: bool = False,
     flow: Flow = FLOW,
     softirqs: list[int] | None = None,
-) -> Place:
+) -> RxTarget:
     online = root / "sys/devices/system/cpu/online"
     online.parent.mkdir(parents=True, exist_ok=True)
     online.write_text("0-6\n")
@@ -229,7 +229,7 @@ def place(
         virtual=virtual,
     )
     irqs = [Irq(40 + n, f"eth0-{n}", "PCI", "0-7", str(n + 4), None, True, None, "eth0") for n in range(queues)]
-    rx_placements = RxPlacements(
+    placements = RxPlacements(
         Inventory([device, netdev("veth0", [Queue("rx-0", rps="")], virtual=True)], irqs),
         Here(),
         [] if softirqs is None else [rates(softirqs)],
@@ -237,25 +237,25 @@ def place(
         steering_of=lambda _: steering,
         root=root,
     )
-    return rx_placements.place(TcpSocket(1), flow)
+    return placements.target(TcpSocket(1), flow)
 
 
-def test_the_hash_picks_the_queue_and_its_interrupt_the_cpu(tmp_path: Path) -> None:
-    assert place(tmp_path) == Place("eth0", "rx-3", 43, 7, "rss")
+def test_the_hash_selects_the_queue_and_its_interrupt_the_cpu(tmp_path: Path) -> None:
+    assert target(tmp_path) == RxTarget("eth0", "rx-3", 43, 7, "rss")
 
 
 def test_a_nic_with_one_queue_needs_no_hash(tmp_path: Path) -> None:
-    assert place(tmp_path, queues=1, rss=None) == Place("eth0", "rx-0", 40, 4, "queue")
+    assert target(tmp_path, queues=1, rss=None) == RxTarget("eth0", "rx-0", 40, 4, "queue")
 
 
-def test_rps_on_one_cpu_hands_everything_to_it(tmp_path: Path) -> None:
-    assert place(tmp_path, rps="2") == Place("eth0", "rx-3", 43, 2, "rps")
+def test_rps_to_one_cpu_determines_the_cpu(tmp_path: Path) -> None:
+    assert target(tmp_path, rps="2") == RxTarget("eth0", "rx-3", 43, 2, "rps")
 
 
-def test_rps_among_online_cpus_goes_by_the_hash_of_a_nic_whose_hash_the_kernel_takes(tmp_path: Path) -> None:
+def test_rps_selects_an_online_cpu_by_the_nics_hash_where_the_kernel_uses_it(tmp_path: Path) -> None:
     choices = [1, 2, 5]  # CPU 7 is offline
-    assert place(tmp_path, rps="1-2,5,7") == Place("eth0", "rx-3", 43, choices[HASH * 3 >> 32], "rps")
-    assert place(tmp_path, rps="1-2,5,7", driver="igb") == Place("eth0", "rx-3", 43)
+    assert target(tmp_path, rps="1-2,5,7") == RxTarget("eth0", "rx-3", 43, choices[HASH * 3 >> 32], "rps")
+    assert target(tmp_path, rps="1-2,5,7", driver="igb") == RxTarget("eth0", "rx-3", 43)
 
 
 @pytest.mark.parametrize(
@@ -264,10 +264,10 @@ def test_rps_among_online_cpus_goes_by_the_hash_of_a_nic_whose_hash_the_kernel_t
         Steering(None, None, False, False),
         Steering(True, True, False, True),
     ],
-    ids=["the fields that are hashed are not told", "somebody gave flows queues of their own"],
+    ids=["unknown hash fields", "steering rules"],
 )
-def test_a_queue_that_is_not_sure_is_unknown(tmp_path: Path, steering: Steering) -> None:
-    assert place(tmp_path, steering=steering) == Place("eth0")
+def test_an_uncertain_queue_is_unknown(tmp_path: Path, steering: Steering) -> None:
+    assert target(tmp_path, steering=steering) == RxTarget("eth0")
 
 
 @pytest.mark.parametrize(
@@ -279,62 +279,66 @@ def test_a_queue_that_is_not_sure_is_unknown(tmp_path: Path, steering: Steering)
         Rss(bytes(40), [0] * 8, ""),
         Rss(KEY, [9], "toeplitz"),
     ],
-    ids=["no RSS", "another hash", "no key", "a key of zeros", "a queue that is not there"],
+    ids=["no RSS", "another hash", "no key", "a key of zeros", "a missing queue"],
 )
-def test_without_all_of_the_nics_rss_the_queue_is_unknown(tmp_path: Path, rss: Rss | None) -> None:
-    assert place(tmp_path, rss=rss) == Place("eth0")
+def test_with_incomplete_rss_the_queue_is_unknown(tmp_path: Path, rss: Rss | None) -> None:
+    assert target(tmp_path, rss=rss) == RxTarget("eth0")
 
 
-def test_a_driver_that_does_not_tell_the_kernels_key_has_it(tmp_path: Path) -> None:
+def test_a_driver_that_does_not_report_its_key_uses_the_kernels(tmp_path: Path) -> None:
     file = tmp_path / "proc/sys/net/core/netdev_rss_key"
     file.parent.mkdir(parents=True)
     file.write_text(KEY.hex(":") + "\n")
     untold = Rss(b"", [3, 1, 2, 0] * 2, "toeplitz")
-    assert place(tmp_path, rss=untold, driver="igb") == Place("eth0", "rx-3", 43, 7, "rss")
-    assert place(tmp_path, rss=untold, driver="ixgbe") == Place("eth0")
+    assert target(tmp_path, rss=untold, driver="igb") == RxTarget("eth0", "rx-3", 43, 7, "rss")
+    assert target(tmp_path, rss=untold, driver="ixgbe") == RxTarget("eth0")
 
 
-def test_flow_steering_by_the_kernel_makes_the_cpu_unknown_and_in_the_nic_the_queue_too(tmp_path: Path) -> None:
+def test_flow_steering_by_the_kernel_hides_the_cpu_and_by_the_nic_also_the_queue(tmp_path: Path) -> None:
     entries = tmp_path / "proc/sys/net/core/rps_sock_flow_entries"
     entries.parent.mkdir(parents=True)
     entries.write_text("32768\n")
     count = tmp_path / "sys/class/net/eth0/queues/rx-3/rps_flow_cnt"
     count.parent.mkdir(parents=True)
     count.write_text("2048\n")
-    assert place(tmp_path) == Place("eth0", "rx-3", 43)
-    assert place(tmp_path, steering=Steering(True, True, True, False)) == Place("eth0")
+    assert target(tmp_path) == RxTarget("eth0", "rx-3", 43)
+    assert target(tmp_path, steering=Steering(True, True, True, False)) == RxTarget("eth0")
 
 
-def test_a_threaded_napi_is_not_where_its_interrupt_is(tmp_path: Path) -> None:
+def test_a_threaded_napi_does_not_run_on_the_cpu_of_its_interrupt(tmp_path: Path) -> None:
     file = tmp_path / "sys/class/net/eth0/threaded"
     file.parent.mkdir(parents=True)
     file.write_text("1\n")
-    assert place(tmp_path) == Place("eth0", "rx-3", 43)
+    assert target(tmp_path) == RxTarget("eth0", "rx-3", 43)
 
 
-def test_the_flows_of_a_vlan_land_on_the_nic_below_and_of_a_bridge_with_two_ports_nowhere(tmp_path: Path) -> None:
+def test_flows_of_a_vlan_are_received_by_its_lower_nic_and_of_a_two_port_bridge_unknown(
+    tmp_path: Path,
+) -> None:
     flow = Flow(memoryview(message(1, 0, 0, local="10.0.0.1", peer="10.0.0.9"))[16:])
     assert Here().netdev(flow.local, flow.peer, 0) == "veth0"
     (tmp_path / "sys/class/net/veth0/lower_eth0").mkdir(parents=True)
-    assert place(tmp_path, queues=1, flow=flow) == Place("eth0", "rx-0", 40, 4, "queue")
+    assert target(tmp_path, queues=1, flow=flow) == RxTarget("eth0", "rx-0", 40, 4, "queue")
     (tmp_path / "sys/class/net/veth0/lower_eth1").mkdir()
-    assert place(tmp_path, queues=1, flow=flow) == Place("veth0")
+    assert target(tmp_path, queues=1, flow=flow) == RxTarget("veth0")
 
 
-def test_a_virtual_netdevs_packets_are_where_nearly_all_softirqs_were(tmp_path: Path) -> None:
-    assert place(tmp_path, virtual=True, queues=1, softirqs=[2, 97, 0, 1]) == Place("eth0", None, None, 1, "softirq")
-    assert place(tmp_path, virtual=True, queues=1, softirqs=[50, 50]) == Place("eth0")
-    assert place(tmp_path, virtual=True, queues=1) == Place("eth0")
-    assert place(tmp_path, virtual=True, queues=1, rps="3", softirqs=[9]) == Place("eth0", "rx-0", None, 3, "rps")
-    assert place(tmp_path, virtual=True, queues=1, rps="3-4", softirqs=[9]) == Place("eth0", "rx-0")
+def test_packets_of_a_virtual_netdev_are_on_the_cpu_of_nearly_all_softirqs(tmp_path: Path) -> None:
+    assert target(tmp_path, virtual=True, queues=1, softirqs=[2, 97, 0, 1]) == RxTarget(
+        "eth0", None, None, 1, "softirq"
+    )
+    assert target(tmp_path, virtual=True, queues=1, softirqs=[50, 50]) == RxTarget("eth0")
+    assert target(tmp_path, virtual=True, queues=1) == RxTarget("eth0")
+    assert target(tmp_path, virtual=True, queues=1, rps="3", softirqs=[9]) == RxTarget("eth0", "rx-0", None, 3, "rps")
+    assert target(tmp_path, virtual=True, queues=1, rps="3-4", softirqs=[9]) == RxTarget("eth0", "rx-0")
 
 
-def test_softirqs_that_could_not_be_counted_name_no_cpu() -> None:
+def test_absent_softirq_counts_are_ignored() -> None:
     assert softirq_cpu([rates([0xFFFF_FFFF, 3])]) == 1
     assert softirq_cpu([]) is None
 
 
-# Who holds a socket
+# Owners of sockets
 
 
 @pytest.fixture
@@ -357,20 +361,20 @@ def search(owners: SocketOwners, *inodes: int) -> None:
             return
 
 
-def test_a_sockets_process_is_found_and_kept_until_the_socket_is_closed(
+def test_the_process_of_a_socket_is_cached_until_the_socket_is_closed(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     owners = SocketOwners()
     ours = [inode(one) for one in pair]
     search(owners, *ours)
-    assert [owners.pid(number) for number in ours] == [MINE, MINE]
-    assert set(ours) <= set(owners.sockets_of(MINE))
+    assert [owners.pid(number) for number in ours] == [OWN_PID, OWN_PID]
+    assert set(ours) <= set(owners.sockets_of(OWN_PID))
     owners.forget_sockets(ours[:1])
     assert owners.pid(ours[0]) is None
-    assert owners.pid(ours[1]) == MINE
+    assert owners.pid(ours[1]) == OWN_PID
 
 
-def test_a_socket_on_a_reused_descriptor_is_found_too(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_socket_on_a_reused_descriptor_is_found(pair: tuple[socket.socket, socket.socket]) -> None:
     owners = SocketOwners()
     search(owners, inode(pair[0]))
     before, number = inode(pair[0]), pair[0].fileno()
@@ -379,12 +383,12 @@ def test_a_socket_on_a_reused_descriptor_is_found_too(pair: tuple[socket.socket,
     os.dup2(new.fileno(), number)
     new.close()
     with socket.socket(fileno=number) as reused:
-        search(owners, inode(reused))  # nobody said that the old one is gone
-        assert owners.pid(inode(reused)) == MINE
+        search(owners, inode(reused))  # the old one was not reported as closed
+        assert owners.pid(inode(reused)) == OWN_PID
         assert owners.pid(before) is None
 
 
-def test_the_child_is_the_owner_also_when_process_numbers_have_begun_anew(tmp_path: Path) -> None:
+def test_the_child_is_the_owner_even_after_pids_wrapped_around(tmp_path: Path) -> None:
     for pid in (325, 400, 32657):
         (tmp_path / str(pid) / "fd").mkdir(parents=True)
         (tmp_path / str(pid) / "fd/3").symlink_to("socket:[77]" if pid != 400 else "pipe:[5]")
@@ -408,10 +412,10 @@ def test_the_child_of_a_forking_server_owns_its_connection(pair: tuple[socket.so
     owners.find([])
     owners.find([])
     search(owners, inode(pair[0]))
-    assert owners.pid(inode(pair[0])) == MINE
+    assert owners.pid(inode(pair[0])) == OWN_PID
 
 
-def test_the_search_for_a_socket_that_nobody_holds_ends(tmp_path: Path) -> None:
+def test_the_search_for_a_socket_without_owner_ends(tmp_path: Path) -> None:
     owners = SocketOwners(str(tmp_path))
     reads: list[int] = []
     for pid in range(1, 4):
@@ -450,7 +454,7 @@ def test_a_search_reads_a_bounded_number_of_links_at_a_time(tmp_path: Path) -> N
         ("", Groups(None, None, None, None)),
     ],
 )  # fmt: skip
-def test_the_groups_of_both_versions_are_told_apart(text: str, groups: Groups) -> None:
+def test_cgroups_of_both_versions_are_distinguished(text: str, groups: Groups) -> None:
     assert parse_cgroups(text) == groups
 
 
@@ -470,7 +474,7 @@ def test_the_command_is_the_first_word_without_its_folder(cmdline: bytes, comman
     assert parse_command(cmdline) == command
 
 
-def test_a_user_is_told_by_name_or_else_by_number(tmp_path: Path) -> None:
+def test_a_user_is_reported_by_name_or_else_by_number(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n:::\nweb:x:33:33::/:/\nother:x:33:33::/:/\n")
     for pid, uid in ((5, 33), (6, 77)):
@@ -484,11 +488,11 @@ def test_a_user_is_told_by_name_or_else_by_number(tmp_path: Path) -> None:
     ("text", "weight"),
     [("100\n", "100"), ("default 250\n8:16 50\n", "250"), ("8:16 50\n", None), ("", None), ("max", None)],
 )
-def test_a_weight_is_that_of_the_group_not_of_a_device(text: str, weight: str | None) -> None:
+def test_a_weight_is_that_of_the_cgroup_and_not_of_a_device(text: str, weight: str | None) -> None:
     assert parse_weight(text) == weight
 
 
-def test_weights_are_read_in_both_versions_and_the_root_has_none(tmp_path: Path) -> None:
+def test_weights_are_read_in_both_cgroup_versions_and_the_root_has_none(tmp_path: Path) -> None:
     files = {
         "cpu,cpuacct/web/cpu.shares": "1024\n",
         "cpu,cpuacct/cpu.shares": "1024\n",
@@ -511,9 +515,9 @@ def test_weights_are_read_in_both_versions_and_the_root_has_none(tmp_path: Path)
     assert reader.read(["web.slice"]) == {"web.slice": {"cpu.weight": "100"}}
 
 
-def test_how_a_process_is_scheduled_is_read_from_its_stat() -> None:
-    mine = parse_scheduling(Path("/proc/self/stat").read_bytes(), "proc/self/stat")
-    assert (mine.nice, mine.realtime, mine.kernel) == (os.getpriority(os.PRIO_PROCESS, 0), False, False)
+def test_scheduling_is_parsed_from_proc_stat() -> None:
+    own = parse_scheduling(Path("/proc/self/stat").read_bytes(), "proc/self/stat")
+    assert (own.nice, own.realtime, own.kernel) == (os.getpriority(os.PRIO_PROCESS, 0), False, False)
     fields = [b"0"] * 50
     fields[6], fields[16], fields[38] = str(0x0420_0000).encode(), b"-20", b"1"
     assert parse_scheduling(b"2 (a) b) " + b" ".join(fields), "") == Scheduling(-20, True, True, True)
@@ -522,30 +526,30 @@ def test_how_a_process_is_scheduled_is_read_from_its_stat() -> None:
 
 
 @given(st.text(max_size=80))
-def test_whatever_a_cgroup_file_holds_is_parsed(text: str) -> None:
+def test_any_cgroup_file_is_parsed(text: str) -> None:
     parse_cgroups(text)
 
 
-def test_a_process_is_told_with_where_it_may_run() -> None:
-    tasks = NetTasks(ROOT)
-    tasks.round()
-    facts = tasks.look(MINE)
+def test_a_process_is_read_with_its_affinity() -> None:
+    tasks = TaskReader(ROOT)
+    tasks.begin_round()
+    facts = tasks.read(OWN_PID)
     assert facts is not None
-    assert facts.who.command == parse_command(Path("/proc/self/cmdline").read_bytes())
-    assert facts.who.user in ("root", str(os.geteuid())) or os.geteuid()
+    assert facts.identity.command == parse_command(Path("/proc/self/cmdline").read_bytes())
+    assert facts.identity.user in ("root", str(os.geteuid())) or os.geteuid()
     assert facts.threads >= 1
     assert facts.affinity == facts.allowed or set(os.sched_getaffinity(0))
-    assert tasks.look(2**22 + 1) is None
+    assert tasks.read(2**22 + 1) is None
 
 
-# All of it
+# End to end
 
 
 def test_a_captured_tree_has_no_flows(tmp_path: Path) -> None:
     assert FlowReader(tmp_path).read(Inventory([], [])) == []
 
 
-def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_bytes_over_loopback_are_attributed_to_their_process(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = FlowReader(ROOT)
     assert reader.read(Inventory([netdev("lo", [Queue("rx-0", rps="")], virtual=True)], [])) == []
     pair[0].sendall(bytes(500_000)[:60_000])
@@ -555,11 +559,11 @@ def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple
     for _ in range(50):
         pair[0].sendall(b"x")
         pair[1].recv(1)
-        told = reader.read(Inventory([], []))
-        mine = [task for task in told if task.pid == MINE]
-        if mine:
+        tasks_read = reader.read(Inventory([], []))
+        own = [task for task in tasks_read if task.pid == OWN_PID]
+        if own:
             break
-    [task] = mine
+    [task] = own
     assert task.name
     assert task.idle_s < 60
     assert [rx_placement.netdev for rx_placement in task.rx_placements] == ["lo"]
@@ -568,12 +572,12 @@ def test_bytes_over_loopback_are_told_of_the_process_that_moved_them(pair: tuple
     reader.close()
 
 
-def test_who_accepts_connections_is_told_with_its_port_and_clients_also_while_it_is_silent() -> None:
+def test_a_listening_process_is_reported_with_ports_and_clients_even_without_traffic() -> None:
     reader = FlowReader(ROOT)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         reader.read(Inventory([], []))
-        silent = next(task for task in reader.read(Inventory([], [])) if task.pid == MINE)
+        silent = next(task for task in reader.read(Inventory([], [])) if task.pid == OWN_PID)
         assert port in silent.listens
         assert silent.rx_placements == []
         with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as accepted:
@@ -581,18 +585,18 @@ def test_who_accepts_connections_is_told_with_its_port_and_clients_also_while_it
             accepted.recv(10)
             accepted.sendall(b"y" * 10)
             client.recv(10)
-            mine = next(task for task in reader.read(Inventory([], [])) if task.pid == MINE)
-            assert mine.clients == ["127.0.0.1"]
-            assert mine.params["nice"] == str(os.getpriority(os.PRIO_PROCESS, 0))
+            own = next(task for task in reader.read(Inventory([], [])) if task.pid == OWN_PID)
+            assert own.clients == ["127.0.0.1"]
+            assert own.params["nice"] == str(os.getpriority(os.PRIO_PROCESS, 0))
             [one] = [found for found in reader.connections() if found.port == port]
-            assert (one.pid, one.client) == (MINE, socket.inet_aton("127.0.0.1"))
+            assert (one.pid, one.client) == (OWN_PID, socket.inet_aton("127.0.0.1"))
             assert one.rtt_us
-    assert port not in next(task for task in reader.read(Inventory([], [])) if task.pid == MINE).listens
+    assert port not in next(task for task in reader.read(Inventory([], [])) if task.pid == OWN_PID).listens
     reader.close()
 
 
 @pytest.mark.root
-def test_a_flow_over_a_veth_lands_on_it_and_follows_its_rps() -> None:
+def test_a_flow_over_a_veth_has_its_placement_and_follows_its_rps() -> None:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("A network namespace needs root and ip (package iproute2).")
     done = subprocess.run(
@@ -607,7 +611,7 @@ def test_a_flow_over_a_veth_lands_on_it_and_follows_its_rps() -> None:
     assert done.stdout.splitlines() == ["veth0 rx-0 0 rps", "veth0 rx-0 1 rps"]
 
 
-def test_a_control_group_that_is_removed_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cgroup_removed_during_the_search_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = tmp_path / "sys/fs/cgroup"
     (mount / "web.slice").mkdir(parents=True)
     (mount / "cgroup.procs").touch()

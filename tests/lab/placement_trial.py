@@ -82,14 +82,14 @@ def serve(address: str, flows: int) -> dict[str, object]:
             pass
         after = counts()
         reader.reread(IrqAffinity(irq) for irq in irqs)  # an effective affinity is known from the first interrupt on
-        rx_placements = RxPlacements(reader.read(), Addresses())
+        placements = RxPlacements(reader.read(), Addresses())
         [(tcp, flow)] = [(tcp, flow) for tcp, flow, *_ in sockets.read()[0] if flow.ports[:2] == port_bytes(peer[1])]
-        place = rx_placements.place(tcp, flow)
+        target = placements.target(tcp, flow)
         grown = {irq: [new - old for new, old in zip(after[irq], before[irq], strict=True)] for irq in irqs}
         others = max((irq for irq in irqs if irq != first), key=lambda irq: sum(grown[irq]))
         busiest = others if sum(grown[others]) > _PACKETS // 2 else first
         cpu = max(range(len(grown[busiest])), key=lambda number: grown[busiest][number])
-        found.append({"predicted": [place.irq, place.cpu], "how": place.how, "grown": [busiest, cpu]})
+        found.append({"predicted": [target.irq, target.cpu], "how": target.how, "grown": [busiest, cpu]})
         connection.close()
     process.wait(10)
     return {"flows": found}
