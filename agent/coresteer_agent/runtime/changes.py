@@ -36,10 +36,10 @@ from coresteer_core.changes.events import (
     RunRestore,
     Tick,
 )
-from coresteer_core.changes.guardrail import measure
 from coresteer_core.changes.machine import advance
 from coresteer_core.changes.plan import Action, Plan
 from coresteer_core.changes.report import ChangeMessage, ChangeState, Outcome, Result
+from coresteer_core.node.metric_values import guardrail_values
 from coresteer_core.node.rates import Rates
 from coresteer_core.node.view import View
 from coresteer_core.policies.coalescing.effective import WriteAttempt
@@ -111,7 +111,7 @@ class ChangeRunner:
     def check_guardrails(self, rates: Rates) -> frozenset[str]:
         """Check an interval against the guardrails of the open changes."""
         if any(change.open and change.guardrails for change in self._state.changes.values()):
-            return self.feed(Measured(measure(rates), rates.duration_s))
+            return self.feed(Measured(guardrail_values(rates), rates.duration_s))
         return frozenset()
 
     def feed(self, event: Event) -> frozenset[str]:

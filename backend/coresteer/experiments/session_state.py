@@ -11,9 +11,10 @@ from uuid import UUID
 
 from coresteer.changes.schemas import Change
 from coresteer.experiments.steps import Participant
-from coresteer_core.changes.guardrail import Guardrail, Strikes, measure
+from coresteer_core.changes.guardrail import Guardrail, Strikes
 from coresteer_core.changes.report import EndedBy
 from coresteer_core.experiments.model import RunState
+from coresteer_core.node.metric_values import guardrail_values
 from coresteer_core.node.rates import Rates
 from coresteer_core.protocol import ExperimentMessage
 
@@ -115,7 +116,7 @@ class SessionState:
         run = self.active_run
         if run is None or not self._guardrails:
             return
-        metrics = measure(rates)
+        metrics = guardrail_values(rates)
         for guardrail in self._guardrails:
             value = metrics[guardrail.metric]
             strikes = run.strikes.get(guardrail.metric, Strikes()).count(guardrail, value, rates.duration_s)

@@ -22,11 +22,10 @@ from coresteer.experiments.schemas import ArmPreview
 from coresteer.experiments.spec import Arm, Spec
 from coresteer.experiments.statistics import FEWEST_OF_TWO, fewest_of_many
 from coresteer.structs import reason_and_path
-from coresteer_core.changes.guardrail import METRICS
 from coresteer_core.changes.plan import DesiredValue, preview
 from coresteer_core.cpuset import CpuListError, parse_cpu_list
 from coresteer_core.experiments.model import Workload
-from coresteer_core.metrics import EXPERIMENT
+from coresteer_core.metrics import EXPERIMENT, GUARDRAIL
 from coresteer_core.node.topology import Topology
 from coresteer_core.node.view import View
 from coresteer_core.settings import SettingError, parse_setting
@@ -50,8 +49,8 @@ def check(spec: Spec, view: View, peer: Topology | None) -> None:
             field="spec.peer_node_id",
         )
     for place, guardrail in enumerate(spec.guardrails):
-        if guardrail.metric not in METRICS:
-            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(METRICS)}."
+        if guardrail.metric not in GUARDRAIL:
+            sentence = f"There is no guardrail metric “{guardrail.metric[:40]}”; choose one of {', '.join(GUARDRAIL)}."
             raise Invalid(sentence, field=f"spec.guardrails[{place}].metric")
         if not 0 <= guardrail.max < math.inf:
             raise Invalid(

@@ -13,7 +13,8 @@ from coresteer.policies import repository, rollouts
 from coresteer.policies.context import PolicyContext
 from coresteer.policies.schemas import RolloutState
 from coresteer.policies.tables import PolicyRow, RolloutRow
-from coresteer_core.changes.guardrail import Guardrail, Strikes, measure
+from coresteer_core.changes.guardrail import Guardrail, Strikes
+from coresteer_core.node.metric_values import guardrail_values
 
 log = logging.getLogger("coresteer.policies")
 
@@ -115,7 +116,7 @@ class RolloutMonitor:
         rates = self._context.registry.get(node_id).rates
         if rates is None or not row.guardrails:
             return None
-        metrics = measure(rates)
+        metrics = guardrail_values(rates)
         for stored in row.guardrails:
             guardrail = Guardrail(str(stored["metric"]), float(stored["max"]))
             at, value = (row.id, node_id, guardrail.metric), metrics[guardrail.metric]

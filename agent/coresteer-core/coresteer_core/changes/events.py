@@ -150,7 +150,7 @@ class AcknowledgedByBackend(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """Guardrail metrics of one interval (coresteer_core.changes.guardrail.measure) and its duration."""
+    """Guardrail metrics of one interval (coresteer_core.node.metric_values.guardrail_values) and its duration."""
 
     metrics: dict[str, float | None]
     duration_s: float

@@ -2,10 +2,7 @@
 
 from msgspec import Struct
 
-from coresteer_core.metrics import GUARDRAIL as METRICS
-from coresteer_core.node.metric_values import guardrail_values as measure
-
-__all__ = ["METRICS", "STRIKES", "STRIKES_S", "Guardrail", "Strikes", "measure"]
+from coresteer_core.metrics import GUARDRAIL
 
 STRIKES = 2
 """Consecutive intervals above the bound that make a violation; a single one may be the disturbance of the change."""
@@ -14,7 +11,7 @@ STRIKES_S = 2.0
 
 
 class Guardrail(Struct, frozen=True):
-    """Bound on a metric, a key of METRICS: violated when it stays above max."""
+    """Bound on a metric, a key of coresteer_core.metrics.GUARDRAIL: violated when it stays above max."""
 
     metric: str
     max: float
@@ -37,6 +34,6 @@ class Strikes(Struct, frozen=True):
         if value is None or self.intervals < STRIKES or round(self.seconds, 1) < STRIKES_S:
             return None
         return (
-            f"{METRICS[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
+            f"{GUARDRAIL[guardrail.metric]} was {value:.6g}, above its guardrail of {guardrail.max:.6g} "
             f"for {self.intervals} intervals in a row."
         )

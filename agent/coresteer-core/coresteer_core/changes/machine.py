@@ -40,7 +40,7 @@ from coresteer_core.changes.events import (
     Tick,
 )
 from coresteer_core.changes.guard import MAX_MOVES
-from coresteer_core.changes.guardrail import METRICS, Strikes
+from coresteer_core.changes.guardrail import Strikes
 from coresteer_core.changes.plan import Plan, inverse
 from coresteer_core.changes.report import ChangeMessage, ChangeState, EndedBy, Outcome, Result
 from coresteer_core.changes.undo import (
@@ -54,6 +54,7 @@ from coresteer_core.changes.undo import (
     undo_all,
     with_change,
 )
+from coresteer_core.metrics import GUARDRAIL
 
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 30.0, 600.0
 
@@ -213,8 +214,8 @@ def _rejection(state: Changes, change: Change) -> str | None:  # noqa: PLR0911 -
         timeout_s = change.confirm_timeout_s
         return f"The confirmation timeout must be {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} s, not {timeout_s:g}."
     for guardrail in change.guardrails:
-        if guardrail.metric not in METRICS:
-            return f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(METRICS)}."
+        if guardrail.metric not in GUARDRAIL:
+            return f"“{guardrail.metric[:40]}” is not a guardrail's metric; there are {', '.join(GUARDRAIL)}."
         if not math.isfinite(guardrail.max):
             return f"The guardrail on {guardrail.metric} needs a number as its max."
     for other in state.changes.values():
