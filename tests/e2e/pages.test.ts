@@ -77,7 +77,7 @@ const screens: [string, () => Promise<unknown>][] = [
   ["a policy with its preview", () => openPreview(policy)],
   ["a policy's versions", () => openTab("versions", "Versions")],
   ["a policy's rollout", () => openTab("rollout", "Rollout")],
-  ["a policy's replay", () => openTab("replay", "Replay")],
+  ["a policy's backtest", () => openTab("backtest", "Backtest")],
   ["the audit log", () => page.goto(`${stack.url}/audit`).then(() => page.getByRole("table").waitFor())],
   ["the settings", () => page.goto(`${stack.url}/settings`).then(() => page.getByRole("heading").first().waitFor())],
 ];

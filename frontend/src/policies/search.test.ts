@@ -7,6 +7,7 @@ const given = (search: Record<string, unknown>) =>
 test.each([
   [{}, {}],
   [{ tab: "edit" }, {}],
+  [{ tab: "replay" }, { tab: "backtest" }],
   [
     { tab: "versions", version: "3", diff: "1" },
     { tab: "versions", version: 3, diff: 1 },

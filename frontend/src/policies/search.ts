@@ -9,8 +9,13 @@ const nodes = param(v.pipe(v.string(), v.regex(/^\d+(,\d+)*$/)));
 
 const PolicySearchSchema = v.pipe(
   v.object({
-    /** The open part; the editor when absent. */
-    tab: param(v.picklist(["versions", "rollout", "backtest"])),
+    /** The open part; the editor when absent. Older links call the backtest "replay". */
+    tab: param(
+      v.pipe(
+        v.picklist(["versions", "rollout", "backtest", "replay"]),
+        v.transform((tab) => (tab === "replay" ? "backtest" : tab)),
+      ),
+    ),
     /** The version that is edited, compared, rolled out or tested; the newest when absent. */
     version: param(positiveInteger),
     /** The version that it is compared with; its predecessor when absent. */

@@ -95,7 +95,11 @@ test("the remaining time counts down and stops at zero", async () => {
 });
 
 test("each open change has its own line", async () => {
-  await show("operator", change(), change({ id: "b", node_name: "db-2", sentence: "IRQ 7 changes from CPU 0 to CPU 1." }));
+  await show(
+    "operator",
+    change(),
+    change({ id: "b", node_name: "db-2", sentence: "IRQ 7 changes from CPU 0 to CPU 1." }),
+  );
   expect(screen.getAllByRole("button", { name: "Confirm" })).toHaveLength(2);
 });
 
