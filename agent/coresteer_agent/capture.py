@@ -1,6 +1,6 @@
 """``coresteer-agent capture``: what the collectors read of a machine, as a tree that ``--root`` takes.
 
-The collectors run once and are watched (collect.files.watched), and what they asked for is copied. So the tree
+The collectors run once and are watched (collect.files.watched), and what they requested is copied. So the tree
 is what they read, now and after every change of them; what must not leave the machine is taken out here.
 """
 
@@ -71,7 +71,7 @@ class Captured(Struct, frozen=True):
 
 def capture(root: Path, folder: Path) -> Captured:
     """Copy what the collectors read below root into an empty folder. Raises OSError when that cannot be written."""
-    with files.watched() as asked:
+    with files.watched() as requested:
         _guarded(lambda: read_topology(root))
         _guarded(lambda: _sample(root))
         _guarded(lambda: TaskScanner(root).scan())
@@ -80,14 +80,14 @@ def capture(root: Path, folder: Path) -> Captured:
     # the kernel's refusal is in no file, so the tree tells it as newer kernels do
     irqs = inventory.irqs if inventory is not None and irq.is_running_kernel(root) else []
     tree = _Tree(root, folder, {found.irq for found in irqs if found.movable is False})
-    for path in sorted(asked.found - _LEFT_OUT):
+    for path in sorted(requested.found - _LEFT_OUT):
         tree.place(path)
-    for path in sorted(asked.listed):
+    for path in sorted(requested.listed):
         if path.startswith("sys/"):  # of /proc, which lists much that is not for the collectors, what they read
             for name in files.names(root, path):
                 tree.place(f"{path}/{name}")
     unread = {}
-    for path in sorted(asked.read - _LEFT_OUT):
+    for path in sorted(requested.read - _LEFT_OUT):
         try:
             tree.copy(path)
         except _UnreadError as error:

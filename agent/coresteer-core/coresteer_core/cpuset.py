@@ -1,30 +1,30 @@
-"""CPU lists as the kernel writes them, ``0-3,8``, to sets and back (kernel: lib/bitmap-str.c)."""
+"""Parsing and formatting of CPU lists (``0-3,8``) and CPU masks (kernel: lib/bitmap-str.c)."""
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 MAX_CPUS = 8192
-"""The largest NR_CPUS a kernel can be configured with; a list that names more is a mistake or an attack."""
+"""The largest NR_CPUS a kernel can be configured with; a list that names more is an error or an attack."""
 
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5})(?::(\d{1,5})/(\d{1,5}))?)?\Z", re.ASCII)
 _HEX = re.compile(r"[0-9a-fA-F]+\Z")
 
 
 class CpuListError(ValueError):
-    """A text that is not a CPU list; the message is a sentence for the person who typed it."""
+    """A text that is not a CPU list; the message is a sentence for the person who entered it."""
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:
-    """CPUs named by a kernel CPU list; empty text is the empty set.
+    """Parse a kernel CPU list; an empty text is the empty set.
 
-    Accepts what the kernel prints and takes: ``3``, ``0-3,8``, strided groups ``0-15:2/4``.
+    Accepts every form that the kernel prints or reads: ``3``, ``0-3,8``, strided groups ``0-15:2/4``.
     Raises CpuListError for anything else, with the part that is wrong.
     """
     return _parsed(text)
 
 
-@lru_cache(maxsize=1024)  # what a node has are the same few texts again and again
+@lru_cache(maxsize=1024)  # a node repeats the same few texts
 def _parsed(text: str) -> frozenset[int]:
     text = text.strip()
     if not text:
@@ -51,7 +51,7 @@ def _parsed(text: str) -> frozenset[int]:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """The shortest kernel spelling of a set of CPUs: ``{0, 1, 2, 8}`` is ``0-2,8``."""
+    """Return the shortest CPU list of a set of CPUs: ``{0, 1, 2, 8}`` is ``0-2,8``."""
     ranges: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if ranges and cpu == ranges[-1][1] + 1:
@@ -62,7 +62,7 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def parse_cpu_mask(text: str) -> frozenset[int]:
-    """CPUs of a kernel hexadecimal mask such as ``00000000,0000000f`` (rps_cpus, shared_cpu_map)."""
+    """Parse a kernel CPU mask, ``00000000,0000000f`` (rps_cpus, shared_cpu_map). Raises CpuListError."""
     digits = text.strip().replace(",", "")
     if not digits:
         return frozenset()
@@ -75,7 +75,7 @@ def parse_cpu_mask(text: str) -> frozenset[int]:
 
 
 def format_cpu_mask(cpus: Iterable[int]) -> str:
-    """A set of CPUs as the kernel takes a mask, 32 CPUs a group: ``{0, 1, 32}`` is ``1,00000003``."""
+    """Return the hexadecimal mask of a set of CPUs, in groups of 32 CPUs: ``{0, 1, 32}`` is ``1,00000003``."""
     mask = sum(1 << cpu for cpu in set(cpus))
     groups = []
     while mask >> 32:

@@ -1,4 +1,4 @@
-"""``coresteer-agent restore``: put everything back as it was before Coresteer first touched it."""
+"""``coresteer-agent restore``: restore the original value of every setting that Coresteer changed."""
 
 import logging
 from pathlib import Path
@@ -17,10 +17,10 @@ log = logging.getLogger("coresteer.restore")
 
 
 def restore(path: Path, root: Path) -> list[Result] | None:
-    """Put every original of the journal at path back, latest change first; one Result a setting, None without journal.
+    """Restore every original of the journal at path, latest change first. Raises JournalError.
 
-    Works beside a running agent, after kill -9 at any instant, on a disk that takes no writes, and any number
-    of times. Raises JournalError.
+    Returns one Result for each setting, None without a journal. Works while an agent runs, after kill -9 at any
+    instant, on a full or read-only disk, and any number of times.
     """
     try:
         path.stat()
@@ -31,15 +31,15 @@ def restore(path: Path, root: Path) -> list[Result] | None:
     except JournalError:
         journal = Journal(path, root, read_only=True)
     try:
-        # undo asks no guard, so it needs no view of the node
+        # undo does not consult the guard, so it needs no View
         executor = Executor(root, journal, lambda: View(Topology([], [], []), Inventory([], [])))
-        wanted = reversed(journal.originals().items())
-        results = [executor.undo(Action(key, "", original, "Restore")) for key, original in wanted]
+        originals = reversed(journal.originals().items())
+        results = [executor.undo(Action(key, "", original, "Restore")) for key, original in originals]
         changes = {change.change_id: change for change in journal.changes()}
-        # what is not stuck stands as before, also what an agent was killed over after it had put it back
+        # settings that are not stuck have their originals, also those restored just before an agent was killed
         stuck = {result.key for result in results if result.stuck}
-        back = frozenset[str]().union(*(change.keys for change in changes.values())) - stuck
-        _, instructions = advance(Changes(changes), RestoredExternally(back), 0.0)
+        restored = frozenset[str]().union(*(change.keys for change in changes.values())) - stuck
+        _, instructions = advance(Changes(changes), RestoredExternally(restored), 0.0)
         try:
             for instruction in instructions:
                 if isinstance(instruction, RecordChange):

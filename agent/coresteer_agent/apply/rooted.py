@@ -1,4 +1,4 @@
-"""Opening files below a root directory in such a way that no link can lead outside of it."""
+"""Access to files below a root directory without following links out of it."""
 
 import errno
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class ReadOnlyModeError(Exception):
-    """The file's mode lets nobody write; root could, but on procfs it means that the kernel would not take it."""
+    """The file has no write permission, which on procfs means that the kernel rejects every write."""
 
 
 def read_text(root: Path, path: str, limit: int = 4096) -> str:
-    """The text of a small file below root, without surrounding white space. Raises OSError."""
+    """Return the text of a small file below root, without surrounding white space. Raises OSError."""
     fd = _open(root, path, os.O_RDONLY)
     try:
         return os.read(fd, limit).decode("ascii", "replace").strip()
@@ -37,7 +37,7 @@ def write_text(root: Path, path: str, text: str) -> None:
 
 
 def netdev_folder(root: Path, name: str) -> str:
-    """Where below root a netdev's folder of /sys/class/net is, which is a link. Raises OSError."""
+    """Return the path below root of a netdev's folder, to which /sys/class/net has a link. Raises OSError."""
     top = "sys/class/net"
     folder = _open(root, top, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -51,7 +51,7 @@ def netdev_folder(root: Path, name: str) -> str:
 
 
 def exists(root: Path, path: str) -> bool:
-    """Whether there is such a file below root. Raises OSError when that cannot be found out."""
+    """Return whether a file exists below root. Raises OSError when that cannot be determined."""
     try:
         os.close(_open(root, path, os.O_PATH))
     except (FileNotFoundError, NotADirectoryError):
@@ -60,7 +60,7 @@ def exists(root: Path, path: str) -> bool:
 
 
 def inode(root: Path, path: str) -> int:
-    """The number of a file or folder below root, which no other has at the same time. Raises OSError."""
+    """Return the inode number of a file or folder below root. Raises OSError."""
     fd = _open(root, path, os.O_PATH)
     try:
         return os.fstat(fd).st_ino
@@ -69,7 +69,7 @@ def inode(root: Path, path: str) -> int:
 
 
 def folders(root: Path, path: str) -> list[str]:
-    """The names of the folders in a folder below root, sorted. Raises OSError."""
+    """Return the sorted names of the folders in a folder below root. Raises OSError."""
     fd = _open(root, path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(fd) as entries:
@@ -79,7 +79,7 @@ def folders(root: Path, path: str) -> list[str]:
 
 
 def _open(root: Path, path: str, flags: int) -> int:
-    """Walk down from root one name at a time and follow no link: a captured tree is data of unknown origin."""
+    """Open a path one name at a time without following links, as a captured tree is untrusted."""
     *folders, name = path.split("/")
     if any(part in ("", ".", "..") for part in (*folders, name)):
         raise FileNotFoundError(path)

@@ -1,4 +1,4 @@
-"""How much cgroups get beside their siblings: cpu.weight, io.weight, and cpu.shares of version 1."""
+"""Weights of cgroups: cpu.weight, io.weight, and cpu.shares of version 1."""
 
 import re
 from collections.abc import Iterable
@@ -18,20 +18,20 @@ _WEIGHT = re.compile(r"(?:default )?(\d{1,10})$", re.ASCII | re.MULTILINE)
 
 
 def parse_weight(text: str) -> str | None:
-    """``100``, or of io.weight the default before what single devices have (``default 100``); None without one."""
+    """Parse ``100``, or the default of io.weight before those of single devices (``default 100``); None without one."""
     found = _WEIGHT.match(text)
     return None if found is None else str(int(found[1]))
 
 
 class CgroupWeights:
-    """Reads them again and again; a file that is absent is looked for once for each group that is asked for."""
+    """Reads weights repeatedly; an absent file is searched once for each requested cgroup."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[str, dict[str, str]] = {}
 
     def read(self, paths: Iterable[str]) -> dict[str, dict[str, str]]:
-        """By path without the slash before it the weights by name; without groups that have none, as the root."""
+        """Return weights by cgroup path (without the leading slash) and name; cgroups without weights are left out."""
         before, self._files = self._files, {}
         weights = {}
         for path in dict.fromkeys(paths):

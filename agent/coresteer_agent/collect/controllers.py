@@ -9,6 +9,6 @@ KNOWN = {b"irqbalance\n": "irqbalance", b"tuned\n": "tuned"}
 
 
 def find_controllers(root: Path) -> list[str]:
-    """Those found running, by name. Looks at every process, which takes some milliseconds: ask seldom."""
+    """Return the names of those that run. Reads every process, which takes some milliseconds."""
     found = {KNOWN.get(read_bytes(root, f"proc/{pid}/comm") or b"") for pid in names(root, "proc") if pid.isdecimal()}
     return sorted(name for name in found if name is not None)

@@ -1,7 +1,7 @@
 """The table of counters by row and CPU that /proc/interrupts and /proc/softirqs share.
 
-Kernel: fs/proc/softirqs.c, kernel/irq/proc.c show_interrupts(). A header names the CPUs of the
-columns; then a row a source: a label, a colon, one cell a CPU, and for interrupts a description.
+Kernel: fs/proc/softirqs.c, kernel/irq/proc.c show_interrupts(). A header names the CPUs of the columns. Each source has
+one row: a label, a colon, one cell for each CPU, and for interrupts a description.
 """
 
 from array import array
@@ -19,7 +19,7 @@ _GROUP = 8 * _CELL
 
 
 class _Row:
-    """Where a row stands in the text: its start, cells, end of cells and end."""
+    """Offsets of a row in the text: its start, cells, end of cells and end."""
 
     __slots__ = ("cells", "end", "label", "start", "stop")
 
@@ -34,8 +34,8 @@ class _Row:
 class CounterTableReader:
     """Parses the table, and again only where its text differs from the previous one.
 
-    Rows that did not move are the same object in the next table, so that coresteer_core.node.derive
-    skips them by identity. With 128 CPUs and 600 rows that is a tenth of the work.
+    Unchanged rows are the same object in the next table, so that coresteer_core.node.derive skips them by identity, a
+    tenth of the work with 128 CPUs and 600 rows.
     """
 
     def __init__(self, path: str) -> None:
@@ -45,7 +45,7 @@ class CounterTableReader:
         self._table = CounterTable((), {})
 
     def parse(self, text: bytes | bytearray) -> CounterTable:
-        """The table in a text, which must stay as it is until the next one is parsed.
+        """Parse a text into a table; the text must not change until the next call.
 
         Raises ParseError with the line that is wrong.
         """
@@ -58,7 +58,7 @@ class CounterTableReader:
         return table
 
     def _changed(self, text: bytes | bytearray) -> CounterTable | None:
-        """The table when only counters moved since the previous text; None when anything else did."""
+        """Return the table when only counters changed since the previous text; None when anything else did."""
         before = self._text
         rows = self._rows
         if len(text) != len(before) or not rows or text[: rows[0].start] != before[: rows[0].start]:
@@ -125,7 +125,7 @@ class CounterTableReader:
         return tuple(cpu_number(name[3:], self._path, 1) for name in names)
 
     def _cells(self, text: bytes | bytearray, columns: int, line: int) -> Counters | None:
-        """The counters; None for a row such as ERR, which counts for the whole machine."""
+        """Return the counters; None for a row such as ERR, which counts for the whole machine."""
         parts = text.split(None, columns)
         if len(parts) == 1 and parts[0].isdigit() and columns > 1:
             return None

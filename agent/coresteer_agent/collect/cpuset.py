@@ -1,4 +1,4 @@
-"""Which CPUs a process's cpuset lets it have (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
+"""CPUs that a process's cpuset allows (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1)."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _V2 = (("sys/fs/cgroup", "cpuset.cpus.effective"), ("sys/fs/cgroup/unified", "cp
 
 
 def read_cpuset(root: Path, pid: int) -> frozenset[int] | None:
-    """The CPUs, None where they are not known. Raises ParseError for a file that is not a CPU list.
+    """Return the allowed CPUs, None where they are unknown. Raises ParseError for a file that is not a CPU list.
 
     A cgroup without the cpuset controller has its parent's.
     """

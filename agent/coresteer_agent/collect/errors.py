@@ -1,8 +1,8 @@
-"""What a collector says about a kernel file it does not understand."""
+"""The error that collectors raise for a kernel file that they cannot parse."""
 
 
 class ParseError(ValueError):
-    """A kernel file whose text is not what its format promises.
+    """A kernel file whose text does not have its format.
 
     path: below the root directory; line: counted from 1, None when the whole file is meant.
     """

@@ -1,7 +1,7 @@
 """Reading kernel files below a root directory.
 
-A captured tree is data of unknown origin: of it only regular files of a sane size are read, and what a link
-leads out of it to is as if absent. The running machine's own files are opened directly.
+A captured tree is untrusted: only regular files of at most 16 MiB are read, and links that lead out of it are
+treated as absent. The running machine's own files are opened directly.
 """
 
 import errno
@@ -30,10 +30,10 @@ MAX_CAPTURED_BYTES = 16 * 1024 * 1024
 _MAX_NUMBER = 1 << 32
 
 
-class Asked(Struct):
-    """The paths below the root that were asked for, whether they are there or not.
+class RequestedPaths(Struct):
+    """Paths below the root that were requested, whether they exist or not.
 
-    found: only where they are and of which kind; read: files; listed: folders.
+    found: only resolved; read: files; listed: folders.
     """
 
     found: set[str] = set()
@@ -41,28 +41,28 @@ class Asked(Struct):
     listed: set[str] = set()
 
 
-_asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+_requested: ContextVar[RequestedPaths | None] = ContextVar("requested", default=None)
 
 
 @contextmanager
-def watched() -> Iterator[Asked]:
-    """What this thread asks for meanwhile through this module, which is all that collectors read below a root."""
-    asked = Asked()
-    token = _asked.set(asked)
+def watched() -> Iterator[RequestedPaths]:
+    """Record the paths that this thread requests meanwhile, which are all that collectors read below a root."""
+    requested = RequestedPaths()
+    token = _requested.set(requested)
     try:
-        yield asked
+        yield requested
     finally:
-        _asked.reset(token)
+        _requested.reset(token)
 
 
 def open_file(root: Path, path: str) -> int:
-    """A descriptor to read a file with. Raises OSError, also for what a captured tree should not hold."""
-    if (asked := _asked.get()) is not None:
-        asked.read.add(path)
+    """Return a descriptor to read a file. Raises OSError, also for what a captured tree must not contain."""
+    if (requested := _requested.get()) is not None:
+        requested.read.add(path)
     name = f"{root}/{path}"
     if root == _MACHINE:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    place = os.open(name, os.O_PATH | os.O_CLOEXEC)  # which neither waits for a FIFO nor wakes a device
+    place = os.open(name, os.O_PATH | os.O_CLOEXEC)  # which neither blocks on a FIFO nor opens a device
     try:
         found = os.fstat(place)
         where = os.readlink(f"/proc/self/fd/{place}")  # noqa: PTH115 - hundreds of times a second; a Path costs more
@@ -78,9 +78,9 @@ def open_file(root: Path, path: str) -> int:
 
 
 def real_path(root: Path, path: str) -> Path | None:
-    """Where a file or folder really is, all links followed; None where it is absent or not below root."""
-    if (asked := _asked.get()) is not None:
-        asked.found.add(path)
+    """Return the path of a file or folder with all links resolved; None where it is absent or not below root."""
+    if (requested := _requested.get()) is not None:
+        requested.found.add(path)
     try:
         found = os.path.realpath(f"{root}/{path}", strict=True)
     except OSError:
@@ -99,7 +99,7 @@ def _real_root(root: Path) -> str:
 
 
 def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int = 10) -> int:
-    """A CPU's number. Raises ParseError for one that Linux cannot have: columns are made as long as it says."""
+    """Parse a CPU's number. Raises ParseError for one that Linux cannot have, as columns are that long."""
     try:
         cpu = int(text, base) if text.isalnum() else -1
     except ValueError:
@@ -111,10 +111,10 @@ def cpu_number(text: bytes | bytearray, path: str, line: int | None, base: int =
 
 
 def read_bytes(root: Path, path: str) -> bytes | None:
-    """The contents of a file, None where it is absent or the kernel has no value to tell.
+    """Return the contents of a file, None where it is absent, empty or cannot be read.
 
-    Drivers answer a read with EINVAL, EOPNOTSUPP or ENODEV where an attribute does not apply (the
-    speed of a link that is down), so every refusal to read means: not known. An empty file says nothing either.
+    Drivers answer a read with EINVAL, EOPNOTSUPP or ENODEV where an attribute does not apply (the speed of a link that
+    is down), so every error means that the value is unknown.
     """
     try:
         return read_file(root, path) or None
@@ -123,7 +123,7 @@ def read_bytes(root: Path, path: str) -> bytes | None:
 
 
 def read_file(root: Path, path: str) -> bytes:
-    """The contents of a file. Raises OSError with the kernel's number."""
+    """Return the contents of a file. Raises OSError with the kernel's number."""
     fd = open_file(root, path)
     try:
         data = chunk = os.read(fd, _CHUNK)
@@ -137,13 +137,13 @@ def read_file(root: Path, path: str) -> bytes:
 
 
 def read_text(root: Path, path: str) -> str | None:
-    """The same, stripped; bytes that are not ASCII become question marks."""
+    """Return the stripped text of a file, as read_bytes(); bytes that are not ASCII become question marks."""
     data = read_bytes(root, path)
     return None if data is None else data.decode("ascii", "replace").strip()
 
 
 def read_int(root: Path, path: str) -> int | None:
-    """A file that holds one number of at most 32 bits, also a negative one. Raises ParseError for anything else."""
+    """Read a file with one number of at most 32 bits, also a negative one. Raises ParseError for anything else."""
     text = read_text(root, path)
     if not text:
         return None
@@ -157,28 +157,28 @@ def read_int(root: Path, path: str) -> int | None:
 
 
 def read_natural(root: Path, path: str) -> int | None:
-    """A number where the kernel writes -1 for “not known”."""
+    """Read a number, None where the kernel writes -1 for an unknown one. Raises ParseError."""
     number = read_int(root, path)
     return None if number is None or number < 0 else number
 
 
 def read_cpus(root: Path, path: str) -> frozenset[int] | None:
-    """A CPU list file."""
+    """Read a CPU list file. Raises ParseError."""
     return _cpus(root, path, parse_cpu_list)
 
 
 def read_mask(root: Path, path: str) -> frozenset[int] | None:
-    """A CPU mask file in hexadecimal."""
+    """Read a hexadecimal CPU mask file. Raises ParseError."""
     return _cpus(root, path, parse_cpu_mask)
 
 
 def read_cpus_as_list(root: Path, path: str) -> str | None:
-    """A CPU list file in its shortest spelling."""
+    """Read a CPU list file in its shortest spelling. Raises ParseError."""
     return _cpus(root, path, _shortest_list)
 
 
 def read_mask_as_list(root: Path, path: str) -> str | None:
-    """A hexadecimal CPU mask file as a CPU list."""
+    """Read a hexadecimal CPU mask file as a CPU list. Raises ParseError."""
     return _cpus(root, path, _mask_as_list)
 
 
@@ -206,9 +206,9 @@ def _mask_as_list(text: str) -> str:
 
 
 def names(root: Path, path: str) -> list[str]:
-    """What a folder holds, sorted; nothing where there is no such folder."""
-    if (asked := _asked.get()) is not None:
-        asked.listed.add(path)
+    """Return the sorted names in a folder; empty where it does not exist."""
+    if (requested := _requested.get()) is not None:
+        requested.listed.add(path)
     folder = f"{root}/{path}"
     if root != _MACHINE:
         if (place := real_path(root, path)) is None:
@@ -221,16 +221,16 @@ def names(root: Path, path: str) -> list[str]:
 
 
 def numbered(root: Path, path: str, prefix: str) -> list[int]:
-    """The numbers below 10^9 of a folder's entries named prefix and number (cpu0, node3), ascending."""
+    """Return the numbers below 10^9 of a folder's entries named prefix and number (cpu0, node3), ascending."""
     number = re.compile(rf"{prefix}(\d{{1,9}})\Z", re.ASCII)
     return sorted(int(found[1]) for name in names(root, path) if (found := number.match(name)))
 
 
 class HotFile:
-    """A file read again and again through one descriptor, about ten times cheaper than opening it each time.
+    """Reads a file repeatedly through one descriptor, about ten times cheaper than opening it each time.
 
-    Two buffers take turns: a large machine's /proc/interrupts has a MiB, and reading it into new memory each time
-    would keep a third and a fourth one resident.
+    Two buffers alternate: a large machine's /proc/interrupts has 1 MiB, and new memory for each read would keep two
+    more buffers resident.
     """
 
     def __init__(self, root: Path, path: str) -> None:
@@ -242,7 +242,7 @@ class HotFile:
         self._beyond = bytearray(_PAGE)
 
     def read(self) -> bytearray | None:
-        """The contents now, which hold until the read after the next; None where the file is absent or empty."""
+        """Return the contents, valid until the read after the next; None where the file is absent or empty."""
         try:
             if self._fd is None:
                 self._fd = open_file(self._root, self.path)
@@ -270,7 +270,7 @@ class HotFile:
         del buffer[offset:]
 
     def close(self) -> None:
-        """Let the descriptor go."""
+        """Close the descriptor."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

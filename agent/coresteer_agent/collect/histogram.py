@@ -15,11 +15,11 @@ _CHUNK = 64 * 1024
 
 
 class HistogramError(Exception):
-    """It cannot be had; the message is a sentence."""
+    """The histogram is unavailable; the message is a sentence."""
 
 
 def fetch(url: str) -> bytes:
-    """The page at an http URL of this machine, within TIMEOUT_S and MAX_BYTES. Raises HistogramError.
+    """Fetch the page at an http URL of this machine, within TIMEOUT_S and MAX_BYTES. Raises HistogramError.
 
     No redirect is followed, so nothing leaves the machine.
     """
@@ -64,7 +64,7 @@ def _cut(connection: socket.socket, late: Event) -> None:
 
 
 def parse_histogram(page: bytes, name: str) -> dict[float, float]:
-    """How many there were up to each bound, over all label sets; math.inf is all. Empty where there is none."""
+    """Parse the cumulative count up to each bound, over all label sets; math.inf is the total. Empty without one."""
     counts: dict[float, float] = {}
     for labels, value in _sample(name).findall(page):
         bound = _LE.search(labels)
@@ -86,15 +86,15 @@ def _sample(name: str) -> re.Pattern[bytes]:
 
 
 def passed(before: dict[float, float], after: dict[float, float]) -> list[tuple[float, int]] | None:
-    """How many came meanwhile within each bucket, by its upper bound; None where it began anew or has other buckets."""
+    """Return the increments of each bucket by upper bound; None after a reset or where the buckets differ."""
     if before.keys() != after.keys():
         return None
-    told = []
+    increments = []
     below = 0.0
     for bound, count in after.items():
         since = count - before[bound]
         if since < below:
             return None
-        told.append((bound, round(since - below)))
+        increments.append((bound, round(since - below)))
         below = since
-    return told
+    return increments

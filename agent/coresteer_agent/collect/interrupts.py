@@ -17,14 +17,14 @@ _HWIRQ = re.compile(r"\d+(-\S+)?\Z|-\S+\Z", re.ASCII)
 
 
 class Description(Struct, frozen=True):
-    """chip: the interrupt controller, with the device for PCI-MSIX; name: of those who asked for the interrupt."""
+    """chip: the interrupt controller, with the device for PCI-MSIX; name: of those that requested the interrupt."""
 
     chip: str
     name: str
 
 
 def parse_description(text: str) -> Description:
-    """The text after the counters, ``PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0``.
+    """Parse the text after the counters, ``PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0``.
 
     The hardware's number and the trigger are dropped. Several names are separated by commas.
     """
@@ -38,7 +38,7 @@ def parse_description(text: str) -> Description:
 
 
 def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
-    """What stands behind the counters of each numbered interrupt. Lines that make no sense are CounterTableReader's."""
+    """Parse the descriptions of numbered interrupts. Invalid lines are left to CounterTableReader."""
     found = {}
     columns = -1
     for line in lines:
@@ -55,7 +55,7 @@ def parse_descriptions(lines: Iterable[bytes]) -> dict[int, Description]:
 
 
 def read_descriptions(root: Path) -> dict[int, Description] | None:
-    """The same from the tree below root, None without the file. Line by line: a large machine's file has a MiB."""
+    """Read descriptions below root, None without the file. Line by line, as a large machine's file has 1 MiB."""
     try:
         with os.fdopen(open_file(root, PATH), "rb") as lines:
             return parse_descriptions(lines)

@@ -1,4 +1,4 @@
-"""/proc/irq: where interrupts may be delivered, where they are, and whether that may be changed.
+"""/proc/irq: the requested and effective affinity of interrupts, and whether they can be moved.
 
 Kernel: kernel/irq/proc.c.
 """
@@ -28,26 +28,26 @@ _IS_FIXED = (
 
 
 class Movable(Struct, frozen=True):
-    """movable: None where it could not be found out. reason: a sentence where it is False."""
+    """movable: None where it could not be determined. reason: a sentence where it is False."""
 
     movable: bool | None
     reason: str | None = None
 
 
 class Affinity(Struct, frozen=True):
-    """requested: smp_affinity_list; effective: effective_affinity_list, None before the interrupt was ever set up."""
+    """requested: smp_affinity_list; effective: effective_affinity_list, None before the interrupt was set up."""
 
     requested: str | None
     effective: str | None
 
 
 def irq_numbers(root: Path) -> list[int]:
-    """Every interrupt that has a folder."""
+    """Return the numbers of all interrupts that have a folder."""
     return numbered(root, FOLDER, "")
 
 
 def read_affinity(root: Path, irq: int) -> Affinity:
-    """Both affinities. Raises ParseError for a file that is not a CPU list."""
+    """Read both affinities. Raises ParseError for a file that is not a CPU list."""
     return Affinity(
         read_cpus_as_list(root, f"{FOLDER}/{irq}/smp_affinity_list") or None,
         read_cpus_as_list(root, f"{FOLDER}/{irq}/effective_affinity_list") or None,
@@ -55,12 +55,12 @@ def read_affinity(root: Path, irq: int) -> Affinity:
 
 
 def read_numa_node(root: Path, irq: int) -> int | None:
-    """The node of the interrupt's device."""
+    """Read the NUMA node of the interrupt's device; None where unknown. Raises ParseError."""
     return read_natural(root, f"{FOLDER}/{irq}/node")
 
 
 def read_movable(root: Path, irq: int) -> Movable:
-    """Whether somebody may set the interrupt's affinity, found out without ever moving it.
+    """Determine whether the interrupt's affinity can be set, without moving it.
 
     1. Since Linux 6.x the file has no write permission where the affinity cannot be set.
     2. debugfs, where it is mounted and readable, names interrupts that stay where they are. It does
@@ -77,19 +77,19 @@ def read_movable(root: Path, irq: int) -> Movable:
     if any(flag in state for flag in _FIXED):
         return Movable(False, _IS_FIXED)
     if os.geteuid() == 0 and is_running_kernel(root):
-        return _ask(path)
+        return _probe(path)
     return Movable(None)
 
 
 def is_running_kernel(root: Path) -> bool:
-    """Whether root's /proc is the running kernel's and not a captured tree."""
+    """Return whether root's /proc is the running kernel's and not a captured tree."""
     return root == Path("/") and any(
         line.split()[1:3] == [b"/proc", b"proc"] for line in (read_bytes(root, "proc/self/mounts") or b"").splitlines()
     )
 
 
-def _ask(path: Path) -> Movable:
-    """The one write outside the executor. It can never change anything: the kernel takes no “x” for a CPU list."""
+def _probe(path: Path) -> Movable:
+    """Probe by a write that can never change anything, as “x” is no CPU list."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:

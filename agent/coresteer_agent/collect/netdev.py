@@ -1,4 +1,4 @@
-"""Network devices: what they count (/proc/net/dev) and what they are (/sys/class/net).
+"""Network devices: their counters (/proc/net/dev) and properties (/sys/class/net).
 
 Kernel: net/core/net-procfs.c dev_seq_printf_stats(), Documentation/ABI/testing/sysfs-class-net.
 """
@@ -22,7 +22,7 @@ _DECIMAL = re.compile(r"\d{1,20}\Z", re.ASCII)
 
 
 def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
-    """Totals by netdev, in the order of NetdevCounts. Raises ParseError for a line that is cut."""
+    """Parse totals by netdev, in the order of NetdevCounts. Raises ParseError for a line that is cut."""
     lines = text.split(b"\n")
     if lines.pop() or len(lines) < 2:
         raise ParseError(PATH, len(lines) + 1, "The text ends in the middle of a line.")
@@ -51,7 +51,7 @@ def parse_netdev(text: bytes) -> dict[str, NetdevTotals]:
 
 
 def parse_default_routes(text: bytes) -> frozenset[str]:
-    """The interfaces of IPv4 default routes in /proc/net/route. Raises ParseError for a line that is cut."""
+    """Parse the interfaces of IPv4 default routes in /proc/net/route. Raises ParseError for a line that is cut."""
     found = set()
     for number, line in enumerate(text.splitlines()[1:], start=2):
         fields = line.split()
@@ -68,7 +68,7 @@ def parse_default_routes(text: bytes) -> frozenset[str]:
 
 
 def read_default_routes(root: Path) -> frozenset[str]:
-    """The same from the tree below root."""
+    """Read the interfaces of IPv4 default routes below root."""
     return parse_default_routes(read_bytes(root, ROUTE_PATH) or b"")
 
 
@@ -89,7 +89,7 @@ class Device(Struct, frozen=True):
 
 
 def netdev_names(root: Path) -> list[str]:
-    """Every netdev; the folder also holds control files of bonding."""
+    """Return the names of all netdevs; the folder also holds control files of bonding."""
     return [name for name in names(root, CLASS) if (place := real_path(root, f"{CLASS}/{name}")) and place.is_dir()]
 
 
@@ -99,7 +99,7 @@ def read_ifindex(root: Path, name: str) -> int | None:
 
 
 def read_device(root: Path, name: str) -> Device:
-    """What /sys/class/net says about a netdev. A device without hardware behind it has no bus names.
+    """Read a netdev's properties from /sys/class/net. A device without hardware has no bus names.
 
     The speed is None while there is no link, and for devices that have none; a NUMA node of -1, which
     is what the kernel shows on a machine that has one, is None.
@@ -135,7 +135,7 @@ def read_device(root: Path, name: str) -> Device:
 
 
 def _bus_names(root: Path, path: str) -> list[str]:
-    """A virtio device sits on a PCI function, which has the interrupts: ``["virtio2", "0000:00:03.0"]``."""
+    """Return the device and, for virtio, its PCI function with the interrupts: ``["virtio2", "0000:00:03.0"]``."""
     place = real_path(root, path)
     if place is None:
         return []

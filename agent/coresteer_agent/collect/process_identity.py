@@ -1,4 +1,4 @@
-"""Whose a process is: its control groups, its systemd unit, its user, its command (/proc/PID)."""
+"""Identity of a process: its cgroups, systemd unit, user and command (/proc/PID)."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ _LONGEST = 256
 class Groups(Struct, frozen=True):
     """Paths in the hierarchies of control groups; None where there is no such hierarchy.
 
-    unified: of version 2. cpuset, cpu: where version 1 has that controller. unit: the systemd unit that they tell.
+    unified: of version 2. cpuset, cpu: where version 1 has that controller. unit: the systemd unit that they name.
     """
 
     unified: str | None
@@ -24,7 +24,7 @@ class Groups(Struct, frozen=True):
     unit: str | None
 
 
-class Who(Struct, frozen=True):
+class ProcessIdentity(Struct, frozen=True):
     """user: its name, its number where /etc/passwd has none. command: the first word without its folder."""
 
     groups: Groups
@@ -33,7 +33,7 @@ class Who(Struct, frozen=True):
 
 
 def parse_cgroups(text: str) -> Groups:
-    """From /proc/PID/cgroup."""
+    """Parse /proc/PID/cgroup."""
     unified = cpuset = cpu = systemd = None
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -54,12 +54,12 @@ def parse_cgroups(text: str) -> Groups:
 
 
 def _unit(path: str) -> str | None:
-    """The innermost service or scope."""
+    """Return the innermost service or scope."""
     return next((part for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), None)
 
 
 def parse_user(status: bytes) -> int | None:
-    """The effective user's number, from /proc/PID/status."""
+    """Parse the effective user's number from /proc/PID/status."""
     for line in status.splitlines():
         if line.startswith(b"Uid:"):
             fields = line.split()
@@ -68,7 +68,7 @@ def parse_user(status: bytes) -> int | None:
 
 
 def parse_command(cmdline: bytes) -> str | None:
-    """The first word without its folder, from /proc/PID/cmdline; of “nginx: worker process” it is nginx."""
+    """Parse the first word without its folder from /proc/PID/cmdline; of “nginx: worker process” it is nginx."""
     words = cmdline.partition(b"\0")[0].split(None, 1)
     if not words:
         return None
@@ -77,7 +77,7 @@ def parse_command(cmdline: bytes) -> str | None:
 
 
 def parse_passwd(text: bytes) -> dict[int, str]:
-    """The names of users by number; the first of several."""
+    """Parse the names of users by number; the first of several."""
     names: dict[int, str] = {}
     for line in text.splitlines():
         fields = line.split(b":")
@@ -86,19 +86,19 @@ def parse_passwd(text: bytes) -> dict[int, str]:
     return names
 
 
-class WhoReader:
-    """Looks at processes of one root directory."""
+class ProcessIdentityReader:
+    """Reads the identity of processes below one root directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._names: dict[int, str] = {}
         self._names_read_s = float("-inf")
 
-    def look(self, pid: int) -> Who:
-        """What can be known of it; about 60 µs."""
+    def read(self, pid: int) -> ProcessIdentity:
+        """Read a process's identity, None for what is unknown; about 60 µs."""
         groups = parse_cgroups((self._read(pid, "cgroup") or b"").decode("utf-8", "replace"))
         number = parse_user(self._read(pid, "status") or b"")
-        return Who(
+        return ProcessIdentity(
             groups, None if number is None else self._user(number), parse_command(self._read(pid, "cmdline") or b"")
         )
 

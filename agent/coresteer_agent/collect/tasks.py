@@ -1,4 +1,4 @@
-"""/proc/PID/stat of every process: what runs where (kernel: fs/proc/array.c, proc_pid_stat(5))."""
+"""/proc/PID/stat of every process: CPU time and last CPU (kernel: fs/proc/array.c, proc_pid_stat(5))."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from coresteer_agent.collect.files import cpu_number, names, read_bytes
 from coresteer_core.node.tasks import Task
 
 TOP = 64
-"""So many processes are told, those that used most CPU."""
+"""Number of processes reported, those with the most CPU time."""
 _DIGITS = 20
 """Of the largest number of 64 bits."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -47,7 +47,7 @@ class Scheduling(Struct, frozen=True):
 
 
 def parse_scheduling(text: bytes, path: str) -> Scheduling:
-    """How a process is scheduled, from its stat file. Raises ParseError for a text that is cut."""
+    """Parse how a process is scheduled from its stat file. Raises ParseError for a text that is cut."""
     fields = text.rpartition(b") ")[2].split(None, 39)
     try:
         flags = int(fields[6])
@@ -62,7 +62,7 @@ def parse_scheduling(text: bytes, path: str) -> Scheduling:
 
 
 def parse_task_stat(text: bytes, path: str) -> TaskStat:
-    """One process. The name may hold anything, spaces and brackets too. Raises ParseError for a text that is cut."""
+    """Parse a process's stat file, whose name may contain spaces and brackets. Raises ParseError for a cut text."""
     head, bracket, rest = text.rpartition(b") ")
     fields = rest.split(None, 38)
     if not bracket or len(fields) < 37:
@@ -82,7 +82,7 @@ def parse_task_stat(text: bytes, path: str) -> TaskStat:
 
 
 def printable(name: str) -> str:
-    """Any process may give itself any name (prctl PR_SET_NAME), and the backend takes none with control characters."""
+    """Return a name without control characters, which processes may set (prctl PR_SET_NAME) and the backend rejects."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
 
@@ -93,7 +93,7 @@ def _natural(text: bytes) -> int:
 
 
 class TaskScanner:
-    """Finds the processes that used most CPU since the previous scan; 12 µs a process, so every 5 s will do."""
+    """Finds the processes with the most CPU time since the previous scan. A scan costs 12 µs for each process."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -101,7 +101,7 @@ class TaskScanner:
         self._scanned_s: float | None = None
 
     def scan(self) -> list[Task]:
-        """The busiest first; the first scan has nothing to compare with and finds none.
+        """Return the busiest first; the first scan has no previous one and returns none.
 
         A process that started since the previous scan counts with all of its time. One that ends
         while it is read is left out.

@@ -1,4 +1,4 @@
-"""What each TCP socket of this network namespace sent and received since it was looked at last.
+"""Bytes that each TCP socket of this network namespace sent and received since the last read.
 
 NETLINK_SOCK_DIAG with tcp_info (kernel: include/uapi/linux/inet_diag.h, tcp.h). A kernel lists ten thousand sockets
 in about 5 ms; so that reading the list costs no more than that, runs of equally long messages are taken apart in one
@@ -38,7 +38,7 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 class TcpSocket:
-    """One socket, known by its cookie, and what is found out about it once.
+    """One socket, identified by its cookie, with data that is determined once.
 
     acked, received: bytes so far. rtt_us: its smoothed round-trip time when it moved last. flow: set when it first
     moves. rss: the hash of its received packets, with what computed it and whether over ports.
@@ -56,11 +56,11 @@ class TcpSocket:
 
 
 class Flow:
-    """Between whom a socket is.
+    """Endpoints of a socket.
 
     local and peer: addresses in network order, 4 or 16 bytes, IPv4 also where the socket is one of IPv6. ports: of
     peer and local, as a received packet has them; port: the local one. ifindex: the netdev it is bound to, 0 for
-    none. cgroup_id: of the control group it was made in, None where the kernel does not tell.
+    none. cgroup_id: of the control group it was made in, None where the kernel does not report it.
     """
 
     __slots__ = ("cgroup_id", "ifindex", "local", "peer", "port", "ports")
@@ -89,7 +89,9 @@ Moved: TypeAlias = tuple[TcpSocket, Flow, int, int, int]
 
 
 class Layout(Struct, frozen=True):
-    """Where messages of one length have what is looked at. info: length and type of their tcp_info as one number.
+    """Offsets of the fields that are read in messages of one length.
+
+    info: length and type of their tcp_info as one number.
 
     fields: of the whole message: its length and type, cookie, inode, info, last_data_sent, last_data_recv,
     rtt, bytes_acked, bytes_received.
@@ -100,7 +102,7 @@ class Layout(Struct, frozen=True):
 
 
 def layout_of(message: memoryview) -> Layout | None:
-    """Of a message with its header; None where it has no tcp_info, or one too short."""
+    """Return the layout of a message with its header; None where it has no tcp_info, or one too short."""
     start = _HEADER + MESSAGE_BYTES
     for kind, value in attributes(message, start):
         if kind == INFO:
@@ -122,23 +124,23 @@ class TcpSockets:
         self._sockets: dict[int, TcpSocket] | None = None
 
     def read(self) -> tuple[list[Moved], set[int]]:
-        """What moved since the last read, and the inodes of sockets that are gone. At the first read, nothing moved.
+        """Return sockets with traffic since the last read, and inodes of closed ones; the first read returns none.
 
         A socket that was made in between counts with all of its bytes; what one counted that was made and closed
-        in between is not seen.
+        in between is missed.
         """
         before = self._sockets
         answer = Answer(before)
         for family in (socket.AF_INET, socket.AF_INET6):
-            self._netlink.ask(SOCK_DIAG_BY_FAMILY, tcp_request(family, _STATES))
-            while not answer.take(self._netlink.receive()):
+            self._netlink.begin_dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _STATES))
+            while not answer.parse(self._netlink.receive()):
                 pass
         self._sockets = answer.sockets
         gone = {before[cookie].inode for cookie in before.keys() - answer.sockets.keys()} if before else set[int]()
         return answer.moved, gone
 
     def listening(self) -> dict[int, int]:
-        """The local port by inode of each socket that accepts connections. Raises OSError."""
+        """Return the local port by inode of each socket that accepts connections. Raises OSError."""
         ports = {}
         for family in (socket.AF_INET, socket.AF_INET6):
             for message in self._netlink.dump(SOCK_DIAG_BY_FAMILY, tcp_request(family, _LISTEN)):
@@ -149,12 +151,12 @@ class TcpSockets:
         return ports
 
     def close(self) -> None:
-        """Let the netlink socket go."""
+        """Close the netlink socket."""
         self._netlink.close()
 
 
 class Answer:
-    """The kernel's list as it comes in. before and sockets: by cookie; None before there was a list."""
+    """The kernel's list while it is received. before and sockets: by cookie; None before there was a list."""
 
     def __init__(self, before: dict[int, TcpSocket] | None) -> None:
         self._first = before is None
@@ -163,8 +165,8 @@ class Answer:
         self.moved: list[Moved] = []
         self._layouts: dict[int, Layout | None] = {}
 
-    def take(self, view: memoryview) -> bool:
-        """One datagram; whether it was the last. Raises OSError for one that is cut or tells of an error."""
+    def parse(self, view: memoryview) -> bool:
+        """Parse one datagram; returns whether it was the last. Raises OSError for a cut one or a kernel error."""
         position, end = 0, len(view)
         while position + _HEADER <= end:
             length, kind = _LENGTH_AND_KIND.unpack_from(view, position)
@@ -191,7 +193,7 @@ class Answer:
         return known
 
     def _run(self, layout: Layout, view: memoryview) -> int:
-        """As many messages as are laid out like the first; how many bytes they had."""
+        """Parse all messages with the layout of the first; returns their length in bytes."""
         length, info = layout.fields.size, layout.info
         before, sockets, moved, first = self._before, self.sockets, self.moved, self._first
         position = 0

@@ -30,7 +30,7 @@ _MEM_TOTAL = re.compile(rb"MemTotal:\s+(\d{1,15}) kB")
 
 
 def read_topology(root: Path) -> Topology:
-    """The machine below root, as far as its files tell.
+    """Read the topology below root, as far as its files show it. Raises ParseError.
 
     A core is numbered by the lowest CPU of its SMT siblings, so the number is unique on the machine
     and two CPUs share a core exactly when they share the number. (The kernel's core_id repeats in
@@ -61,7 +61,7 @@ def read_topology(root: Path) -> Topology:
 
 
 def topology_holds(root: Path, topology: Topology) -> bool:
-    """Whether the CPUs that are online, isolated and without a tick are still those of the topology; cheap.
+    """Return whether the online, isolated and tickless CPUs are still those of the topology; cheap.
 
     Besides hot-plug, cpuset partitions change which are isolated. Raises ParseError.
     """
@@ -85,7 +85,7 @@ def _online(root: Path, numbers: list[int]) -> frozenset[int]:
 
 
 def _group(root: Path, folder: str, files: tuple[str, ...]) -> frozenset[int]:
-    """The CPUs of the first of these list or mask files that is there and not empty."""
+    """Read the CPUs of the first of these list or mask files that exists and is not empty."""
     for name in files:
         read = read_cpus if name.endswith("list") else read_mask
         if found := read(root, f"{folder}/{name}"):
@@ -163,7 +163,7 @@ def _memory_bytes(root: Path, path: str) -> int | None:
 
 
 def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
-    """Each cache once. A CPU has one of each level and type: a mask that claims another's is firmware's mistake."""
+    """Return each cache once. A CPU has one of each level and type; a mask that contradicts it is a firmware error."""
     found: list[Cache] = []
     served: dict[tuple[int, str], frozenset[int]] = {}
     for cpu in sorted(online):
@@ -184,7 +184,7 @@ def _caches(root: Path, online: frozenset[int]) -> list[Cache]:
 
 
 def parse_size(text: str | None, path: str) -> int | None:
-    """A cache size such as ``1280K`` in bytes; None for 0, which drivers write for “not known”."""
+    """Parse a cache size such as ``1280K`` into bytes; None for 0, which drivers write for an unknown size."""
     if not text:
         return None
     match = _SIZE.match(text)

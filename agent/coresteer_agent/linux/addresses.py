@@ -1,4 +1,4 @@
-"""Which netdev has which address (kernel: include/uapi/linux/if_addr.h, rtnetlink(7))."""
+"""Addresses of netdevs (kernel: include/uapi/linux/if_addr.h, rtnetlink(7))."""
 
 import socket
 import struct
@@ -13,17 +13,17 @@ LOOPBACK = "lo"
 
 
 def parse_address(message: memoryview) -> tuple[bytes, int] | None:
-    """An address of this host in network order and the number of its netdev; None where the message has none."""
+    """Parse an address of this host in network order and the number of its netdev; None where the message has none."""
     if len(message) < _HEADER.size:
         return None
-    told = dict(attributes(message, _HEADER.size))
+    found = dict(attributes(message, _HEADER.size))
     # of a point-to-point link IFA_ADDRESS is the other end's
-    address = told.get(_LOCAL, told.get(_ADDRESS))
+    address = found.get(_LOCAL, found.get(_ADDRESS))
     return None if address is None else (bytes(address), int(_HEADER.unpack_from(message)[4]))
 
 
 def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str]) -> dict[bytes, str | None]:
-    """By address; None for one that several netdevs have, such as fe80::1."""
+    """Return netdevs by address; None for one that several netdevs have, such as fe80::1."""
     owners: dict[bytes, str | None] = {}
     for address, ifindex in found:
         name = names.get(ifindex)
@@ -34,7 +34,7 @@ def netdev_of_address(found: Iterable[tuple[bytes, int]], names: dict[int, str])
 class Addresses:
     """The addresses of this network namespace, as of the last read(). Raises OSError with the kernel's number.
 
-    missed: somebody asked since for one that was not there.
+    missed: an address that is not among them was requested since.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Addresses:
         self.read()
 
     def read(self) -> None:
-        """Ask the kernel."""
+        """Read all addresses. Raises OSError."""
         self._names = dict(socket.if_nameindex())
         netlink = Netlink(NETLINK_ROUTE)
         try:
@@ -56,7 +56,7 @@ class Addresses:
         self.missed = False
 
     def netdev(self, local: bytes, peer: bytes, ifindex: int) -> str:
-        """The netdev that the local address of a socket is on; loopback where the peer is this host too.
+        """Return the netdev that the local address of a socket is on; loopback where the peer is this host too.
 
         ifindex: the netdev that the socket is bound to, 0 for none. Empty where it is not known.
         """
@@ -68,5 +68,5 @@ class Addresses:
 
 
 def _is_loopback(address: bytes) -> bool:
-    """127.0.0.0/8, as a whole, or ::1."""
+    """Return whether an address is in 127.0.0.0/8 or ::1."""
     return address[0] == 127 if len(address) == 4 else address == bytes(15) + b"\x01"

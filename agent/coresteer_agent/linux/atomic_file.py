@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: whoever is killed at whatever moment leaves the old one or the new one."""
+"""Atomic file replacement: after a kill at any instant the file is the old or the new one."""
 
 import os
 from pathlib import Path

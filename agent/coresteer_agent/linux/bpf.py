@@ -38,11 +38,11 @@ _FAMILY, _PROTOCOL = "sock_common.skc_family", "sock.sk_protocol"
 
 
 class BpfRefusedError(Exception):
-    """The kernel does not let it count; the message says why."""
+    """The kernel refuses to count; the message is the reason."""
 
 
 class ByteCounters:
-    """Counts from now on. Raises BpfRefusedError where the kernel does not let it."""
+    """Counts from its creation on. Raises BpfRefusedError where the kernel refuses."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._fds: list[int] = []
@@ -64,7 +64,7 @@ class ByteCounters:
             raise
 
     def read(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Bytes received and sent so far, by process and protocol (6 is TCP, 17 UDP). Raises OSError."""
+        """Return the bytes received and sent so far, by process and protocol (6 is TCP, 17 UDP). Raises OSError."""
         keys = ctypes.create_string_buffer(_PROCESSES * _KEY.size)
         values = ctypes.create_string_buffer(_PROCESSES * _VALUE.size)
         place = ctypes.create_string_buffer(8)
@@ -143,7 +143,7 @@ class ByteCounters:
 
 
 def assemble(counters: int, side: int, family_at: int, protocol_at: int) -> bytes:
-    """One program: it adds what a call moved to its process's count. side: 0 for received, 1 for sent.
+    """Assemble one program, which adds the bytes of a call to its process's count. side: 0 for received, 1 for sent.
 
     counters: the map's descriptor; family_at and protocol_at: where struct sock has them.
     """

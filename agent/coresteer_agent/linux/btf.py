@@ -1,4 +1,4 @@
-"""The few things that are looked up in the kernel's own type information (BTF; Documentation/bpf/btf.rst).
+"""Lookup in the kernel's type information (BTF; Documentation/bpf/btf.rst).
 
 It has about 5 MiB and 100,000 types, so it is read in pieces, of which nothing is kept: 0.1 s, once.
 """
@@ -25,7 +25,7 @@ _BYTES_EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
 class BtfError(ValueError):
-    """Type information that is not what its format promises, or lacks what is looked for."""
+    """Type information that is invalid or lacks the requested types."""
 
 
 class Wanted(Struct, frozen=True):
@@ -70,7 +70,7 @@ def find(path: Path, typedefs: list[str], members: list[str]) -> Wanted:
 
 
 def _find_names(file: _File, start: int, size: int, names: set[str]) -> dict[str, int]:
-    """The offset of each name among the strings, each of which is there once."""
+    """Return the offset of each name among the strings, where each is unique."""
     found: dict[str, int] = {}
     overlap = max(map(len, names)) + 2
     for begin in range(0, size, _CHUNK):
@@ -102,7 +102,7 @@ def _choose(
 
 
 def _types(file: _File, start: int, size: int, structs: set[int]) -> Iterator[tuple[int, int, int, bytes]]:
-    """Id, kind and name of each type, and of the structs with these names their members."""
+    """Yield id, kind and name of each type, with the members of the structs with these names."""
     data, base, position, number = b"", 0, 0, 0
     while base + position < size:
         if position + _TYPE.size > len(data):

@@ -1,4 +1,4 @@
-"""What ethtool shows and sets of a netdev: channels, and the receive-side scaling (RSS) of its queues.
+"""ethtool settings of a netdev: channels, and the receive-side scaling (RSS) of its queues.
 
 By generic netlink (kernel: Documentation/networking/ethtool-netlink.rst). What netlink has no message for, the
 indirection table before Linux 6.2 and writing one, goes by ioctl (kernel: include/uapi/linux/ethtool.h).
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coresteer_agent.linux.netlink import ask, attribute
+from coresteer_agent.linux.netlink import attribute, request
 
 _U32 = struct.Struct("=I")
 _NESTED = 0x8000
@@ -38,7 +38,9 @@ _RXFH = struct.Struct("=IIIIBB6x")
 
 
 class Rss(Struct, frozen=True):
-    """How a netdev spreads flows over its receive queues. key: of the hash, empty where the driver does not tell it.
+    """Distribution of flows over the receive queues of a netdev.
+
+    key: of the hash, empty where the driver does not report it.
 
     table: the queue of each hash bucket. hash_function: ethtool's name, empty where it is not known.
     """
@@ -49,14 +51,14 @@ class Rss(Struct, frozen=True):
 
 
 class Channels(Struct, frozen=True):
-    """Queues of each kind (``rx``, ``tx``, ``combined``) there are and can be, without kinds that have none."""
+    """Present and greatest number of queues by kind (``rx``, ``tx``, ``combined``), without kinds that have none."""
 
     counts: dict[str, int]
     maxima: dict[str, int]
 
 
 def rss(netdev: str) -> Rss | None:
-    """The netdev's RSS; None where it has none."""
+    """Return the netdev's RSS; None where it has none. Raises OSError."""
     try:
         answer = exchange(_RSS_GET, netdev)
     except OSError as error:
@@ -69,14 +71,14 @@ def rss(netdev: str) -> Rss | None:
 
 
 def set_rss(netdev: str, table: list[int]) -> None:
-    """Make a table of the size that rss() shows stand, the driver's own where it is empty; function and key stay."""
-    # a symmetric hash ends where it is not asked for again
+    """Set a table of the size that rss() returns, or the driver's default for an empty one; function and key stay."""
+    # a symmetric hash ends unless it is requested again
     input_xfrm = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))[5]
     ioctl(netdev, _RXFH.pack(_SRSSH, 0, len(table), 0, 0, input_xfrm) + array("I", table).tobytes())
 
 
 def channels(netdev: str) -> Channels | None:
-    """The netdev's channels; None where its driver has nothing to tell."""
+    """Return the netdev's channels; None where its driver reports none. Raises OSError."""
     try:
         answer = exchange(_CHANNELS_GET, netdev)
     except OSError as error:
@@ -88,8 +90,8 @@ def channels(netdev: str) -> Channels | None:
 
 def set_channels(netdev: str, counts: Mapping[str, int]) -> None:
     """Set the number of channels of each kind named; a driver may restart the netdev for it."""
-    wanted = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
-    exchange(_CHANNELS_SET, netdev, wanted, timeout_s=WRITE_TIMEOUT_S)
+    content = b"".join(attribute(_COUNTS[kind], _U32.pack(count)) for kind, count in counts.items())
+    exchange(_CHANNELS_SET, netdev, content, timeout_s=WRITE_TIMEOUT_S)
 
 
 def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict[str, int]:
@@ -98,16 +100,16 @@ def _numbers(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict
 
 
 def exchange(command: int, netdev: str, payload: bytes = b"", *, timeout_s: float = 1.0) -> dict[int, memoryview]:
-    """The attributes of the answer to a message about a netdev."""
+    """Return the attributes of the answer to a message about a netdev."""
     header = attribute(_HEADER | _NESTED, attribute(_HEADER_NAME, netdev.encode() + b"\0"))
-    return ask("ethtool", command, header + payload, timeout_s=timeout_s)
+    return request("ethtool", command, header + payload, timeout_s=timeout_s)
 
 
 def _rss_by_ioctl(netdev: str) -> Rss | None:
     try:
         _, _, entries, key_bytes, *_ = _RXFH.unpack_from(ioctl(netdev, _RXFH.pack(_GRSSH, 0, 0, 0, 0, 0)))
-        asked = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)
-        answer = ioctl(netdev, asked)
+        query = _RXFH.pack(_GRSSH, 0, entries, key_bytes, 0, 0) + bytes(4 * entries + key_bytes)
+        answer = ioctl(netdev, query)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
             raise
@@ -119,7 +121,7 @@ def _rss_by_ioctl(netdev: str) -> Rss | None:
 
 
 def ioctl(netdev: str, command: bytes) -> bytes:
-    """A netdev's answer to a command: the command as the kernel left it."""
+    """Return a netdev's answer to a command: the command as the kernel modified it."""
     data = array("B", command)
     request = struct.pack("16sP16x", netdev.encode(), data.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:

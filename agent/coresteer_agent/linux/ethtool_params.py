@@ -1,4 +1,4 @@
-"""The numbers and switches that ethtool shows and sets: coalescing, also of one queue, and rings.
+"""Coalescing, also of single queues, and rings through ethtool.
 
 Of the running kernel, by names of coresteer_core.settings.params.PARAMS. Every function raises OSError with the
 kernel's own words where it has some. By netlink, except coalescing of one queue, for which there is only an ioctl
@@ -44,15 +44,15 @@ _QUEUE_COALESCE = struct.Struct("=23I")
 
 
 class Params(Struct, frozen=True):
-    """Values by name, and the most of those that have a bound of their own; without what the driver does not have."""
+    """Values by name, and the greatest value of those with a bound; without those that the driver does not have."""
 
     values: dict[str, str]
     maxima: dict[str, str]
 
 
 def params(netdev: str) -> Params:
-    """All that the driver has."""
-    coalesce, rings = _ask(_COALESCE_GET, netdev), _ask(_RINGS_GET, netdev)
+    """Return all parameters that the driver has. Raises OSError."""
+    coalesce, rings = _request(_COALESCE_GET, netdev), _request(_RINGS_GET, netdev)
     values = _values(coalesce, _COALESCE) | _values(rings, _RINGS)
     return Params(values, _values(rings, _RINGS_MAX))
 
@@ -65,9 +65,9 @@ def set_param(netdev: str, name: str, value: str) -> None:
 
 
 def queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]]:
-    """The coalescing of receive and transmit queues with these numbers; empty where the driver has none of their own.
+    """Return the coalescing of queues with these numbers; empty where the driver has none of single queues.
 
-    It has a value for everything; only what params() shows is the driver's.
+    It has a value for every parameter; only those that params() returns are the driver's.
     """
     try:
         answer = _per_queue(netdev, _GCOALESCE, queues, bytes(_QUEUE_COALESCE.size * len(queues)))
@@ -77,7 +77,7 @@ def queue_params(netdev: str, queues: Sequence[int]) -> dict[int, dict[str, str]
         return {}
     return {
         queue: {
-            name: _say(name, fields[kind - 1]) for name, kind in _COALESCE.items() if PARAMS[name].queue is not None
+            name: _format(name, fields[kind - 1]) for name, kind in _COALESCE.items() if PARAMS[name].queue is not None
         }
         for queue, fields in zip(sorted(queues), _QUEUE_COALESCE.iter_unpack(answer), strict=True)
     }
@@ -93,13 +93,13 @@ def set_queue_param(netdev: str, queue: int, name: str, value: str) -> None:
 
 
 def _per_queue(netdev: str, command: int, queues: Sequence[int], content: bytes) -> bytes:
-    """What the kernel made of the content, which is of each queue in the order of their numbers."""
+    """Return the content as the kernel modified it, for each queue in the order of their numbers."""
     mask = sum(1 << queue for queue in queues if queue < _MAX_QUEUES)
     words = (mask >> bit & 0xFFFF_FFFF for bit in range(0, _MAX_QUEUES, 32))
     return ioctl(netdev, _PER_QUEUE.pack(_PERQUEUE, command, *words) + content)[_PER_QUEUE.size :]
 
 
-def _ask(command: int, netdev: str) -> Mapping[int, memoryview]:
+def _request(command: int, netdev: str) -> Mapping[int, memoryview]:
     try:
         return exchange(command, netdev)
     except OSError as error:
@@ -109,10 +109,10 @@ def _ask(command: int, netdev: str) -> Mapping[int, memoryview]:
 
 
 def _values(answer: Mapping[int, memoryview], kinds: Mapping[str, int]) -> dict[str, str]:
-    return {name: _say(name, number(answer[kind])) for name, kind in kinds.items() if kind in answer}
+    return {name: _format(name, number(answer[kind])) for name, kind in kinds.items() if kind in answer}
 
 
-def _say(name: str, value: int) -> str:
+def _format(name: str, value: int) -> str:
     return str(value) if not PARAMS[name].is_switch else "on" if value else "off"
 
 

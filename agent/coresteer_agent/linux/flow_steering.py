@@ -1,4 +1,4 @@
-"""What besides the RSS hash decides where a netdev's packets go: asked of the driver by the ethtool ioctl.
+"""Flow steering of a netdev besides the RSS hash, by the ethtool ioctl.
 
 Kernel: include/uapi/linux/ethtool.h, net/ethtool/ioctl.c.
 """
@@ -26,9 +26,9 @@ _NAME_BYTES = 16
 
 
 class Steering(Struct, frozen=True):
-    """tcp_4, tcp_6: whether the hash of a TCP packet takes the ports; None where not known or something else.
+    """tcp_4, tcp_6: whether the hash of a TCP packet includes the ports; None where unknown or otherwise.
 
-    ntuple: flows may be given a queue of their own, by the kernel (accelerated RFS). rules: a person gave some one.
+    ntuple: the kernel may steer flows to queues (accelerated RFS). rules: a person configured some.
     """
 
     tcp_4: bool | None
@@ -38,13 +38,13 @@ class Steering(Struct, frozen=True):
 
 
 def read_steering(netdev: str) -> Steering:
-    """Of a netdev of this network namespace. What its driver cannot do it does not do; other errors are OSError."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
-        flags = _ask(asked, netdev, _GET_FLAGS)
-        rules = _ask(asked, netdev, _COUNT_RULES)
+    """Read the steering of a netdev of this network namespace. Raises OSError, but not for an unsupported command."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        flags = _request(sock, netdev, _GET_FLAGS)
+        rules = _request(sock, netdev, _COUNT_RULES)
         return Steering(
-            tcp_4=_takes_ports(_ask(asked, netdev, _GET_HASH_FIELDS, _TCP_4)),
-            tcp_6=_takes_ports(_ask(asked, netdev, _GET_HASH_FIELDS, _TCP_6)),
+            tcp_4=_takes_ports(_request(sock, netdev, _GET_HASH_FIELDS, _TCP_4)),
+            tcp_6=_takes_ports(_request(sock, netdev, _GET_HASH_FIELDS, _TCP_6)),
             ntuple=flags is not None and bool(_COMMAND.unpack_from(flags)[1] & _NTUPLE),
             rules=rules is not None and bool(struct.unpack_from("=I", rules, _RULE_COUNT_AT)[0]),
         )
@@ -56,14 +56,14 @@ def _takes_ports(answer: bytes | None) -> bool | None:
     return {_ADDRESSES: False, _ADDRESSES | _PORTS: True}.get(_COMMAND.unpack_from(answer)[2])
 
 
-def _ask(asked: socket.socket, netdev: str, command: int, flow_type: int = 0) -> bytes | None:
-    """The struct as the driver filled it in, None where it does not know the command."""
-    told = array("B", _COMMAND.pack(command, flow_type, 0).ljust(_RXNFC_BYTES, b"\0"))
-    request = struct.pack(f"={_NAME_BYTES}sQ16x", netdev.encode()[: _NAME_BYTES - 1], told.buffer_info()[0])
+def _request(sock: socket.socket, netdev: str, command: int, flow_type: int = 0) -> bytes | None:
+    """Return the struct as the driver filled it in, None where it does not support the command."""
+    answer = array("B", _COMMAND.pack(command, flow_type, 0).ljust(_RXNFC_BYTES, b"\0"))
+    request = struct.pack(f"={_NAME_BYTES}sQ16x", netdev.encode()[: _NAME_BYTES - 1], answer.buffer_info()[0])
     try:
-        fcntl.ioctl(asked, _SIOCETHTOOL, request)
+        fcntl.ioctl(sock, _SIOCETHTOOL, request)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
             return None
         raise
-    return told.tobytes()
+    return answer.tobytes()

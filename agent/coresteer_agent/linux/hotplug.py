@@ -1,4 +1,4 @@
-"""What is plugged while the agent runs: the kernel's uevents through libudev."""
+"""Hot-plug events: the kernel's uevents through libudev."""
 
 import errno
 import logging
@@ -12,9 +12,9 @@ _BUFFER_BYTES = 8 * 1024 * 1024
 
 
 class HotplugMonitor:
-    """Listens to CPUs, netdevs and PCI devices that come, go or change.
+    """Monitors CPUs, netdevs and PCI devices that are added, removed or changed.
 
-    Raises OSError where the kernel refuses to tell, as in some containers, and where there is no libudev.
+    Raises OSError where the kernel refuses, as in some containers, and where there is no libudev.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class HotplugMonitor:
         return monitor
 
     def changed(self) -> set[str]:
-        """The subsystems in which something changed since the last call; does not wait.
+        """Return the subsystems with changes since the last call; does not block.
 
         When more happened than the buffer holds, events are lost and the monitor is started anew: then
         everything counts as changed.

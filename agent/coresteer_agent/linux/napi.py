@@ -1,13 +1,13 @@
 """When the kernel polls the NAPI of one receive queue (Linux 6.13; Documentation/netlink/specs/netdev.yaml, napi-set).
 
-Every function is about the running kernel and raises OSError with the kernel's own words where it has some.
+Every function accesses the running kernel and raises OSError with the kernel's own message where there is one.
 """
 
 import errno
 import socket
 import struct
 
-from coresteer_agent.linux.netlink import ask, attribute, number
+from coresteer_agent.linux.netlink import attribute, number, request
 
 NAPI_PARAMS = {"napi_defer_hard_irqs": 5, "gro_flush_timeout": 6}
 """Attributes of a NAPI by name of coresteer_core.settings.params (Linux 6.13)."""
@@ -20,18 +20,18 @@ _U32, _U64 = struct.Struct("=I"), struct.Struct("=Q")
 
 
 def napi_of(netdev: str, queue: int) -> int:
-    """The number of a receive queue's NAPI."""
-    wanted = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
-    told = ask("netdev", _QUEUE_GET, b"".join(attribute(kind, _U32.pack(each)) for kind, each in wanted.items()))
-    if _QUEUE_NAPI_ID not in told:
+    """Return the number of a receive queue's NAPI. Raises OSError."""
+    query = {_QUEUE_ID: queue, _QUEUE_IFINDEX: socket.if_nametoindex(netdev), _QUEUE_TYPE: _RX}
+    answer = request("netdev", _QUEUE_GET, b"".join(attribute(kind, _U32.pack(each)) for kind, each in query.items()))
+    if _QUEUE_NAPI_ID not in answer:
         raise OSError(errno.EOPNOTSUPP, "the driver does not tell the queue's NAPI")
-    return number(told[_QUEUE_NAPI_ID])
+    return number(answer[_QUEUE_NAPI_ID])
 
 
 def params(napi_id: int) -> dict[str, str]:
-    """Values by name of coresteer_core.settings.params; empty where the kernel does not tell them."""
-    told = ask("netdev", _NAPI_GET, attribute(_NAPI_ID, _U32.pack(napi_id)))
-    return {name: str(number(told[kind])) for name, kind in NAPI_PARAMS.items() if kind in told}
+    """Return values by name of coresteer_core.settings.params; empty where the kernel does not report them."""
+    answer = request("netdev", _NAPI_GET, attribute(_NAPI_ID, _U32.pack(napi_id)))
+    return {name: str(number(answer[kind])) for name, kind in NAPI_PARAMS.items() if kind in answer}
 
 
 def set_param(napi_id: int, name: str, value: str) -> None:
@@ -40,4 +40,4 @@ def set_param(napi_id: int, name: str, value: str) -> None:
     if int(value) >= 1 << 8 * size.size:
         raise OSError(errno.ERANGE, "the kernel takes no number so large")
     content = attribute(NAPI_PARAMS[name], size.pack(int(value)))
-    ask("netdev", _NAPI_SET, attribute(_NAPI_ID, _U32.pack(napi_id)) + content)
+    request("netdev", _NAPI_SET, attribute(_NAPI_ID, _U32.pack(napi_id)) + content)

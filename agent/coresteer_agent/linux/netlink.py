@@ -1,4 +1,4 @@
-"""Netlink by hand (kernel: Documentation/userspace-api/netlink/intro.rst); a library costs 10 MiB more."""
+"""Netlink sockets (kernel: Documentation/userspace-api/netlink/intro.rst); a library would cost 10 MiB of memory."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ _HAS_ATTRIBUTES = 0x200
 _MESSAGE = 1
 _NESTED = 0x3FFF
 GENERIC_HEADER = struct.Struct("=BBH")
-"""struct genlmsghdr: the command, the version, two bytes that are kept free."""
+"""struct genlmsghdr: the command, the version, two bytes that are reserved."""
 _CONTROL = 0x10
 _GET_FAMILY = 3
 _FAMILY_ID = 1
@@ -46,8 +46,8 @@ class Netlink:
         self._sequence = 0
 
     def dump(self, kind: int, payload: bytes) -> Iterator[memoryview]:
-        """The payload of each message of a dump; valid until the next one is taken."""
-        self.ask(kind, payload)
+        """Yield the payload of each message of a dump; valid until the next one."""
+        self.begin_dump(kind, payload)
         while True:
             view = self.receive()
             position = 0
@@ -62,16 +62,16 @@ class Netlink:
                     yield view[position + _HEADER.size : position + length]
                 position += (length + 3) & ~3
 
-    def ask(self, kind: int, payload: bytes) -> None:
-        """Begin a dump. Take datagrams with receive() until one holds a message DONE or ERROR, then check() that."""
+    def begin_dump(self, kind: int, payload: bytes) -> None:
+        """Begin a dump: call receive() until a datagram has a message DONE or ERROR, then check() that."""
         self._sequence += 1
         length = _HEADER.size + len(payload)
         self._socket.send(_HEADER.pack(length, kind, _REQUEST_DUMP, self._sequence, 0) + payload)
 
     def exchange(self, kind: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S, create: bool = False) -> bytes:
-        """The payload of the one answer to a request that is not a dump; empty where it only says that it is done.
+        """Return the payload of the answer to a request that is not a dump; empty for a mere acknowledgement.
 
-        create: what is asked for must not be there yet. The OSError has the kernel's own words where it gives some
+        create: the requested object must not exist yet. The OSError has the kernel's message where there is one
         (NLMSGERR_ATTR_MSG).
         """
         self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
@@ -92,24 +92,24 @@ class Netlink:
             code = -int(struct.unpack_from("=i", content)[0])
             if code == 0:
                 return answer
-            told = dict(attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
-            words = bytes(told.get(_MESSAGE, b"")).rstrip(b"\0").decode("utf-8", "replace")
-            raise OSError(code, words or os.strerror(code))
+            received = dict(attributes(content, 4 + _HEADER.size)) if flags & _HAS_ATTRIBUTES else {}
+            text = bytes(received.get(_MESSAGE, b"")).rstrip(b"\0").decode("utf-8", "replace")
+            raise OSError(code, text or os.strerror(code))
 
     def receive(self) -> memoryview:
-        """The next datagram that answers what was asked last: messages with their headers. Valid until the next."""
+        """Return the next datagram that answers the last request: messages with headers, valid until the next call."""
         while True:
             size = self._socket.recv_into(self._buffer)
             if size >= _HEADER.size and _HEADER.unpack_from(self._buffer)[3] == self._sequence:
                 return memoryview(self._buffer)[:size]
 
     def close(self) -> None:
-        """Let the socket go."""
+        """Close the socket."""
         self._socket.close()
 
 
-def ask(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> dict[int, memoryview]:
-    """The attributes of the one answer to a request of a generic netlink family. Raises OSError as exchange() does."""
+def request(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOUT_S) -> dict[int, memoryview]:
+    """Return the attributes of the answer to a request of a generic netlink family. Raises OSError as exchange()."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
         answer = netlink.exchange(family_id(family), GENERIC_HEADER.pack(command, 1, 0) + payload, timeout_s=timeout_s)
@@ -120,24 +120,24 @@ def ask(family: str, command: int, payload: bytes, *, timeout_s: float = _TIMEOU
 
 @cache  # the kernel keeps a family's number
 def family_id(name: str) -> int:
-    """The number of a generic netlink family. Raises OSError, ENOENT where the kernel has none of that name."""
+    """Return the number of a generic netlink family. Raises OSError, ENOENT where the kernel has no such family."""
     netlink = Netlink(NETLINK_GENERIC)
     try:
-        asked = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")
-        told = dict(attributes(memoryview(netlink.exchange(_CONTROL, asked)), GENERIC_HEADER.size))
-        return int(struct.unpack("=H", told[_FAMILY_ID])[0])
+        query = GENERIC_HEADER.pack(_GET_FAMILY, 1, 0) + attribute(_FAMILY_NAME, name.encode() + b"\0")
+        received = dict(attributes(memoryview(netlink.exchange(_CONTROL, query)), GENERIC_HEADER.size))
+        return int(struct.unpack("=H", received[_FAMILY_ID])[0])
     finally:
         netlink.close()
 
 
 def check(payload: memoryview) -> None:
-    """Raises OSError where the payload of a message DONE or ERROR tells of one."""
+    """Raise OSError where the payload of a message DONE or ERROR reports an error."""
     if len(payload) >= 4 and (code := int(struct.unpack_from("=i", payload)[0])) < 0:
         raise OSError(-code, os.strerror(-code))
 
 
 def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryview]]:
-    """Type and value of the attributes from start on; the rest is ignored where it is cut."""
+    """Yield type and value of the attributes from start on; a cut rest is ignored."""
     end = len(payload)
     while start + 4 <= end:
         length, kind = struct.unpack_from("=HH", payload, start)
@@ -148,11 +148,11 @@ def attributes(payload: memoryview, start: int) -> Iterator[tuple[int, memoryvie
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """An attribute as the kernel takes it."""
+    """Return an encoded attribute."""
     length = 4 + len(value)
     return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
 
 
 def number(value: memoryview) -> int:
-    """An unsigned number of any size that netlink has (NLA_U8 to NLA_U64, NLA_UINT)."""
+    """Parse an unsigned number of any size that netlink has (NLA_U8 to NLA_U64, NLA_UINT)."""
     return int.from_bytes(value, sys.byteorder)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from coresteer_agent.collect.cpuset import read_cpuset
 from coresteer_agent.collect.errors import ParseError
 from coresteer_agent.collect.files import numbered, read_bytes, read_cpus
-from coresteer_agent.collect.process_identity import Who, WhoReader
+from coresteer_agent.collect.process_identity import ProcessIdentity, ProcessIdentityReader
 from coresteer_agent.collect.tasks import Scheduling, TaskStat, parse_scheduling, parse_task_stat
 from coresteer_core.cpuset import format_cpu_list
 
@@ -29,7 +29,7 @@ class TaskFacts(Struct, frozen=True):
 
     started_ticks: int
     name: str
-    identity: Who
+    identity: ProcessIdentity
     scheduling: Scheduling
     threads: int
     affinity: str
@@ -52,7 +52,7 @@ class _Previous(Struct):
     started_ticks: int
     ticks: int
     read_s: float
-    identity: Who
+    identity: ProcessIdentity
     identity_read_s: float
     threads: dict[int, _Thread] = {}
     next_thread: int = 0
@@ -67,7 +67,7 @@ class TaskReader:
         self._threads_left = 0
         self._allowed: dict[tuple[str | None, str | None], frozenset[int]] = {}
         self._now_s = 0.0
-        self._identity_reader = WhoReader(root)
+        self._identity_reader = ProcessIdentityReader(root)
 
     def begin_round(self) -> None:
         """Begin a round: reset the limit of threads, and read cgroups again."""
@@ -95,12 +95,12 @@ class TaskReader:
         if previous is None or previous.started_ticks != stat.started_ticks:
             started_s = self._now_s - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started_ticks / TICKS_PER_S
             previous = self._previous[pid] = _Previous(
-                stat.started_ticks, 0, started_s, self._identity_reader.look(pid), self._now_s
+                stat.started_ticks, 0, started_s, self._identity_reader.read(pid), self._now_s
             )
         share = max(stat.ticks - previous.ticks, 0) / TICKS_PER_S / max(self._now_s - previous.read_s, 1 / TICKS_PER_S)
         previous.ticks, previous.read_s = stat.ticks, self._now_s
         if self._now_s - previous.identity_read_s >= _IDENTITY_S:
-            previous.identity, previous.identity_read_s = self._identity_reader.look(pid), self._now_s
+            previous.identity, previous.identity_read_s = self._identity_reader.read(pid), self._now_s
         try:
             affinity, cpu = self._threads(pid, previous, stat)
         except ProcessLookupError:

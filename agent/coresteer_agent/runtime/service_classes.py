@@ -20,7 +20,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coresteer_agent.collect.process_identity import WhoReader
+from coresteer_agent.collect.process_identity import ProcessIdentityReader
 from coresteer_agent.observe.flows import Connection
 from coresteer_agent.runtime.histograms import Histograms
 from coresteer_agent.transport.gate_server import Address, GateError, GateServer
@@ -109,7 +109,7 @@ class ServiceClassRunner:
         self._steered_s = -math.inf
         self._last_error = ""
         self._by_pid: dict[int, NetTask] = {}
-        self._who = WhoReader(root)
+        self._who = ProcessIdentityReader(root)
         self._other_tasks: dict[int, tuple[float, NetTask]] = {}
         self.figures: dict[str, list[ClassFigures]] = {}
         """Last attainment, by policy id."""
@@ -273,7 +273,7 @@ class ServiceClassRunner:
         if known is None or now_s - known[0] > _CACHE_S:
             if len(self._other_tasks) >= _MAX_CACHED:
                 self._other_tasks.clear()
-            who = self._who.look(pid)
+            who = self._who.read(pid)
             groups = who.groups
             other = NetTask(
                 pid, 0, "", groups.unified, 1, "", "", 0, 0.0, 0.0, [],

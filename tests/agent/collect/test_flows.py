@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from coresteer_agent.collect.cgroups import CgroupWeights, parse_weight
 from coresteer_agent.collect.errors import ParseError
-from coresteer_agent.collect.process_identity import Groups, WhoReader, parse_cgroups, parse_command
+from coresteer_agent.collect.process_identity import Groups, ProcessIdentityReader, parse_cgroups, parse_command
 from coresteer_agent.collect.tasks import Scheduling, parse_scheduling
 from coresteer_agent.collect.tcp_sockets import Answer, Flow, TcpSocket, layout_of
 from coresteer_agent.linux.addresses import Addresses, netdev_of_address, parse_address
@@ -78,7 +78,7 @@ SHUTDOWN = struct.pack("=HHB3x", 5, 8, 0)
 
 def take(before: dict[int, TcpSocket] | None, *messages: bytes) -> Answer:
     answer = Answer(before)
-    assert answer.take(memoryview(b"".join(messages) + DONE))
+    assert answer.parse(memoryview(b"".join(messages) + DONE))
     return answer
 
 
@@ -118,14 +118,14 @@ def test_a_mapped_address_is_parsed_as_its_ipv4_address() -> None:
 
 def test_an_error_of_the_kernel_is_raised_with_its_number() -> None:
     with pytest.raises(OSError, match="not permitted") as caught:
-        Answer({}).take(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
+        Answer({}).parse(memoryview(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)))
     assert caught.value.errno == errno.EPERM
 
 
 @given(st.binary(max_size=600))
 def test_a_broken_answer_gives_sockets_or_an_os_error(data: bytes) -> None:
     with suppress(OSError):
-        Answer({}).take(memoryview(data))
+        Answer({}).parse(memoryview(data))
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
@@ -133,7 +133,7 @@ def test_a_damaged_message_raises_nothing_but_os_error(at: int, damage: bytes) -
     whole = bytearray(message(1, 1, 2, extra=CGROUP) + message(2, 3, 4, extra=CGROUP))
     whole[at : at + len(damage)] = damage
     with suppress(OSError):
-        Answer({}).take(memoryview(bytes(whole)))
+        Answer({}).parse(memoryview(bytes(whole)))
     layout_of(memoryview(bytes(whole)))
 
 
@@ -480,8 +480,8 @@ def test_a_user_is_reported_by_name_or_else_by_number(tmp_path: Path) -> None:
     for pid, uid in ((5, 33), (6, 77)):
         (tmp_path / f"proc/{pid}").mkdir(parents=True)
         (tmp_path / f"proc/{pid}/status").write_text(f"Name:\tx\nUid:\t0\t{uid}\t0\t0\n")
-    reader = WhoReader(tmp_path)
-    assert [reader.look(pid).user for pid in (5, 6, 7)] == ["web", "77", None]
+    reader = ProcessIdentityReader(tmp_path)
+    assert [reader.read(pid).user for pid in (5, 6, 7)] == ["web", "77", None]
 
 
 @pytest.mark.parametrize(
