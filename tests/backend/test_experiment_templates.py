@@ -26,7 +26,7 @@ from coresteer_core.node.view import View
 
 POLLING = {"gro_flush_timeout": "0", "napi_defer_hard_irqs": "0"}
 POLICY = ("beside the packets", PolicyLevel(3, 2))
-FAMILIES = ["m-n", "few-interrupt-cores", "rx-usecs", "rx-frames", "service-classes"]
+FAMILIES = ["m-n", "few-interrupt-cores", "rx-usecs", "rx-frames", "rps", "service-classes"]
 
 
 def card(
@@ -244,6 +244,27 @@ def test_the_classes_are_nice_values_against_the_gate() -> None:
     assert isinstance(spec.workload, Classes)
     assert (spec.kind, spec.primary) == ("ab", "c5_by_c1")
     assert [level.workload["method"] for level in spec.factors[0].levels] == ["nice", "gate"]
+
+
+def test_rps_is_off_or_on_the_cpus_near_the_card() -> None:
+    spec = spec_of(THIS, "rps")
+    assert (spec.kind, spec.primary) == ("ab", "throughput_bit_per_s")
+    off, on = spec.factors[0].levels
+    assert off.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "none")]
+    assert on.settings == [DesiredValue(f"netdev/{NETDEV}/rx-0/rps", "0-1")]
+    with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "rps").factors[0].levels[1]
+    assert with_peer.name == "RPS on 4 CPUs"
+    assert with_peer.settings == [DesiredValue(f"netdev/{NETDEV}/rx-{queue}/rps", "4-7") for queue in range(8)]
+
+
+def test_rps_needs_a_second_cpu_and_a_card_for_a_peers_traffic() -> None:
+    assert "one usable CPU" in str(of(NODES["one CPU"], "rps").unavailable_because)
+    assert "no network card" in str(of(NODES["no card"], "rps").unavailable_because)
+    without_rps = replace(TWO_SOCKET, peer_id=2, inventory=Inventory([card("eth0", "igb")[0]], []))
+    nic = without_rps.inventory.netdevs[0]
+    bare = replace(nic, queues=[replace(queue, rps=None) for queue in nic.queues])
+    found = of(replace(without_rps, inventory=Inventory([bare], [])), "rps")
+    assert "0 receive queues" in str(found.unavailable_because)
 
 
 def test_figures_with_a_value_stand_at_arms_of_the_experiment() -> None:
