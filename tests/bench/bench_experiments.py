@@ -198,11 +198,11 @@ def verdict_of(experiment: dict[str, Any]) -> str:
     if one is None:
         print(f"{experiment['name']}: {experiment['state']}: {experiment['sentence']}", flush=True)
         return str(experiment["state"])
-    effect, visible = one["effect"], one["smallest_visible"]
+    effect, visible = one["effect"], one["minimum_detectable"]
     said = "no interval" if effect is None else f"{effect['value']:+.2%} [{effect['low']:+.2%}, {effect['high']:+.2%}]"
     print(
         f"{experiment['name']}, seed {experiment['seed']}: {said}, p {one['p']}, {one['verdict']}; visible from "
-        f"{'–' if visible is None else f'{visible:.2%}'}; {analysis['kept']} runs, {analysis['discarded']} discarded",
+        f"{'–' if visible is None else f'{visible:.2%}'}; {analysis['counted']} runs, {analysis['discarded']} discarded",
         flush=True,
     )
     return str(one["verdict"])

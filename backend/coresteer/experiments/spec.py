@@ -154,17 +154,17 @@ class Interval(Struct, frozen=True):
 
 
 Verdict: TypeAlias = Literal["higher", "lower", "no-difference", "unsteady", "too-few"]
-"""no-difference: the interval holds 0. unsteady: the node differs from itself as much. too-few: runs are lacking, of
-blocks of four the sixth complete one."""
+"""no-difference: the interval contains 0. unsteady: the A/A difference is as large. too-few: fewer than six complete
+blocks of four."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """A level against the baseline in one figure, with blocks as the unit.
+    """A level compared with the baseline in one metric, with blocks as the unit of analysis.
 
-    effect: relative, 0.10 is 10 % more than the baseline; None where it cannot be said (the baseline is 0).
+    effect: relative, 0.10 is 10 % above the baseline; None if it is undefined (the baseline is 0).
     baseline, level: means over runs. p: of the randomisation test, adjusted for the number of levels of a sweep, whose
     intervals are simultaneous: 0 is outside exactly when p is at most 0.05 (statistics.py).
-    smallest_visible: the relative difference that this experiment would have found with 80 % probability.
+    minimum_detectable: the relative difference that this experiment detects with 80 % probability.
     """
 
     metric: str
@@ -179,7 +179,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True):
-    """How a figure goes with a numeric factor. rho: Spearman's, the mean over blocks, None where it is not defined."""
+    """Trend of a metric over a numeric factor. rho: Spearman's, mean over blocks, None where it is undefined."""
 
     metric: str
     factor: int
@@ -188,7 +188,7 @@ class Trend(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """All that is concluded from the runs. Pure: the same runs and seed give the same.
+    """Statistics of the runs; the same runs and seed give the same analysis.
 
     noise: the node against itself, by metric. arms: mean and interval of every arm, by metric, in order of arms.
     """
