@@ -202,7 +202,8 @@ def verdict_of(experiment: dict[str, Any]) -> str:
     said = "no interval" if effect is None else f"{effect['value']:+.2%} [{effect['low']:+.2%}, {effect['high']:+.2%}]"
     print(
         f"{experiment['name']}, seed {experiment['seed']}: {said}, p {one['p']}, {one['verdict']}; visible from "
-        f"{'–' if visible is None else f'{visible:.2%}'}; {analysis['counted']} runs, {analysis['discarded']} discarded",
+        f"{'–' if visible is None else f'{visible:.2%}'}; {analysis['counted']} runs, "
+        f"{analysis['discarded']} discarded",
         flush=True,
     )
     return str(one["verdict"])
