@@ -2208,7 +2208,7 @@ export interface components {
             }[];
             /**
              * Analysis
-             * @description All that is concluded from the runs. Pure: the same runs and seed give the same.
+             * @description Statistics of the runs; the same runs and seed give the same analysis.
              *
              *         noise: the node against itself, by metric. arms: mean and interval of every arm, by metric, in order of arms.
              */
