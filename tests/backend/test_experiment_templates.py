@@ -102,7 +102,7 @@ NODES = {
 
 
 @pytest.mark.parametrize("node", NODES.values(), ids=NODES)
-def test_every_template_is_an_experiment_that_can_run_here_or_says_why_not(node: NodeFacts) -> None:
+def test_every_template_is_valid_on_a_node_or_has_a_reason_against_it(node: NodeFacts) -> None:
     found = templates(node)
     assert {family for family in FAMILIES if any(t.slug.startswith(family) for t in found)} == set(FAMILIES)
     for each in found:
@@ -124,14 +124,14 @@ def test_every_template_is_an_experiment_that_can_run_here_or_says_why_not(node:
         assert NETDEV not in " ".join(each.differs)
 
 
-def test_no_card_is_loaded_or_changed_where_the_traffic_stays_in_the_node() -> None:
+def test_local_traffic_changes_no_network_card() -> None:
     for each in templates(THIS):
         assert each.unavailable_because is None or each.slug == "rx-frames"
         for level in (level for factor in each.spec.factors for level in factor.levels) if each.spec else ():
             assert all(desired_value.key.startswith(f"netdev/{NETDEV}/") for desired_value in level.settings)
 
 
-def test_two_cpus_make_an_ab_comparison_of_the_same_and_the_other() -> None:
+def test_two_cpus_are_compared_as_a_and_b() -> None:
     spec = spec_of(THIS, "m-n")
     assert spec.kind == "ab"
     baseline, same = spec.factors[0].levels
@@ -140,7 +140,7 @@ def test_two_cpus_make_an_ab_comparison_of_the_same_and_the_other() -> None:
     assert (baseline.workload, same.workload) == ({"server_cpus": "1"}, {"server_cpus": "0"})
 
 
-def test_the_interrupt_is_near_its_card_and_clients_keep_off_the_measured_cpus() -> None:
+def test_the_interrupt_cpu_is_near_the_card_and_clients_are_on_other_cpus() -> None:
     with_peer = spec_of(replace(TWO_SOCKET, peer_id=2), "m-n")
     assert [desired_value.value for desired_value in with_peer.factors[0].levels[0].settings] == ["4"] * 8
     assert [level.name[:5] for level in with_peer.factors[0].levels][:2] == ["⟨4-5⟩", "⟨4-4⟩"]
@@ -153,7 +153,7 @@ def test_the_interrupt_is_near_its_card_and_clients_keep_off_the_measured_cpus()
     assert clients.isdisjoint(int(str(level.workload["server_cpus"])) for level in alone.factors[0].levels)
 
 
-def test_of_many_cpus_some_at_each_distance_are_measured() -> None:
+def test_large_machines_measure_some_cpus_at_each_distance() -> None:
     names = [level.name.partition("⟩ ")[2] for level in spec_of(simulated(256), "m-n").factors[0].levels]
     far = ["shares no cache"] * 2 + ["on another NUMA node"] * 2
     assert names == ["shares L3", "the same CPU", "shares L3", "the same core", *far]
@@ -178,12 +178,12 @@ def test_without_a_peer_there_is_one_interrupt_cpu() -> None:
     assert slugs.isdisjoint({"few-interrupt-cores", "few-interrupt-cores-4n"}), "there are two caches"
 
 
-def test_without_a_policy_the_comparison_says_how_to_make_one() -> None:
+def test_without_a_policy_the_reason_says_how_to_create_one() -> None:
     found = of(replace(THIS, network_process=None), "few-interrupt-cores")
     assert "Create one under Policies" in str(found.unavailable_because)
 
 
-def test_a_card_that_waits_is_swept_under_the_nodes_own_traffic_or_a_peers() -> None:
+def test_rx_usecs_are_swept_under_existing_or_peer_traffic() -> None:
     own = spec_of(TWO_SOCKET, "rx-usecs")
     assert isinstance(own.workload, Observe)
     assert own.factors[0].levels[0].settings == [DesiredValue("netdev/eth0/coalesce/rx-usecs", "18")]
@@ -193,14 +193,14 @@ def test_a_card_that_waits_is_swept_under_the_nodes_own_traffic_or_a_peers() -> 
     assert with_peer.factors[0].levels[0].settings == [DesiredValue(f"netdev/{NETDEV}/coalesce/rx-usecs", "18")]
 
 
-def test_of_several_cards_the_busiest_is_swept() -> None:
+def test_the_busiest_card_is_swept() -> None:
     cards = [card(name, "igb", rx_usecs="3") for name in ("eth0", "eth1")]
     node = facts(cpus(4), *cards, load=Load(netdevs=[NetdevLoad("eth1", 5000, 1e6, 0, 0, 0)]))
     assert "eth1" in spec_of(node, "rx-usecs").factors[0].levels[0].settings[0].key
 
 
 @pytest.mark.parametrize("node", [THIS, TRIO], ids=["this machine", "trio"])
-def test_where_the_card_takes_no_rx_usecs_the_kernel_waits_in_its_place(node: NodeFacts) -> None:
+def test_without_rx_usecs_software_coalescing_is_swept(node: NodeFacts) -> None:
     level = spec_of(node, "rx-usecs").factors[0].levels[1]
     assert (level.name, level.value) == ("36 µs", 36)
     assert {desired_value.key.rpartition("/")[2]: desired_value.value for desired_value in level.settings} == {
@@ -216,12 +216,12 @@ def learned(requested: str, verdict: Verdict, read_back: str | None = None, driv
     )
 
 
-def test_a_virtual_card_that_took_a_value_is_swept() -> None:
+def test_a_virtual_card_that_accepted_a_value_is_swept() -> None:
     taken = replace(THIS, learned=learned("50", Verdict.ACCEPTED, "50", driver="virtio_net"))
     assert spec_of(taken, "rx-usecs").primary == "interrupts_per_s"
 
 
-def test_what_was_learned_of_a_driver_is_heeded() -> None:
+def test_learned_driver_responses_are_respected() -> None:
     rounded = (
         spec_of(replace(TWO_SOCKET, learned=learned("18", Verdict.ROUNDED, "24")), "rx-usecs").factors[0].levels[0]
     )
@@ -230,7 +230,7 @@ def test_what_was_learned_of_a_driver_is_heeded() -> None:
     assert "gro_flush_timeout" in refused.factors[0].levels[0].settings[1].key
 
 
-def test_rx_frames_are_swept_below_the_packet_gap_and_past_it() -> None:
+def test_rx_frames_are_swept_below_and_above_the_packet_gap() -> None:
     mlx5 = card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128")[0]
     mlx5 = replace(mlx5, params=mlx5.params | {"coalesce/adaptive-rx": "on"})
     spec = spec_of(facts(cpus(4), (mlx5, [])), "rx-frames")
@@ -239,7 +239,7 @@ def test_rx_frames_are_swept_below_the_packet_gap_and_past_it() -> None:
     assert "rx-frames" in str(of(TWO_SOCKET, "rx-frames").unavailable_because)
 
 
-def test_the_classes_are_nice_values_against_the_gate() -> None:
+def test_service_classes_compare_nice_values_with_the_gate() -> None:
     spec = spec_of(THIS, "service-classes")
     assert isinstance(spec.workload, Classes)
     assert (spec.kind, spec.primary) == ("ab", "c5_by_c1")
@@ -267,8 +267,8 @@ def test_rps_needs_a_second_cpu_and_a_card_for_a_peers_traffic() -> None:
     assert "0 receive queues" in str(found.unavailable_because)
 
 
-def test_figures_with_a_value_stand_at_arms_of_the_experiment() -> None:
-    """Else no report could draw them beside the new ones."""
+def test_published_values_belong_to_arms_of_the_experiment() -> None:
+    """Reports draw them beside the measured values."""
     mlx5 = facts(cpus(4), card("eth0", "mlx5_core", rx_usecs="8", rx_frames="128"))
     for kind in TEMPLATES:
         valued = {row.arm for row in kind.paper.rows if row.value is not None} if kind.paper is not None else set()
@@ -278,7 +278,7 @@ def test_figures_with_a_value_stand_at_arms_of_the_experiment() -> None:
     assert find_template("") is None
 
 
-async def test_a_nodes_templates_are_told_and_a_policy_makes_one_available(backend: Backend) -> None:
+async def test_the_api_returns_templates_and_a_policy_makes_one_available(backend: Backend) -> None:
     async with policy_node(backend, kernel="6.12") as node:
         before = {each["slug"]: each for each in await node.get("experiment-templates")}
         assert before["m-n"]["spec"]["node_id"] == node.agent.node_id

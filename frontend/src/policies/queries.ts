@@ -61,8 +61,8 @@ const OF_A_RANGE = 60;
 const KEPT = 200;
 
 /** Known and new decisions merged, newest first. */
-export function mergeDecisions(known: Decision[], told: Decision[]): Decision[] {
-  const byId = new Map([...known, ...told].map((decision) => [decision.id, decision]));
+export function mergeDecisions(known: Decision[], received: Decision[]): Decision[] {
+  const byId = new Map([...known, ...received].map((decision) => [decision.id, decision]));
   return [...byId.values()].sort((a, b) => b.id - a.id).slice(0, KEPT);
 }
 
@@ -73,7 +73,7 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
     queryFn: async ({ signal, queryKey }) => {
       const known = queryClient.getQueryData<Decision[]>(queryKey) ?? [];
       const since = range === null ? known[0]?.at : new Date(range.from).toISOString();
-      const told = await answer(
+      const received = await answer(
         api.GET("/api/nodes/{node_id}/decisions", {
           params: {
             ...path(nodeId),
@@ -86,7 +86,7 @@ export const decisionsQuery = (nodeId: number, range: { from: number; to: number
           signal,
         }),
       );
-      return mergeDecisions(range === null ? known : [], told);
+      return mergeDecisions(range === null ? known : [], received);
     },
   });
 
@@ -115,7 +115,7 @@ export const classesQuery = (nodeId: number) =>
     queryFn: ({ signal }) => answer(api.GET("/api/nodes/{node_id}/classes", { params: path(nodeId), signal })),
   });
 
-/** Takes over what was told of a policy's classes, if it is known to be in force. */
+/** Applies a report of a policy's classes, if the policy is known to be in force. */
 export function applyClassReport({ node_id, policy_id, time_ms, reported }: ClassesEvent): void {
   queryClient.setQueryData(classesQuery(node_id).queryKey, (known) => {
     if (known === undefined) return known;

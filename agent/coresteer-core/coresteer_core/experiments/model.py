@@ -1,4 +1,4 @@
-"""What an experiment asks of a node, and what the node answers: workloads, and the figures of one run."""
+"""Workloads of experiments, and the request and result of one run on a node."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -191,10 +191,10 @@ Role: TypeAlias = Literal["alone", "server", "client"]
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One run: load, warm-up, measurement, end of load.
+    """Request of one run: start the load, warm up, measure, stop the load.
 
     measure_s: also the most that Classes and Command may take, which are measured from their start to their end.
-    irqbalance: let it run meanwhile; every affinity it changes is put back. address, netdev: of the server, for a
+    irqbalance: let it run meanwhile; every affinity that it changes is restored. address, netdev: of the server, for a
     client. netdevs: those whose packets count; empty for all NICs that are up (Inventory.active_nics()), or where there
     is none for all netdevs but loopback: on bridges and the ends of veth pairs a packet would count again.
     """
@@ -210,11 +210,11 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 _CpuPercent: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
-"""A little more than 100, because clock ticks are counted a little early or late."""
+"""Above 100, because clock ticks are counted a little early or late."""
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """What one run came to on a node, over exactly its measured time.
+    """Result of one run on a node, over exactly its measured time.
 
     figures: by the names of coresteer_core.metrics.EXPERIMENT, and ``command.NAME``. cpus: percent of each CPU's time
     by kind (busy, user, system, irq, softirq, steal), an element a CPU number, None where unknown. steal_percent: of
@@ -233,7 +233,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class RunState(StrEnum):
-    """Where the experiment, or one of its runs, stands on a node."""
+    """State of an experiment, or of one of its runs, on a node."""
 
     READY = "ready"
     LOADED = "loaded"
