@@ -8,6 +8,7 @@ import numpy.typing as npt
 from coresteer.telemetry.byte_columns import F64, I64, U32
 from coresteer.telemetry.chunks import (
     Chunk,
+    Scalars,
     amounts,
     cumulative,
     read_cells,
@@ -24,7 +25,7 @@ def decode(chunk: Chunk) -> list[Rates]:
     """Return the Rates of a chunk, oldest first. Columns that are None in the chunk are None in the Rates."""
     scalars = read_scalars(chunk.scalars)
     count = chunk.samples
-    counters = {field: _optional(amounts(scalars, field)) for field in COUNTERS}
+    counters = _decode_counters(scalars)
     rss = _optional(np.frombuffer(scalars.agent_rss_bytes, "<i8"))
     tcp = np.frombuffer(scalars.tcp, "<i8").reshape(4, count).T.tolist()
     agent_cpu_s = [None if v != v else v for v in np.frombuffer(scalars.agent_cpu_s, "<f8").tolist()]  # noqa: PLR0124 - NaN
@@ -58,10 +59,18 @@ def decode(chunk: Chunk) -> list[Rates]:
             tcp=None if tcp[p][0] < 0 else TcpLatency(*tcp[p]),
             agent_cpu_s=agent_cpu_s[p],
             agent_rss_bytes=rss[p],
-            counters={field: value for field, values in counters.items() if (value := values[p]) is not None},
+            counters=counters[p],
         )
         for p in range(count)
     ]
+
+
+def _decode_counters(scalars: Scalars) -> list[dict[str, int]]:
+    columns = [amounts(scalars, field) for field in COUNTERS]
+    if not any(np.isnan(column).any() for column in columns):
+        return [dict(zip(COUNTERS, row, strict=True)) for row in np.stack(columns, axis=1).astype(np.int64).tolist()]
+    rows = zip(*map(_optional, columns), strict=True)
+    return [{field: value for field, value in zip(COUNTERS, row, strict=True) if value is not None} for row in rows]
 
 
 def _optional(values: I64 | F64) -> list[int | None]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -82,25 +83,27 @@ def _minute(samples: list[Rates]) -> Rollup:
     )
 
 
+_TCP = {field: attrgetter(field) for field, source in SCALARS.items() if source.kind == "tcp"}
+_AGENT = {field: attrgetter(field) for field, source in SCALARS.items() if source.kind == "agent"}
+
+
 def _amounts(samples: Sequence[Rates]) -> dict[str, float]:
-    return {field: amount for field, source in SCALARS.items() if (amount := _amount(source, samples)) is not None}
-
-
-def _amount(source: Source, samples: Sequence[Rates]) -> float | None:
-    """Return the sum of a scalar's increments, or the maximum of its levels; None where no sample has it."""
-    known: list[float]
-    match source.kind:
-        case "cpu":
-            return sum_u32(_joined([rates.counts.get(source.column) for rates in samples]))
-        case "irq":
-            return _interrupts([rates for rates in samples if rates.irq_ids is not None])
-        case "tcp":
-            known = [getattr(rates.tcp, source.field) for rates in samples if rates.tcp is not None]
-        case "counter":
-            known = [count for rates in samples if (count := rates.counters.get(source.field)) is not None]
-        case _:
-            known = [value for rates in samples if (value := getattr(rates, source.field)) is not None]
-    return _rolled_up(source, known)
+    latencies = [rates.tcp for rates in samples if rates.tcp is not None]
+    counters = [rates.counters for rates in samples]
+    found: dict[str, float | None] = {}
+    for field, source in SCALARS.items():
+        match source.kind:
+            case "cpu":
+                found[field] = sum_u32(_joined([rates.counts.get(source.column) for rates in samples]))
+            case "irq":
+                found[field] = _interrupts([rates for rates in samples if rates.irq_ids is not None])
+            case "tcp":
+                found[field] = _rolled_up(source, [*map(_TCP[field], latencies)])
+            case "counter":
+                found[field] = _rolled_up(source, [each[field] for each in counters if field in each])
+            case _:
+                found[field] = _rolled_up(source, [value for value in map(_AGENT[field], samples) if value is not None])
+    return {field: amount for field, amount in found.items() if amount is not None}
 
 
 def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
