@@ -22,23 +22,23 @@ from coresteer_agent.config import (
 
 EXIT_CODES = """exit codes:
   0  done; for run: ended by SIGTERM or Ctrl-C
-  1  it could not be done; the line above says why. For restore: something could not be put back
-  2  the arguments are not understood or contradict each other
-  130  Ctrl-C ended capture, restore or workload; run it again, for it may have done only a part"""
+  1  failed; the line above says why. For restore: a setting could not be restored
+  2  the arguments are invalid or contradict each other
+  130  Ctrl-C interrupted capture, restore or workload; run it again, it may be incomplete"""
 
 log = logging.getLogger("coresteer")
 
 _M_ARENA_MAX = -8
-"""glibc, malloc.h: how many places to take memory from."""
+"""glibc, malloc.h: maximum number of malloc arenas."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line. Imports what a subcommand needs only for that subcommand, to stay small."""
+    """Run the command line; return the exit code. Modules are imported per subcommand, to save memory."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(arguments)
     args = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # what matters of it is said by the link, in sentences
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # the link logs what matters
     try:
         command: Callable[[argparse.Namespace], int] = args.command
         return command(args)
@@ -48,27 +48,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130 if args.command in (_restore, _capture, _workload) else 0
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader closed the pipe
         return 1
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coresteer-agent",
-        description="Watches this machine's interrupts and network queues for Coresteer, and changes them when asked.",
+        description="Observes this machine's interrupts and network queues for Coresteer, and changes them on request.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    run = _command(commands, "run", "watch this machine and speak to the backend", _run)
+    run = _command(commands, "run", "observe this machine and report to the backend", _run)
     _add_backend(run)
     _add_root(run)
     _add_state_dir(run)
     run.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between samples, 0.1 to 60")
     run.add_argument("--name", default=default_name(), help="this node's name when it enrols (default: %(default)s)")
     run.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="enrols with the one-time token in FILE if it has no key yet"
+        "--token-file", type=Path, metavar="FILE", help="enrol with the one-time token in FILE if there is no key yet"
     )
 
     enrol = _command(commands, "enrol", "get this node's own key for a one-time token", _enrol)
@@ -78,29 +78,31 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     enrol.add_argument("--name", default=default_name(), help="this node's name (default: %(default)s)")
 
     for name, what in (("topology", "CPUs, NUMA nodes and caches"), ("sample", "all raw counters once")):
-        show = _command(commands, name, f"print {what}", _show)
-        show.set_defaults(what=name)
-        _add_root(show)
-        show.add_argument("-o", "--output", choices=["json"], default="json", help="the form (default: %(default)s)")
+        command = _command(commands, name, f"print {what}", _print)
+        command.set_defaults(what=name)
+        _add_root(command)
+        command.add_argument(
+            "-o", "--output", choices=["json"], default="json", help="output format (default: %(default)s)"
+        )
 
     capture = _command(
-        commands, "capture", "copy what the agent reads, without secrets, to look at elsewhere", _capture
+        commands, "capture", "copy what the agent reads, without secrets, for analysis elsewhere", _capture
     )
     capture.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder; use it as --root")
     _add_root(capture)
 
-    restore = _command(commands, "restore", "put everything back as it was before Coresteer changed it", _restore)
+    restore = _command(commands, "restore", "restore every setting to its value before Coresteer changed it", _restore)
     _add_root(restore)
     _add_state_dir(restore)
     restore.add_argument("-o", "--output", choices=["text", "json"], default="text", help="default: %(default)s")
 
-    simulate = _command(commands, "simulate", "many made-up nodes, to look around and to measure", _simulate)
+    simulate = _command(commands, "simulate", "simulate many nodes, for demonstration and load tests", _simulate)
     if arguments[:1] == ["simulate"]:
         from coresteer_agent.simulate import add_arguments  # noqa: PLC0415 - needs asyncio, which the agent avoids
 
         add_arguments(simulate)
 
-    workload = _command(commands, "workload", "make load on this machine only, and measure", _workload)
+    workload = _command(commands, "workload", "generate load on this machine only, and measure", _workload)
     if arguments[:1] == ["workload"]:
         from coresteer_agent.workloads import arguments as workloads  # noqa: PLC0415 - only this subcommand needs it
 
@@ -130,7 +132,7 @@ def _add_backend(parser: argparse.ArgumentParser) -> None:
         "--backend",
         default=os.environ.get("CORESTEER_BACKEND", DEFAULT_BACKEND),
         metavar="URL",
-        help="its address, also from CORESTEER_BACKEND (default: %(default)s)",
+        help="address of the backend, also from CORESTEER_BACKEND (default: %(default)s)",
     )
     parser.add_argument("--insecure", action="store_true", help="allow http to a backend on another machine")
 
@@ -154,7 +156,7 @@ def _add_state_dir(parser: argparse.ArgumentParser) -> None:
 def _root(args: argparse.Namespace) -> Path:
     root: Path = args.root
     if not root.is_dir():
-        raise ConfigError(f"The root directory {root} does not exist or is no directory.")
+        raise ConfigError(f"The root directory {root} does not exist or is not a directory.")
     return root.resolve()
 
 
@@ -172,8 +174,8 @@ def _config(args: argparse.Namespace, *, root: Path, interval_s: float, token_fi
 def _run(args: argparse.Namespace) -> int:
     import ctypes  # noqa: PLC0415 - pyudev needs it as well
 
-    with suppress(AttributeError):  # another C library than glibc has no arenas
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one for both threads: 0.3 MiB less, and neither waits for it
+    with suppress(AttributeError):  # only glibc has arenas
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one arena for both threads: 0.3 MiB less, without contention
     from coresteer_agent.apply.journal import JournalError  # noqa: PLC0415 - only this subcommand needs it
     from coresteer_agent.runtime.loop import Agent, run_until_signal  # noqa: PLC0415 - as above
     from coresteer_agent.transport.enrol import EnrolError, NodeKey, enrol_with_file, key_for  # noqa: PLC0415 - as above
@@ -184,7 +186,7 @@ def _run(args: argparse.Namespace) -> int:
     def renew_key() -> NodeKey:
         return enrol_with_file(config)
 
-    said = ""
+    last_error = ""
     while True:
         try:
             key = key_for(config)
@@ -193,14 +195,14 @@ def _run(args: argparse.Namespace) -> int:
             if not error.transient:
                 log.error("%s", error)
                 return 1
-            if str(error) != said:
-                said = str(error)
-                log.warning("%s The agent keeps trying.", error)
+            if str(error) != last_error:
+                last_error = str(error)
+                log.warning("%s The agent retries.", error)
             time.sleep(2)
     try:
         run_until_signal(Agent(config, key, renew_key if config.token_file is not None else None))
     except JournalError as error:
-        log.error("%s Without its journal the agent changes nothing, so it ends.", error)
+        log.error("%s Without its journal the agent may not change anything, so it ends.", error)
         return 1
     return 0
 
@@ -218,7 +220,7 @@ def _enrol(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _print(args: argparse.Namespace) -> int:
     from coresteer_agent import print_json  # noqa: PLC0415 - only these subcommands need it
     from coresteer_agent.collect.errors import ParseError  # noqa: PLC0415 - as above
 
@@ -240,15 +242,16 @@ def _capture(args: argparse.Namespace) -> int:
     root = _root(args)
     try:
         if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
-            raise ConfigError(f"{folder} is there already and not an empty folder; name a new one.")
+            raise ConfigError(f"{folder} already exists and is not an empty folder; name a new one.")
         folder.mkdir(exist_ok=True)
         captured = capture(root, folder)
     except OSError as error:
         log.error("%s cannot be written: %s.", error.filename or folder, error.strerror)
         return 1
-    print(f"{folder} has {captured.files} files of what the agent reads here.\n{SECRETS}", end="")
+    print(f"{folder} contains {captured.files} files that the agent reads here.\n{SECRETS}", end="")
     if captured.unread:
-        print(f"The kernel did not tell {len(captured.unread)} files; {folder / MANIFEST} names them with the reason.")
+        many = f"{len(captured.unread)} file{'s' if len(captured.unread) > 1 else ''}"
+        print(f"{many} could not be read; {folder / MANIFEST} lists them with the reason.")
     return 0
 
 
@@ -267,10 +270,10 @@ def _restore(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(msgspec.json.encode(results or []).decode())
     elif results is None:
-        print(f"There is no journal at {path}: Coresteer changed nothing from there.")
-        print("If the agent ran with another state directory, name that one with --state-dir.")
+        print(f"There is no journal at {path}: Coresteer has changed nothing with this state directory.")
+        print("If the agent ran with another state directory, pass that with --state-dir.")
     elif not results:
-        print("Nothing to put back: every setting is as before Coresteer.")
+        print("Nothing to restore: every setting has its original value.")
     else:
         for result in results:
             print(result.sentence)

@@ -1,7 +1,7 @@
-"""``coresteer-agent capture``: what the collectors read of a machine, as a tree that ``--root`` takes.
+"""``coresteer-agent capture``: copy the files that the collectors read, as a tree for ``--root``.
 
-The collectors run once and are watched (collect.files.watched), and what they requested is copied. So the tree
-is what they read, now and after every change of them; what must not leave the machine is taken out here.
+The collectors run once while their reads are recorded (collect.files.watched), and these files are copied. So the tree
+follows every change of the collectors; data that must not leave the machine is removed here.
 """
 
 import errno
@@ -41,9 +41,9 @@ Kept: the names of devices and interrupts, also of a device that is named after 
 _MANIFEST = """\
 What coresteer-agent {version} read below /proc and /sys of one machine, for example for
     coresteer-agent topology --root .
-Files have the kernel's own text and mode; those without text and folders without files were only listed.
-An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} is what netlink said,
-{ethtool} what ethtool said.
+Files have the kernel's own text and mode; empty files and folders were only listed.
+An interrupt that cannot be moved has a read-only smp_affinity_list. {netlink} has the answers of netlink,
+{ethtool} those of ethtool.
 
 """
 
@@ -51,7 +51,7 @@ _LEFT_OUT = frozenset({"etc/machine-id", "proc/self/mounts", "proc/sys/kernel/ho
 _OF_TASK = re.compile(r"proc/(\d+)/(stat|comm)\Z", re.ASCII)
 _AFFINITY = re.compile(rf"{irq.FOLDER}/(\d+)/smp_affinity_list\Z", re.ASCII)
 _WITH_ADDRESS = re.compile(rb"(?!irq/).*(\d\.\d+\.\d|:.*:)", re.DOTALL)
-"""An NFS client's kernel thread is named after its server, 192.0.2.7-manager or fe80::1-manager."""
+"""The kernel threads of NFS clients have names with addresses: 192.0.2.7-manager or fe80::1-manager."""
 _GATEWAY = re.compile(rb"(\S+\s+\S+\s+)[0-9A-Fa-f]+")
 
 # proc_pid_stat(5), counted from the third field on
@@ -63,27 +63,27 @@ _KERNEL_THREAD = 0x00200000
 
 
 class Captured(Struct, frozen=True):
-    """files: how many have text; unread: why the kernel did not tell a file, by path."""
+    """A capture. files: number of files with text; unread: why a file could not be read, by path."""
 
     files: int
     unread: dict[str, str]
 
 
 def capture(root: Path, folder: Path) -> Captured:
-    """Copy what the collectors read below root into an empty folder. Raises OSError when that cannot be written."""
+    """Copy what the collectors read below root into an empty folder. Raises OSError if it cannot be written."""
     with files.watched() as requested:
         _guarded(lambda: read_topology(root))
         _guarded(lambda: _sample(root))
         _guarded(lambda: TaskScanner(root).scan())
         _guarded(lambda: make_hello(root, 1.0, None))
         inventory = _guarded(InventoryReader(root).read)
-    # the kernel's refusal is in no file, so the tree tells it as newer kernels do
+    # the kernel's refusal is in no file, so the tree shows it as newer kernels do: by the file's mode
     irqs = inventory.irqs if inventory is not None and irq.is_running_kernel(root) else []
     tree = _Tree(root, folder, {found.irq for found in irqs if found.movable is False})
     for path in sorted(requested.found - _LEFT_OUT):
         tree.place(path)
     for path in sorted(requested.listed):
-        if path.startswith("sys/"):  # of /proc, which lists much that is not for the collectors, what they read
+        if path.startswith("sys/"):  # not /proc, which lists much that the collectors do not read
             for name in files.names(root, path):
                 tree.place(f"{path}/{name}")
     unread = {}
@@ -92,10 +92,10 @@ def capture(root: Path, folder: Path) -> Captured:
             tree.copy(path)
         except _UnreadError as error:
             unread[path] = str(error)
-    if told := _guarded(lambda: queues.read_netlink_queues(root)):
-        (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(told))
-    if spread := _guarded(lambda: netdev_settings.read_scaling(root, netdev.netdev_names(root))):
-        (folder / netdev_settings.SCALING_PATH).write_bytes(msgspec.json.encode(spread))
+    if netlink := _guarded(lambda: queues.read_netlink_queues(root)):
+        (folder / queues.NETLINK_PATH).write_bytes(msgspec.json.encode(netlink))
+    if scaling := _guarded(lambda: netdev_settings.read_scaling(root, netdev.netdev_names(root))):
+        (folder / netdev_settings.SCALING_PATH).write_bytes(msgspec.json.encode(scaling))
     tree.finish()
     with (folder / MANIFEST).open("w", encoding="utf-8", errors="replace") as manifest:
         manifest.write(
@@ -103,7 +103,7 @@ def capture(root: Path, folder: Path) -> Captured:
             + SECRETS
         )
         if unread:
-            manifest.write("\nThe kernel did not tell:\n")
+            manifest.write("\nNot readable:\n")
         manifest.writelines(f"{path}: {why}\n" for path, why in unread.items())
     return Captured(tree.texts, unread)
 
@@ -115,20 +115,20 @@ def _sample(root: Path) -> None:
 
 
 def _guarded(read: Callable[[], T]) -> T | None:
-    """Also after a mistake of ours in a collector, which a capture may be made to show."""
+    """Return the result, None after any exception; a capture may be needed to debug a collector."""
     try:
         return read()
     except Exception as error:
-        _log.warning("What the agent would read after this is missing: %s", error)
+        _log.warning("A collector failed; what it reads after this is missing: %s", error)
         return None
 
 
 class _UnreadError(Exception):
-    """The kernel did not tell what is in a file that is there."""
+    """An existing file could not be read."""
 
 
 class _Tree:
-    """A folder in which each file and folder is where it is below root, and links lead where they lead there."""
+    """The copied tree: files, folders and links at the same paths as below root."""
 
     def __init__(self, root: Path, folder: Path, locked: set[int]) -> None:
         self.texts = 0
@@ -140,7 +140,7 @@ class _Tree:
         self._modes: dict[Path, int] = {}
 
     def place(self, path: str) -> Path | None:
-        """Where path is in the folder, made as an empty file or folder; None where it is absent below root."""
+        """Return the copy of a path, created empty; None if it does not exist below root."""
         if path not in self._places:
             self._places[path] = self._make(path)
         return self._places[path]
@@ -150,7 +150,7 @@ class _Tree:
         if source is None:
             return None
         if path.startswith("proc/"):
-            place = self._folder / path  # its links lead into the folder of the process that asks
+            place = self._folder / path  # its links point into the folder of the reading process
         else:
             place = self._folder / source.relative_to(self._real_root)
             parent, _, name = path.rpartition("/")
@@ -172,7 +172,7 @@ class _Tree:
         return mode & ~0o222 if found is not None and int(found[1]) in self._locked else mode
 
     def copy(self, path: str) -> None:
-        """A file with its text. Raises _UnreadError."""
+        """Copy a file with its text. Raises _UnreadError."""
         try:
             text = self._without_secrets(path, files.read_file(self._root, path))
         except OSError as error:
@@ -195,7 +195,7 @@ class _Tree:
         return _task_stat(text, pid)
 
     def finish(self) -> None:
-        """Give the files their modes, after which they may not be written any more."""
+        """Set the modes of the files; they may not be writable after that."""
         for place, mode in self._modes.items():
             place.chmod(mode)
 
@@ -207,7 +207,7 @@ def _default_routes(text: bytes) -> bytes:
 
 
 def _task_stat(text: bytes, pid: str) -> bytes:
-    """Nothing of a text that cannot be understood."""
+    """Return a process's stat line without addresses; empty if it cannot be parsed."""
     head, bracket, rest = text.rpartition(b") ")
     fields = rest.split()
     if not bracket or len(fields) <= _TASK_FLAGS:

@@ -1,4 +1,4 @@
-"""How one agent runs: its arguments, with the environment behind them."""
+"""Configuration of an agent: its arguments, with defaults from the environment."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 
 
 class ConfigError(ValueError):
-    """An argument that cannot be; the message is a sentence for the person who gave it."""
+    """An argument is invalid; the message is a sentence for the person who gave it."""
 
 
 class Config(Struct, frozen=True):
-    """backend: http or https address, without a slash at its end.
+    """Configuration of an agent. backend: http or https address without a trailing slash.
 
     root: the machine's root directory or a captured tree.
     """
@@ -31,40 +31,40 @@ class Config(Struct, frozen=True):
 
     @property
     def key_path(self) -> Path:
-        """Where the node's key is kept."""
+        """Return the file of the node's key."""
         return self.state_dir / "agent/key.json"
 
     @property
     def journal_path(self) -> Path:
-        """Where the originals are kept."""
+        """Return the file of the original values."""
         return self.state_dir / "agent/journal.jsonl"
 
     @property
     def policies_path(self) -> Path:
-        """Where the policies in force and what they hold are kept."""
+        """Return the file of the policies in force and their holdings."""
         return self.state_dir / "agent/policies.json"
 
     @property
     def commands_path(self) -> Path:
-        """Where the operator allows commands to experiments; the agent never writes it."""
+        """Return the file in which the operator allows commands for experiments; the agent never writes it."""
         return self.state_dir / "agent/commands.toml"
 
     @property
     def gate_path(self) -> Path:
-        """The gate's socket: where every account can reach it if this is the machine's own agent, else in state_dir."""
+        """Return the gate's socket: reachable by every account for the machine's own agent, else in state_dir."""
         own = os.geteuid() == 0 and self.state_dir == Path("/var/lib/coresteer")
         return Path("/run/coresteer/gate.sock") if own else self.state_dir / "agent/gate.sock"
 
     @property
     def nics_path(self) -> Path:
-        """Where what was learned of the NICs is kept."""
+        """Return the file of what was learned about the NICs."""
         return self.state_dir / "agent/nics.json"
 
 
 def default_state_dir() -> Path:
-    """CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""
-    if told := os.environ.get("CORESTEER_STATE_DIR"):
-        return Path(told)
+    """Return CORESTEER_STATE_DIR, else /var/lib/coresteer for root and XDG_STATE_HOME/coresteer for others."""
+    if configured := os.environ.get("CORESTEER_STATE_DIR"):
+        return Path(configured)
     if os.geteuid() == 0:
         return Path("/var/lib/coresteer")
     home = os.environ.get("XDG_STATE_HOME")
@@ -72,12 +72,12 @@ def default_state_dir() -> Path:
 
 
 def default_name() -> str:
-    """CORESTEER_NODE_NAME, else the host's name."""
+    """Return CORESTEER_NODE_NAME, else the host name."""
     return os.environ.get("CORESTEER_NODE_NAME") or socket.gethostname()
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is certainly on this machine."""
+    """Return whether a URL certainly refers to this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -86,28 +86,26 @@ def is_loopback(url: str) -> bool:
 
 
 def check_backend(url: str, *, insecure: bool) -> str:
-    """The backend's address in the form of Config.backend. Raises ConfigError."""
+    """Return the backend's address in the form of Config.backend. Raises ConfigError."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigError(
-            f"“{url[:200]}” is not a backend's address; write for example https://coresteer.example:8420."
-        )
+        raise ConfigError(f"“{url[:200]}” is not a backend address; write for example https://coresteer.example:8420.")
     if parts.query or parts.fragment or parts.username or parts.password:
-        raise ConfigError(f"The backend's address {url[:200]} holds more than scheme, host, port and path.")
+        raise ConfigError(f"The backend address {url[:200]} may have only scheme, host, port and path.")
     if parts.scheme == "http" and not insecure and not is_loopback(url):
         raise ConfigError(
-            f"{url} is not on this machine and would be spoken to without encryption; the node's key and its "
-            "changes would be open to everyone on the way. Use https, or give --insecure if that is what you want."
+            f"{url} is not on this machine, and http is not encrypted: the key and the changes would be readable on "
+            "the network. Use https, or pass --insecure to accept that."
         )
     return url.rstrip("/")
 
 
 def check_interval(seconds: float) -> float:
-    """Raises ConfigError for an interval that is out of bounds."""
+    """Return a valid interval in seconds. Raises ConfigError for one that is out of bounds."""
     if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         raise ConfigError(f"The interval is {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds, not {seconds:g}.")
     return seconds

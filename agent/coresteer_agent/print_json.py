@@ -1,4 +1,4 @@
-"""What ``coresteer-agent topology`` and ``coresteer-agent sample`` print."""
+"""JSON output of ``coresteer-agent topology`` and ``coresteer-agent sample``."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ _FIELDS = {
 
 
 def topology_json(root: Path) -> bytes:
-    """The Topology below root as indented JSON. Raises ParseError for a file that makes no sense."""
+    """Return the Topology below root as indented JSON. Raises ParseError for an invalid file."""
     return _indented(msgspec.to_builtins(read_topology(root)))
 
 
 def sample_json(root: Path) -> bytes:
-    """One Sample as indented JSON: raw counters by source, then by CPU, row or netdev; null is a source not read."""
+    """Return one Sample as indented JSON: raw counters by source, then by CPU, row or netdev; null: not read."""
     sampler = Sampler(root)
     sample = sampler.sample()
     sampler.close()

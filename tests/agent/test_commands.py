@@ -24,9 +24,9 @@ def test_an_allowed_command_is_its_arguments(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("other", "allows no command other"),
-        ("empty", "needs a program with its whole path"),
-        ("relative", "needs a program with its whole path"),
+        ("other", "does not allow the command other"),
+        ("empty", "needs the absolute path of a program"),
+        ("relative", "needs the absolute path of a program"),
     ],
 )
 def test_what_is_not_allowed_is_refused_with_where_to_allow_it(path: Path, name: str, sentence: str) -> None:
@@ -36,7 +36,7 @@ def test_what_is_not_allowed_is_refused_with_where_to_allow_it(path: Path, name:
 
 
 def test_without_a_file_nothing_is_allowed(tmp_path: Path) -> None:
-    with pytest.raises(CommandsError, match="allows no command x"):
+    with pytest.raises(CommandsError, match="does not allow the command x"):
         allowed_command(tmp_path / "commands.toml", "x")
 
 
@@ -46,7 +46,7 @@ def test_without_a_file_nothing_is_allowed(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_not_understood_allows_nothing(path: Path, text: str) -> None:
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(CommandsError, match="is not understood"):
+    with pytest.raises(CommandsError, match="cannot be parsed"):
         allowed_command(path, "a")
 
 

@@ -101,12 +101,12 @@ class Node:
 
     def begin(self, workload: Workload = WORKLOAD, experiment_id: int = 1, role: Role = "alone") -> ExperimentMessage:
         self._heard = len(self.told)
-        self.session.asked(BeginExperiment(experiment_id, workload, role))
+        self.session.handle(BeginExperiment(experiment_id, workload, role))
         return self.until(RunState.READY)
 
     def run(self, run: Run, experiment_id: int = 1) -> None:
         self._heard = len(self.told)
-        self.session.asked(RunExperiment(experiment_id, run))
+        self.session.handle(RunExperiment(experiment_id, run))
 
     def until(self, state: RunState) -> ExperimentMessage:
         """What was asked last has come so far, or has failed. Steps are taken as the loop does it."""
@@ -173,7 +173,7 @@ def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_
     node.run(replace(a_run(run_id="r2"), role="server"))
     assert load.calls[-1] == "stop"
     node.until(RunState.MEASURED)
-    node.session.asked(EndExperiment(1))
+    node.session.handle(EndExperiment(1))
     assert FakeLoad.made[1].calls[-1] == "stop"
 
 
@@ -183,8 +183,8 @@ def test_a_run_without_an_experiment_that_has_begun_has_failed(node: Node) -> No
     node.run(a_run(), experiment_id=2)
     failed = [told for told in node.told if told.state is RunState.FAILED]
     assert [told.sentence for told in failed] == [
-        "Experiment 1 has not begun on this node, so no run of it can be done.",
-        "Experiment 2 is not ready on this node, so no run of it can be done.",
+        "Experiment 1 has not begun on this node, so its run is not possible.",
+        "Experiment 2 is not ready on this node, so its run is not possible.",
     ]
     assert {told.run_id for told in failed} == {"r1"}
     assert FakeLoad.made == []
@@ -203,9 +203,9 @@ def test_the_end_comes_at_once_and_only_to_the_experiment_that_is_meant(node: No
     node.begin()
     node.run(a_run(warmup_s=60))
     node.until(RunState.LOADED)
-    node.session.asked(EndExperiment(7))
+    node.session.handle(EndExperiment(7))
     assert [prepared.closed for prepared in FakePrepared.made] == [False]
-    node.session.asked(EndExperiment(1))
+    node.session.handle(EndExperiment(1))
     assert [prepared.closed for prepared in FakePrepared.made] == [True]
     assert FakeLoad.made[0].calls[-1] == "stop"
 
@@ -225,9 +225,13 @@ def test_a_run_that_is_asked_for_twice_is_begun_once_and_another_one_takes_its_p
     ("load", "workload", "sentence"),
     [
         ({"failed": "The client was refused."}, WORKLOAD, "The client was refused."),
-        ({"ready": False}, WORKLOAD, "The load was not there after 0 s."),
-        ({}, Classes(), "It was not done after 0.01 s, which is the most for a run."),
-        ({"mistake": True}, WORKLOAD, "A mistake in the agent ended it: ZeroDivisionError('a mistake of ours')"),
+        ({"ready": False}, WORKLOAD, "The load did not start within 0 s."),
+        ({}, Classes(), "It was not finished after 0.01 s, the maximum of a run."),
+        (
+            {"mistake": True},
+            WORKLOAD,
+            "An internal error of the agent ended it: ZeroDivisionError('a mistake of ours')",
+        ),
     ],
 )
 def test_a_run_that_fails_says_why_and_the_next_one_is_done(
@@ -307,7 +311,7 @@ def test_a_namespace_that_is_gone_fails_the_run_and_the_experiment(node: Node) -
 
 
 def test_only_commands_that_the_operator_allowed_are_run(node: Node, tmp_path: Path) -> None:
-    assert "allows no command web-load" in node.begin(Command(name="web-load")).sentence
+    assert "does not allow the command web-load" in node.begin(Command(name="web-load")).sentence
     file = tmp_path / "commands.toml"
     file.write_text('[commands]\nweb-load = ["/bin/true"]\n')
     file.chmod(0o600)
@@ -322,7 +326,7 @@ def test_an_agent_that_only_observes_makes_no_load_and_measures_what_there_is(tm
     node = Node(tmp_path, observe_reason="It may not write below /proc/irq; run it as root to change interrupts.")
     refused = node.begin()
     assert refused.state is RunState.FAILED
-    assert refused.sentence.startswith("This agent makes no load, because it only observes. It may not write")
+    assert refused.sentence.startswith("This agent generates no load, because it only observes. It may not write")
     assert node.begin(Observe(), experiment_id=2).state is RunState.READY
     node.run(replace(a_run(Observe()), irqbalance=True), experiment_id=2)
     assert node.told[-1].sentence.startswith("This agent changes nothing, so irqbalance is not started.")
@@ -330,7 +334,7 @@ def test_an_agent_that_only_observes_makes_no_load_and_measures_what_there_is(tm
     node.until(RunState.LOADED)
     while node.session._run is not None and node.session._run.before is None:
         node.session.step()
-    node.session.heard_latency(TcpLatency(1, 100, 200, 300))
+    node.session.add_latency(TcpLatency(1, 100, 200, 300))
     measured = node.until(RunState.MEASURED).measured
     assert measured is not None
     assert measured.figures["rtt_p50_us"] == 100
@@ -344,13 +348,13 @@ def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> 
 
 def test_settings_that_somebody_changes_meanwhile_disturb_the_run(node: Node) -> None:
     node.begin()
-    node.session.disturbed(frozenset({"irq/1/affinity"}))
+    node.session.note_disturbance(frozenset({"irq/1/affinity"}))
     node.run(a_run(measure_s=0.05))
     node.until(RunState.LOADED)
     while node.session._run is not None and node.session._run.before is None:
         node.session.step()
-    node.session.disturbed(frozenset())
-    node.session.disturbed(frozenset({"irq/41/affinity"}))
+    node.session.note_disturbance(frozenset())
+    node.session.note_disturbance(frozenset({"irq/41/affinity"}))
     measured = node.until(RunState.MEASURED).measured
     assert measured is not None
     assert measured.disturbed == ["irq/41/affinity changed during the measurement."]
@@ -388,7 +392,7 @@ def test_a_real_load_is_measured_and_nothing_of_it_is_left(
     assert told.measured is not None, told.sentence
     assert figures <= told.measured.figures.keys()
     assert told.measured.disturbed == []
-    node.session.asked(EndExperiment(1))
+    node.session.handle(EndExperiment(1))
     assert children() == []
     patience = time.monotonic() + PATIENCE_S
     while index is not None and index_of(ready.netdev) == index:  # the kernel does it some time after the last process

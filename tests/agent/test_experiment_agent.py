@@ -185,26 +185,26 @@ def test_a_connection_that_is_lost_ends_the_experiment_and_leases_only_when_it_s
 ) -> None:
     agent = agent_here(root)
     own = PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())
-    agent._hear(Policies([own]))
-    agent._hear(Policies([replace(own, mode=Mode.RECOMMEND, leased=True)]))
+    agent._handle(Policies([own]))
+    agent._handle(Policies([replace(own, mode=Mode.RECOMMEND, leased=True)]))
     run = RunExperiment(1, replace(a_run(""), workload=Observe(), warmup_s=600))
-    agent._hear(BeginExperiment(1, Observe(), "alone"))
+    agent._handle(BeginExperiment(1, Observe(), "alone"))
     agent._session().step()
-    agent._hear(BackendLost())
-    agent._look_after_backend()
-    agent._hear(run)
+    agent._handle(BackendLost())
+    agent._check_backend()
+    agent._handle(run)
     assert [message.state for message in said] == [RunState.READY]
-    agent._hear(BackendBack())
-    agent._hear(run)
+    agent._handle(BackendBack())
+    agent._handle(run)
     assert "has not begun" in said[-1].sentence
     assert agent._policies.in_force != [own]
-    agent._hear(BeginExperiment(1, Observe(), "alone"))
+    agent._handle(BeginExperiment(1, Observe(), "alone"))
     agent._session().step()
-    agent._hear(BackendLost())
+    agent._handle(BackendLost())
     monkeypatch.setattr(loop, "LOST_BACKEND_GRACE_S", 0.0)
-    agent._look_after_backend()
+    agent._check_backend()
     assert agent._policies.in_force == [own]
-    agent._hear(run)
+    agent._handle(run)
     assert "has not begun" in said[-1].sentence
 
 
@@ -219,5 +219,5 @@ def test_an_agent_without_experiments_does_not_load_what_they_need() -> None:
 
 def test_a_load_below_a_captured_tree_is_refused_by_the_agent(root: Path, said: list[ExperimentMessage]) -> None:
     agent = agent_here(root)
-    agent._hear(BeginExperiment(1, TcpRequest(), "alone"))
+    agent._handle(BeginExperiment(1, TcpRequest(), "alone"))
     assert (said[-1].state, "captured below" in said[-1].sentence) == (RunState.FAILED, True)

@@ -156,7 +156,7 @@ def test_irqbalance_that_ends_by_itself_says_so(
     install("print('no NUMA here', flush=True); sys.exit(3)")
     irqbalance = Irqbalance(changes, view(root).inventory)
     poll(lambda: irqbalance.failed)
-    assert (irqbalance.failed or "").startswith("irqbalance ended by itself with 3.")
+    assert (irqbalance.failed or "").startswith("irqbalance ended unexpectedly with code 3.")
     irqbalance.end()
     assert affinity(root, 41) == "0-3"
 
@@ -169,7 +169,7 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
         Irqbalance(changes, view(root).inventory)
     monkeypatch.undo()
     install()
-    with pytest.raises(IrqbalanceError, match="runs on this node already"):
+    with pytest.raises(IrqbalanceError, match="already runs on this node"):
         Irqbalance(changes, Inventory([], [], ["irqbalance"]))
     assert changes.change(DELEGATED_CHANGE_ID) is None
 

@@ -206,8 +206,8 @@ MOVE = Apply("c", Plan([Action("irq/41/affinity", "0-1", "1", "test")]), 60)
 
 def test_the_inventory_shows_a_move_at_once(root: Path, tmp_path: Path, told: list[ChangeMessage]) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._look()
-    agent._hear(MOVE)
+    agent._check_node()
+    agent._handle(MOVE)
     irq = agent._inventory.irq(41)
     assert irq is not None
     assert irq.requested == "1"
@@ -217,8 +217,8 @@ def test_a_plan_with_a_key_that_is_no_setting_is_refused_and_the_agent_goes_on(
     root: Path, tmp_path: Path, told: list[ChangeMessage]
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._look()
-    agent._hear(Apply("c", Plan([Action("irq/41/../../../etc", "0", "1", "test")]), 60))
+    agent._check_node()
+    agent._handle(Apply("c", Plan([Action("irq/41/../../../etc", "0", "1", "test")]), 60))
     assert told[-1].state is ChangeState.FAILED
     assert "is not a setting Coresteer knows" in told[-1].sentence
 
@@ -227,7 +227,7 @@ def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_
     root: Path, tmp_path: Path, told: list[ChangeMessage]
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._look()
+    agent._check_node()
     plan = Plan([Action("irq/41/affinity", "0-1", "1", "test")])
     agent._changes.feed(ApplyRequested("c", plan, 60, policy="spread", confirm_after_s=0))
     journal = tmp_path / "state/agent/journal.jsonl"
@@ -246,7 +246,7 @@ def test_an_unexpected_error_rolls_back_what_is_unconfirmed(
     root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._hear(MOVE)
+    agent._handle(MOVE)
     assert (told[-1].state, affinity(root)) == (ChangeState.UNCONFIRMED, "1")
 
     def broken() -> None:
@@ -268,8 +268,8 @@ def test_a_collector_that_fails_is_named_once_and_the_confirm_timer_goes_on(  # 
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._look()
-    agent._hear(MOVE)
+    agent._check_node()
+    agent._handle(MOVE)
     failures = []
 
     def fail(*_: object) -> None:
@@ -318,7 +318,7 @@ def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_th
     monkeypatch.setattr(Link, "send_flows", lambda _, message: said.append(message))
     monkeypatch.setattr(loop, "STEP_S", 0.3)
     agent = agent_here(root, tmp_path / "state")
-    agent._hear(Policies([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())]))
+    agent._handle(Policies([PolicyInForce("7", 1, "spread", 1, Mode.ENFORCE, IrqSpread())]))
 
     def step() -> frozenset[str]:
         touched = decided()
@@ -340,7 +340,7 @@ def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_th
     assert irq.requested == "1"
     assert told[-1].ended_by is EndedBy.AGENT_RESTART
     again = agent_here(root, tmp_path / "state")
-    again._look()
+    again._check_node()
     flows.append([])
     again._decide()
     assert affinity(root) == "1"
@@ -363,7 +363,7 @@ def test_policies_do_not_go_on_with_old_figures_where_none_can_be_read(
 
     def look() -> None:
         agent._sample()
-        agent._guarded("flows", agent._tell_flows)
+        agent._attempt("flows", agent._report_flows)
         agent._decide()
 
     look()
@@ -385,9 +385,9 @@ def test_a_cpu_that_was_isolated_just_now_is_refused(
     name: str, root: Path, tmp_path: Path, told: list[ChangeMessage]
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
-    agent._look()
+    agent._check_node()
     (root / "sys/devices/system/cpu" / name).write_text("1\n")
-    agent._hear(MOVE)
+    agent._handle(MOVE)
     assert (told[-1].state, affinity(root)) == (ChangeState.FAILED, "0-1")
     assert "isolcpus" in told[-1].sentence
 
@@ -397,9 +397,9 @@ def test_without_hot_plug_events_the_topology_is_read_again_after_a_while(
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
     (root / "sys/devices/system/cpu/cpu1/topology/physical_package_id").write_text("1\n")
-    for _ in range(loop.UNTOLD_LOOKS):
+    for _ in range(loop.RESCAN_POLLS):
         assert agent._topology.cpus[1].package == 0
-        agent._look()
+        agent._check_node()
     assert agent._topology.cpus[1].package == 1
 
 
@@ -478,9 +478,12 @@ def test_a_tree_without_interrupts_is_only_observed(backend: Backend, start: Sta
     assert str(hello.observe_reason) in refused.sentence
 
 
-def test_an_empty_tree_is_sampled_without_a_crash(backend: Backend, start: Start, root: Path, tmp_path: Path) -> None:
+def test_a_tree_without_counters_is_sampled_without_a_crash(
+    backend: Backend, start: Start, root: Path, tmp_path: Path
+) -> None:
     root.rename(tmp_path / "away")
-    root.mkdir()
+    (root / "sys/devices/system/cpu").mkdir(parents=True)
+    (root / "sys/devices/system/cpu/present").write_text("0\n")
     start()
     connection = greet(backend)
     while not isinstance(message := connection.hear(), RatesMessage):
@@ -506,13 +509,13 @@ def test_beats_do_not_drift_and_missed_ones_are_left_out(interval_s: float, wait
     ("arguments", "code", "says"),
     [
         ([], 2, "required: COMMAND"),
-        (["run", "--backend", "nonsense"], 2, "is not a backend's address"),
-        (["run", "--backend", "http://192.0.2.1"], 2, "without encryption"),
+        (["run", "--backend", "nonsense"], 2, "is not a backend address"),
+        (["run", "--backend", "http://192.0.2.1"], 2, "not encrypted"),
         (["run", "--interval", "0.01"], 2, "0.1 to 60 seconds"),
         (["run", "--root", "/nonexistent"], 2, "does not exist"),
         (["run", "--state-dir", "/nonexistent"], 1, "has no key"),
         (["enrol", "--backend", "http://127.0.0.1:1", "--token", "t"], 1, "cannot be reached"),
-        (["topology", "--root", "/dev/null"], 2, "is no directory"),
+        (["topology", "--root", "/dev/null"], 2, "is not a directory"),
     ],
 )
 def test_every_mistake_on_the_command_line_gets_a_sentence_and_no_traceback(

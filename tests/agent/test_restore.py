@@ -259,7 +259,7 @@ def test_the_command_prints_a_line_a_setting_and_is_idempotent(
     assert done.stdout.splitlines() == lines
     assert stands(root) == BEFORE
     again = changed()
-    assert (again.returncode, again.stdout) == (0, "Nothing to put back: every setting is as before Coresteer.\n")
+    assert (again.returncode, again.stdout) == (0, "Nothing to restore: every setting has its original value.\n")
 
 
 def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
@@ -278,9 +278,7 @@ def test_the_command_exits_1_and_says_why_when_something_cannot_be_put_back(
 def test_the_command_names_the_journal_that_is_not_there(tmp_path: Path) -> None:
     done = cli("restore", "--state-dir", str(tmp_path))
     assert done.returncode == 0
-    assert (
-        f"There is no journal at {tmp_path}/agent/journal.jsonl: Coresteer changed nothing from there." in done.stdout
-    )
+    assert f"There is no journal at {tmp_path}/agent/journal.jsonl: Coresteer has changed nothing" in done.stdout
     assert "--state-dir" in done.stdout
 
 

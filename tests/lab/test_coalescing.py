@@ -23,7 +23,7 @@ def node(two_socket: Guest, host: Backend) -> Iterator[int]:
     before = ethtool(two_socket, "eth0")
     with agent_in(two_socket, host):
         yield host.await_live("two-socket")["id"]
-    assert restored(two_socket) == ["Nothing to put back: every setting is as before Coresteer."]
+    assert restored(two_socket) == ["Nothing to restore: every setting has its original value."]
     assert ethtool(two_socket, "eth0") == before
 
 

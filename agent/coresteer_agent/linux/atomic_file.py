@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace the file at once, readable by its owner only; on return it is on disk. Raises OSError."""
+    """Replace the file atomically, readable by its owner only; on return it is on disk (fsync). Raises OSError."""
     new = path.with_suffix(".new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

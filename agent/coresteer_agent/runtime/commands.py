@@ -1,9 +1,9 @@
-"""The commands that an experiment may run here: agent/commands.toml in the state directory.
+"""Commands that an experiment may run on this node: agent/commands.toml in the state directory.
 
     [commands]
     web-load = ["/usr/bin/wrk", "-t2", "-c64", "-d10s", "http://127.0.0.1/"]
 
-What is in it runs as the agent does, so only root or the agent's account may be able to change it.
+The commands run with the agent's rights, so only root or the agent's account may be able to change the file.
 """
 
 import os
@@ -18,7 +18,7 @@ _MOST_BYTES = 64 * 1024
 
 
 class CommandsError(Exception):
-    """A command cannot be had; the message is a sentence."""
+    """A command is not available; the message is a sentence."""
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def allowed_command(path: Path, name: str) -> list[str]:
-    """The program and its arguments, never for a shell. Raises CommandsError."""
+    """Return the program and its arguments, never for a shell. Raises CommandsError."""
     try:
         argv = _read(path).commands.get(name)
     except FileNotFoundError:
@@ -34,22 +34,22 @@ def allowed_command(path: Path, name: str) -> list[str]:
     except OSError as error:
         raise CommandsError(f"{path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise CommandsError(f"{path} is not understood: {error}.") from None
+        raise CommandsError(f"{path} cannot be parsed: {error}.") from None
     if argv is None:
-        raise CommandsError(f"This node allows no command {name}; whoever runs it can add that one to {path}.")
+        raise CommandsError(f"This node does not allow the command {name}; its operator can add it to {path}.")
     if not argv or not argv[0].startswith("/"):
-        raise CommandsError(f"The command {name} in {path} needs a program with its whole path before its arguments.")
+        raise CommandsError(f"The command {name} in {path} needs the absolute path of a program before its arguments.")
     return argv
 
 
 def _read(path: Path) -> _File:
-    """Raises CommandsError for a file that others may change."""
+    """Read the file. Raises CommandsError for one that others may change."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         for what, found in ((path, os.fstat(fd)), (path.parent, path.parent.stat())):
             if found.st_uid not in (0, os.geteuid()):
-                raise CommandsError(f"{what} belongs to another account; root or the agent's has to own it.")
+                raise CommandsError(f"{what} belongs to another account; root or the agent's account must own it.")
             if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise CommandsError(f"{what} can be written by others; take that away with chmod go-w.")
+                raise CommandsError(f"{what} can be written by others; run chmod go-w on it.")
         text = file.read(_MOST_BYTES).decode()
     return msgspec.convert(tomllib.loads(text), _File)

@@ -1,7 +1,7 @@
-"""An experiment's part on this node: what its runs share, then run after run: load, warm-up, measurement, end.
+"""An experiment's runs on this node: load, warm-up, measurement, end.
 
-Nothing here waits: the loop calls step() when it is due. Whatever a run leaves, namespaces, processes, irqbalance and
-the affinities that it moved, goes with end() and with the process.
+Nothing here blocks: the loop calls step() when it is due. Whatever a run leaves (namespaces, processes, irqbalance and
+the affinities that it moved) is removed by end(), and ends with the process.
 """
 
 import logging
@@ -26,24 +26,24 @@ log = logging.getLogger("coresteer.experiment")
 
 STEP_S = 0.05
 READY_S = 30.0
-"""The longest that what is prepared, and a run's load, may take to be there."""
+"""Maximum time for the preparation, and for a run's load to start."""
 MEASURE_S = 600.0
-"""The longest that a run may warm up, and measure; longer than any that the backend plans."""
+"""Maximum warm-up, and maximum measurement, of a run; longer than any that the backend plans."""
 
 MAX_TEXT = 1000
-"""Of a sentence: a program's own words may be in it."""
+"""Maximum length of a sentence, which may include a program's output."""
 MAX_DISTURBED = 10
 
 
 class RunError(Exception):
-    """A run cannot be done; the message is a sentence."""
+    """A run is not possible; the message is a sentence."""
 
 
 class Session:
     """The experiments of one node, one at a time.
 
-    inventory: of the node as it is now. tell: to the backend. observe_reason: why this agent changes nothing here, None
-    when it may; then, and below another root than the machine's, nothing is loaded and Observe alone can be measured.
+    inventory: returns the present one. report: sends to the backend. observe_reason: why this agent changes nothing,
+    None if it may. If it may not, or the root is not the machine's, no load is generated and only Observe is measured.
     """
 
     def __init__(  # noqa: PLR0917 - the agent's parts, each once
@@ -52,14 +52,14 @@ class Session:
         commands_path: Path,
         changes: NodeChanges,
         inventory: Callable[[], Inventory],
-        tell: Callable[[ExperimentMessage], None],
+        report: Callable[[ExperimentMessage], None],
         observe_reason: str | None,
     ) -> None:
         self._root = root
         self._commands_path = commands_path
         self._changes = changes
         self._inventory = inventory
-        self._send = tell
+        self._send = report
         self._refuses = observe_reason
         if observe_reason is None and root != Path("/"):
             self._refuses = f"It reads the machine captured below {root}."
@@ -70,39 +70,39 @@ class Session:
         self._serving: Load | None = None
         self._until_s = math.inf
         self.due = math.inf
-        """When step() is to be called next, on the monotonic clock."""
+        """Monotonic time of the next step()."""
 
-    def asked(self, message: BeginExperiment | RunExperiment | EndExperiment) -> frozenset[str]:
-        """What the backend wants. Returns the settings that were put back because of it."""
+    def handle(self, message: BeginExperiment | RunExperiment | EndExperiment) -> frozenset[str]:
+        """Handle a message of the backend. Return the settings that were restored."""
         match message:
             case BeginExperiment():
-                return self.end() | self._guarded(lambda: self._begin(message))
+                return self.end() | self._attempt(lambda: self._begin(message))
             case RunExperiment():
                 return self._begin_run(message)
             case EndExperiment() if self._begun is not None and message.experiment_id == self._begun.experiment_id:
                 return self.end()
         return frozenset()
 
-    def heard_latency(self, latency: TcpLatency | None) -> None:
-        """The kernel's round-trip times of the agent's last interval."""
+    def add_latency(self, latency: TcpLatency | None) -> None:
+        """Add the kernel's round-trip times of the agent's last interval."""
         if self._run is not None and latency is not None and self._run.before is not None:
             self._run.tcp.append(latency)
 
-    def disturbed(self, keys: frozenset[str]) -> None:
-        """Somebody worked on settings."""
+    def note_disturbance(self, keys: frozenset[str]) -> None:
+        """Note settings that were changed during a measurement."""
         run = self._run
         if run is not None and run.before is not None and keys and len(run.disturbed) < MAX_DISTURBED:
             named = ", ".join(sorted(keys)[:3]) + (" and others" if len(keys) > 3 else "")
             run.disturbed.append(f"{named} changed during the measurement.")
 
     def step(self) -> frozenset[str]:
-        """Go on as far as it goes at once. Returns the settings that were put back."""
+        """Proceed as far as possible without waiting. Return the settings that were restored."""
         if time.monotonic() < self.due:
             return frozenset()
-        return self._guarded(self._look_whether_ready if self._run is None else self._go_on)
+        return self._attempt(self._check_ready if self._run is None else self._proceed)
 
     def end(self) -> frozenset[str]:
-        """End everything at once. Returns the settings that were put back."""
+        """End everything at once. Return the settings that were restored."""
         self._stop_serving()
         touched = self._drop_run()
         if self._prepared is not None:
@@ -112,19 +112,19 @@ class Session:
         self.due = math.inf
         return touched
 
-    def _guarded(self, go: Callable[[], frozenset[str]]) -> frozenset[str]:
-        """What goes wrong is told, so that the backend does not wait for it."""
+    def _attempt(self, run: Callable[[], frozenset[str]]) -> frozenset[str]:
+        """Run a part; report a failure, so that the backend does not wait."""
         try:
-            return go()
+            return run()
         except (RunError, IrqbalanceError) as error:
             return self._fail(str(error))
         except Exception as error:
-            log.exception("A mistake of ours ends the experiment's run.")
-            return self._fail(f"A mistake in the agent ended it: {error!r}"[:500])
+            log.exception("An internal error ends the experiment's run.")
+            return self._fail(f"An internal error of the agent ended it: {error!r}"[:500])
 
     def _begin(self, begin: BeginExperiment) -> frozenset[str]:
         self._begun = begin
-        self._objection(begin.workload)
+        self._check_workload(begin.workload)
         try:
             self._prepared = Prepared(
                 begin.workload, begin.role, [netdev.name for netdev in self._inventory().active_nics()]
@@ -135,12 +135,12 @@ class Session:
         self.due = 0.0
         return frozenset()
 
-    def _objection(self, workload: Workload) -> dict[str, list[str]]:
-        """The allowed command, by its name, where the workload is one. Raises RunError for what is not done here."""
+    def _check_workload(self, workload: Workload) -> dict[str, list[str]]:
+        """Return the allowed command by name for a Command workload, else {}. Raises RunError if it is not allowed."""
         if self._refuses is not None and not isinstance(workload, Observe):
             raise RunError(
-                f"This agent makes no load, because it only observes. {self._refuses} It can measure what the node "
-                "does anyway: workload observe."
+                f"This agent generates no load, because it only observes. {self._refuses} It can measure the node's "
+                "own traffic: workload observe."
             )
         if not isinstance(workload, Command):
             return {}
@@ -149,18 +149,18 @@ class Session:
         except CommandsError as error:
             raise RunError(str(error)) from None
 
-    def _look_whether_ready(self) -> frozenset[str]:
+    def _check_ready(self) -> frozenset[str]:
         prepared, self.due = self._prepared, math.inf
         if prepared is None or self._is_ready:
             return frozenset()
         if prepared.ready:
             self._is_ready = True
-            self._tell(RunState.READY, address=prepared.address, netdev=prepared.netdev)
+            self._report(RunState.READY, address=prepared.address, netdev=prepared.netdev)
             return frozenset()
         if prepared.failed is not None:
             raise RunError(prepared.failed)
         if time.monotonic() >= self._until_s:
-            raise RunError(f"What the experiment needs here was not there after {READY_S:g} s.")
+            raise RunError(f"The experiment was not prepared on this node within {READY_S:g} s.")
         self.due = time.monotonic() + STEP_S
         return frozenset()
 
@@ -168,47 +168,47 @@ class Session:
         run = message.run
         if self._begun is None or self._begun.experiment_id != message.experiment_id or not self._is_ready:
             why = "is not ready" if self._begun is not None else "has not begun"
-            sentence = f"Experiment {message.experiment_id} {why} on this node, so no run of it can be done."
+            sentence = f"Experiment {message.experiment_id} {why} on this node, so its run is not possible."
             self._send(ExperimentMessage(message.experiment_id, RunState.FAILED, run.run_id, sentence))
             return frozenset()
         if self._run is not None and self._run.run == run:
             return frozenset()
         self._stop_serving()
-        return self._drop_run() | self._guarded(lambda: self._start(run))
+        return self._drop_run() | self._attempt(lambda: self._start(run))
 
     def _start(self, run: Run) -> frozenset[str]:
         running, prepared = _Running(run, self._root), self._prepared
         self._run = running
         if prepared is None or not (0 <= run.warmup_s <= MEASURE_S and 0 < run.measure_s <= MEASURE_S):
-            raise RunError(f"A run warms up, and measures, for {MEASURE_S:g} s at the most.")
-        running.load = Load(prepared, self._objection(run.workload))
+            raise RunError(f"A run warms up for at most {MEASURE_S:g} s and measures for at most {MEASURE_S:g} s.")
+        running.load = Load(prepared, self._check_workload(run.workload))
         if run.irqbalance:
             if self._refuses is not None:
                 raise RunError(f"This agent changes nothing, so irqbalance is not started. {self._refuses}")
             running.irqbalance = Irqbalance(self._changes, self._inventory())
-        if running.ends_itself:
+        if running.is_finite:
             running.begin_window()
         running.load.start(run.workload, run.role, run.address)
         self._until_s = time.monotonic() + READY_S
         self.due = 0.0
         return frozenset()
 
-    def _go_on(self) -> frozenset[str]:
+    def _proceed(self) -> frozenset[str]:
         running, now_s = self._run, time.monotonic()
         if running is None:
             return frozenset()
         self.due = now_s + STEP_S
         if running.after is not None:
             return self._finish(running, running.after)
-        self._look_for_failure(running)
+        self._check_failures(running)
         load = running.load
         if not running.loaded:
             self._await_load(running)
-        elif running.ends_itself:
+        elif running.is_finite:
             if load is not None and load.done:
                 running.end_window()
             elif now_s >= self._until_s:
-                raise RunError(f"It was not done after {running.run.measure_s:g} s, which is the most for a run.")
+                raise RunError(f"It was not finished after {running.run.measure_s:g} s, the maximum of a run.")
         elif now_s >= self._until_s:
             if running.before is None:
                 self._until_s = running.begin_window() + running.run.measure_s
@@ -219,20 +219,20 @@ class Session:
         return frozenset()
 
     def _await_load(self, running: "_Running") -> None:
-        """The load is on; a server's, whose client is told only then, when something of it arrives."""
+        """Wait until the load has started; for a server until its client's traffic arrives, which starts only then."""
         load, now_s = running.load, time.monotonic()
-        if not running.told and load is not None and load.ready:
-            running.told = True
+        if not running.load_reported and load is not None and load.ready:
+            running.load_reported = True
             self._until_s = now_s + READY_S
-            self._tell(RunState.LOADED)
-        if running.told and load is not None and (running.ends_itself or load.has_traffic):
+            self._report(RunState.LOADED)
+        if running.load_reported and load is not None and (running.is_finite or load.has_traffic):
             running.loaded = True
-            self._until_s = now_s + (running.run.measure_s if running.ends_itself else running.run.warmup_s)
+            self._until_s = now_s + (running.run.measure_s if running.is_finite else running.run.warmup_s)
         elif now_s >= self._until_s:
-            what = "Nothing of the client's load arrived" if running.told else "The load was not there"
-            raise RunError(f"{what} after {READY_S:g} s.")
+            what = "No traffic of the client arrived" if running.load_reported else "The load did not start"
+            raise RunError(f"{what} within {READY_S:g} s.")
 
-    def _look_for_failure(self, running: "_Running") -> None:
+    def _check_failures(self, running: "_Running") -> None:
         if running.load is not None and (why := running.load.failed) is not None:
             raise RunError(why)
         if running.irqbalance is not None and (why := running.irqbalance.failed) is not None:
@@ -256,7 +256,7 @@ class Session:
             touched = running.irqbalance.delegated
             running.irqbalance = None
             if stuck:
-                raise RunError(f"Not everything that irqbalance moved could be put back: {' '.join(stuck)}")
+                raise RunError(f"Not all affinities that irqbalance moved could be restored: {' '.join(stuck)}")
         assert running.before is not None  # noqa: S101 - after is read after before
         inventory, run = self._inventory(), running.run
         result = measured(
@@ -272,19 +272,19 @@ class Session:
             disturbed=running.disturbed,
             tcp=running.tcp if isinstance(run.workload, Observe | Command) else None,
         )
-        self._tell(RunState.MEASURED, measured=result)
+        self._report(RunState.MEASURED, measured=result)
         return touched | self._drop_run()
 
     def _fail(self, sentence: str) -> frozenset[str]:
-        """The run has failed, or else the experiment, which then has not begun."""
+        """Fail the run, or without one the experiment, which then has not begun."""
         if self._run is None:
-            self._tell(RunState.FAILED, sentence=sentence)
+            self._report(RunState.FAILED, sentence=sentence)
             self.end()
             return frozenset()
         stuck: list[str] = []
         if self._run.irqbalance is not None:
             stuck = self._run.irqbalance.end()
-        self._tell(RunState.FAILED, sentence=" ".join([sentence, *stuck]))
+        self._report(RunState.FAILED, sentence=" ".join([sentence, *stuck]))
         touched = self._drop_run()
         if self._prepared is not None and self._prepared.failed is not None:
             return touched | self._fail(self._prepared.failed)
@@ -309,7 +309,7 @@ class Session:
             running.close()
         return touched
 
-    def _tell(
+    def _report(
         self,
         state: RunState,
         *,
@@ -327,18 +327,18 @@ class Session:
 
 
 class _Running:
-    """One run. told: the load is on; loaded: and it arrives, so the warm-up began.
+    """One run. load_reported: the load has started; loaded: its traffic arrives, so the warm-up has begun.
 
-    before, after: the readings between which it is measured.
+    before, after: readings at the start and end of the measurement. is_finite: the workload ends by itself.
     """
 
     def __init__(self, run: Run, root: Path) -> None:
         self.run = run
-        self.ends_itself = isinstance(run.workload, Classes | Command)
+        self.is_finite = isinstance(run.workload, Classes | Command)
         self.load_before = os.getloadavg()[0]
         self.load: Load | None = None
         self.irqbalance: Irqbalance | None = None
-        self.told = self.loaded = False
+        self.load_reported = self.loaded = False
         self.before: Reading | None = None
         self.after: Reading | None = None
         self.figures: dict[str, float] = {}
@@ -347,14 +347,14 @@ class _Running:
         self._meter = Meter(root)
 
     def begin_window(self) -> float:
-        """What is measured begins now; on the monotonic clock."""
+        """Begin the measurement; return its monotonic time."""
         self.before = self._meter.read()
         if self.load is not None:
             self.load.begin_window()
         return self.before.sample.monotonic_s
 
     def end_window(self) -> None:
-        """It ends now."""
+        """End the measurement."""
         if self.load is not None:
             self.load.end_window()
         self.after = self._meter.read()

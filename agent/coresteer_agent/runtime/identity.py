@@ -1,4 +1,4 @@
-"""Who this node is, and whether it may be changed."""
+"""Identity of this node, and whether it may be changed."""
 
 import os
 import uuid
@@ -11,11 +11,11 @@ from coresteer_core.protocol import PROTOCOL, Hello
 
 
 def observe_reason(root: Path) -> str | None:
-    """Why this agent cannot change the machine below root, as a sentence; None when it can."""
+    """Return why this agent cannot change the machine below root, as a sentence; None if it can."""
     irqs = root / "proc/irq"
     affinities = sorted(irqs.glob("[0-9]*/smp_affinity_list"))
     if not affinities:
-        return f"{irqs} holds no interrupt whose affinity could be set."
+        return f"{irqs} has no interrupt with an affinity."
     if os.statvfs(irqs).f_flag & os.ST_RDONLY:
         return f"{irqs} is read-only here; a unit with ProtectKernelTunables or an unprivileged container does that."
     if not any(os.access(path, os.W_OK) for path in affinities):
@@ -24,7 +24,7 @@ def observe_reason(root: Path) -> str | None:
 
 
 def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
-    """The first message of a connection; a new random stream for this process."""
+    """Return the first message of a connection, with a new random stream name for this process."""
     return Hello(
         protocol=PROTOCOL,
         agent_version=VERSION,
@@ -41,12 +41,12 @@ def make_hello(root: Path, interval_s: float, reason: str | None) -> Hello:
 
 
 def _text(root: Path, path: str) -> str:
-    """Empty where a captured tree or a small system has no such file."""
+    """Return a file's text; empty where a captured tree or a small system does not have it."""
     return (read_text(root, path) or "")[:200]
 
 
 def netdev_with(address: str) -> str | None:
-    """The netdev that holds an address of this machine."""
+    """Return the netdev that has an address of this machine, None without one."""
     import psutil  # noqa: PLC0415 - memory that an agent beside its backend need not spend
 
     for netdev, addresses in psutil.net_if_addrs().items():

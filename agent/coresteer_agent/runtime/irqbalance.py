@@ -1,4 +1,4 @@
-"""irqbalance for the time of a run, where it is installed: it may move interrupts, and all of them go back."""
+"""Run irqbalance for an experiment's run: it may move interrupts, and all affinities are restored afterwards."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from coresteer_core.settings import IrqAffinity
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _AT_ONCE = 16
-"""Affinities put back in a step; each one costs a write to disk."""
+"""Affinities restored per step; each one costs a write to disk."""
 
 
 class IrqbalanceError(Exception):
@@ -22,10 +22,10 @@ class IrqbalanceError(Exception):
 
 
 class Irqbalance:
-    """Runs from when it is made until stop() has answered or end() was called; then every affinity is back.
+    """irqbalance, running from construction until stop() is done or end() was called; then all affinities are restored.
 
-    Also when the agent is killed: irqbalance ends with it, and the next agent puts the affinities back. What an open
-    change has set is left to that, and irqbalance told so. Make it in the main thread (see Child). Raises
+    If the agent is killed, irqbalance ends with it, and the next agent restores the affinities. Settings of open
+    changes are not delegated; irqbalance ignores these interrupts. Construct it in the main thread (see Child). Raises
     IrqbalanceError.
     """
 
@@ -34,7 +34,7 @@ class Irqbalance:
         if program is None:
             raise IrqbalanceError("irqbalance is not installed on this node.")
         if "irqbalance" in inventory.controllers:
-            raise IrqbalanceError("irqbalance runs on this node already, in all runs; end it before the experiment.")
+            raise IrqbalanceError("irqbalance already runs on this node, in all runs; stop it before the experiment.")
         self._changes = changes
         movable = [irq.irq for irq in inventory.irqs if irq.movable is not False]
         try:
@@ -42,36 +42,36 @@ class Irqbalance:
         except (OSError, JournalError) as error:
             why = f"The journal cannot be written ({reason(error)}), so irqbalance was not started."
             raise IrqbalanceError(why) from None
-        kept = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
+        banned = [irq for irq in movable if IrqAffinity(irq).key not in self.delegated]
         try:
-            self._child = _start(program, kept)
+            self._child = _start(program, banned)
         except OSError as error:
-            self._take_back()
+            self._restore()
             raise IrqbalanceError(f"{program} cannot be started: {error.strerror}.") from None
 
     @property
     def failed(self) -> str | None:
-        """Why it does not run though nobody has stopped it."""
-        said = self._child.lines()
+        """Return why it ended without being stopped, None while it runs."""
+        output = self._child.lines()
         code = self._child.code
-        return None if code is None else f"irqbalance ended by itself with {code}. {' '.join(said)}".rstrip()
+        return None if code is None else f"irqbalance ended unexpectedly with code {code}. {' '.join(output)}".rstrip()
 
     def stop(self) -> list[str] | None:
-        """End it, then put affinities back, some a call. What could not be put back once it is done, None before."""
+        """End irqbalance, then restore some affinities per call. Return the failures once it is done, None before."""
         self._child.end()
         results = self._changes.revoke(_AT_ONCE)
         return None if results is None else [result.sentence for result in results if result.stuck]
 
     def end(self) -> list[str]:
-        """Do so at once."""
+        """End irqbalance and restore all affinities at once; return the failures."""
         self._child.end()
-        return self._take_back()
+        return self._restore()
 
-    def _take_back(self) -> list[str]:
+    def _restore(self) -> list[str]:
         results = self._changes.revoke(max(len(self.delegated), 1)) or []
         return [result.sentence for result in results if result.stuck]
 
 
-def _start(program: str, kept: Iterable[int]) -> Child:
-    argv = [program, "--foreground", *(f"--banirq={irq}" for irq in kept)]
+def _start(program: str, banned: Iterable[int]) -> Child:
+    argv = [program, "--foreground", *(f"--banirq={irq}" for irq in banned)]
     return Child("workloads.supervisor", Config(os.getpid(), argv, "irqbalance"))

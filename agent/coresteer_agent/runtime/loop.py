@@ -1,4 +1,4 @@
-"""The agent's one loop: sample, derive, watch the guardrails, send; and do what the backend asks, without waiting."""
+"""The agent's event loop: sample, derive, check guardrails, report; and handle messages of the backend at once."""
 
 import gc
 import logging
@@ -30,7 +30,7 @@ from coresteer_agent.runtime.policies import PolicyRunner
 from coresteer_agent.runtime.policies_file import PoliciesFile, absent_from_views
 from coresteer_agent.runtime.service_classes import STEER_S, ServiceClassRunner
 from coresteer_agent.transport.enrol import NodeKey
-from coresteer_agent.transport.link import Heard, Link
+from coresteer_agent.transport.link import Link, LinkEvent
 from coresteer_core.changes.events import BackendBack, BackendLost, Stopping
 from coresteer_core.changes.undo import LOST_BACKEND_GRACE_S
 from coresteer_core.node.derive import Sample, derive
@@ -61,24 +61,24 @@ T = TypeVar("T")
 
 HOUSEKEEPING_S = 1.0
 TASKS_S = 5.0
-UNTOLD_LOOKS = 30
-"""Where the kernel tells nothing of what is plugged, topology and devices are read again after so many looks."""
+RESCAN_POLLS = 30
+"""Without hot-plug events of the kernel, topology and devices are read again after this many polls."""
 
 
 class Stop(Struct, frozen=True):
-    """A signal asks the agent to end."""
+    """A signal asks the agent to stop."""
 
 
 class Agent:
-    """One node's agent. Raises JournalError when the journal cannot be used; then nothing has been changed."""
+    """The agent of one node. Raises JournalError if the journal cannot be used; nothing has been changed then."""
 
     def __init__(self, config: Config, key: NodeKey, renew_key: Callable[[], NodeKey] | None = None) -> None:
         self._root = config.root
         self._config = config
         self._interval_s = config.interval_s
-        self._inbox: SimpleQueue[Heard | Stop] = SimpleQueue()
+        self._inbox: SimpleQueue[LinkEvent | Stop] = SimpleQueue()
         self._failing: set[str] = set()
-        self._topology = self._guarded("topology", lambda: read_topology(self._root)) or Topology([], [], [])
+        self._topology = self._attempt("topology", lambda: read_topology(self._root)) or Topology([], [], [])
         self._inventory_reader = InventoryReader(self._root)
         self._inventory = Inventory([], [])
         reason = observe_reason(self._root)
@@ -92,18 +92,18 @@ class Agent:
         self._link = Link(key, hello, self._inbox.put, renew_key=renew_key)
         self._sampler = Sampler(self._root)
         self._tasks = TaskScanner(self._root)
-        self._hotplug = self._guarded("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
+        self._hotplug = self._attempt("hot-plug events", HotplugMonitor) if self._root == Path("/") else None
         self._previous: Sample | None = None
         self._rates: Rates | None = None
         self._seq = 0
-        self._looks = 0
+        self._polls = 0
         self._recent: deque[Rates] = deque()
         self._flows = FlowReader(self._root)
         self._net_tasks: list[NetTask] = []
         self._cgroups: dict[str, dict[str, str]] = {}
-        self._flows_told = False
+        self._flows_reported = False
         self._nics_file = NicLearningFile(config.nics_path)
-        self._nics = NicLearner(hello.kernel, self._learned, learned=self._nics_file.read())
+        self._nics = NicLearner(hello.kernel, self._save_learned, learned=self._nics_file.read())
         attempted = self._nics.record_attempt
         self._changes = NodeChanges(
             self._root, config.journal_path, reason, self._view, self._link.send_now, attempted=attempted
@@ -124,27 +124,27 @@ class Agent:
         self._lost_since_s: float | None = None
 
     def stop(self) -> None:
-        """Ask the loop to end; may be called from a signal handler or another thread."""
+        """Stop the loop; callable from a signal handler or another thread."""
         self._inbox.put(Stop())
 
     def run(self) -> None:
-        """Until stop() is called. However it ends, what is not confirmed is rolled back."""
+        """Run until stop() is called. However it ends, unconfirmed changes are rolled back."""
         self._link.send_state(self._topology)
         self._link.send_state(self._inventory)
         self._link.send_state(self._nics.learned)
-        self._look()
-        self._nics.step((), self._inventory, time.monotonic())  # what is asked of a driver from now on is noted
+        self._check_node()
+        self._nics.step((), self._inventory, time.monotonic())  # records attempts from now on
         self._sample()
         self._link.start()
         try:
-            self._guarded("classes", lambda: self._classes.set_policies(self._policies.in_force))
-            self._follow()
+            self._attempt("classes", lambda: self._classes.set_policies(self._policies.in_force))
+            self._loop()
         finally:
-            log.info("Stopping: what is confirmed stays, what is not confirmed is rolled back.")
+            log.info("Stopping: confirmed changes stay, unconfirmed ones are rolled back.")
             try:
                 self._end_experiment()
-                self._after(self._changes.feed(Stopping()))
-                self._guarded("leases", lambda: self._policies.stop(self._timed_view()))
+                self._reread_settings(self._changes.feed(Stopping()))
+                self._attempt("leases", lambda: self._policies.stop(self._timed_view()))
                 self._nics.save()
             finally:
                 self._classes.close()
@@ -153,9 +153,9 @@ class Agent:
                 self._sampler.close()
                 self._flows.close()
 
-    def _follow(self) -> None:
+    def _loop(self) -> None:
         gc.collect()
-        gc.freeze()  # what start-up made stays; later collections need not look at it
+        gc.freeze()  # objects of the start stay; later collections skip them
         sampling = Schedule(self._interval_s, time.monotonic())
         housekeeping = Schedule(HOUSEKEEPING_S, time.monotonic())
         tasks = Schedule(TASKS_S, time.monotonic())
@@ -164,56 +164,56 @@ class Agent:
         while True:
             due = min(sampling.due, housekeeping.due, tasks.due, deciding.due)
             due = min(due, steering.due) if self._classes.steers else due
-            heard = self._wait(due if self._experiment is None else min(due, self._experiment.due))
-            if isinstance(heard, Stop):
+            message = self._wait(due if self._experiment is None else min(due, self._experiment.due))
+            if isinstance(message, Stop):
                 return
-            if heard is not None:
-                self._hear(heard)
+            if message is not None:
+                self._handle(message)
             if self._experiment is not None:
-                self._after(self._experiment.step())
+                self._reread_settings(self._experiment.step())
             if sampling.is_due(time.monotonic()):
                 self._sample()
             if housekeeping.is_due(time.monotonic()):
-                self._look_after_backend()
-                self._after(self._changes.tick())
-                self._look()
-                self._guarded("classes", self._classes.step)
+                self._check_backend()
+                self._reread_settings(self._changes.tick())
+                self._check_node()
+                self._attempt("classes", self._classes.step)
             if tasks.is_due(time.monotonic()):
-                self._guarded("tasks", self._tell_tasks)
+                self._attempt("tasks", self._report_tasks)
             if deciding.is_due(time.monotonic()):
-                self._guarded("flows", self._tell_flows)
-                self._guarded("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
-                self._after(self._guarded("decisions", self._decide) or frozenset())
+                self._attempt("flows", self._report_flows)
+                self._attempt("NICs", lambda: self._nics.step(self._recent, self._inventory, time.monotonic()))
+                self._reread_settings(self._attempt("decisions", self._decide) or frozenset())
             if self._classes.steers and steering.is_due(time.monotonic()):
-                self._guarded("weights", self._classes.steer)
+                self._attempt("weights", self._classes.steer)
 
-    def _wait(self, until: float) -> Heard | Stop | None:
+    def _wait(self, until: float) -> LinkEvent | Stop | None:
         try:
             return self._inbox.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
             return None
 
-    def _hear(self, heard: Heard) -> None:
-        if isinstance(heard, BackendBack):
+    def _handle(self, message: LinkEvent) -> None:
+        if isinstance(message, BackendBack):
             self._note_connection()
-            self._flows_told = True  # there may have been some that are gone now
+            self._flows_reported = True  # flows reported before may have ended
             self._policies.report_again()
             self._lost_since_s = None
-            self._end_experiment()  # the backend begins it anew, or the word that it has ended was lost
-        elif isinstance(heard, BackendLost) and self._lost_since_s is None:
+            self._end_experiment()  # the backend starts it again, or its end was lost
+        elif isinstance(message, BackendLost) and self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
-        if isinstance(heard, BackendBack | BackendLost):
-            self._after(self._changes.feed(heard))
-        elif isinstance(heard, Policies):
-            self._policies.set_policies(heard.policies)
-            self._guarded("classes", lambda: self._classes.set_policies(heard.policies))
-        elif isinstance(heard, BeginExperiment | RunExperiment | EndExperiment):
-            self._after(self._guarded("experiment", lambda: self._session().asked(heard)) or frozenset())
+        if isinstance(message, BackendBack | BackendLost):
+            self._reread_settings(self._changes.feed(message))
+        elif isinstance(message, Policies):
+            self._policies.set_policies(message.policies)
+            self._attempt("classes", lambda: self._classes.set_policies(message.policies))
+        elif isinstance(message, BeginExperiment | RunExperiment | EndExperiment):
+            self._reread_settings(self._attempt("experiment", lambda: self._session().handle(message)) or frozenset())
         else:
-            touched = self._changes.handle(heard)
+            touched = self._changes.handle(message)
             if self._experiment is not None:
-                self._experiment.disturbed(touched)
-            self._after(touched)
+                self._experiment.note_disturbance(touched)
+            self._reread_settings(touched)
 
     def _session(self) -> "Session":
         if self._experiment is None:
@@ -229,61 +229,61 @@ class Agent:
             )
         return self._experiment
 
-    def _look_after_backend(self) -> None:
-        """What is in force only while there is a backend ends when that stays away."""
+    def _check_backend(self) -> None:
+        """End the experiment and leased policies when the backend stays away."""
         if self._lost_since_s is not None and time.monotonic() - self._lost_since_s >= LOST_BACKEND_GRACE_S:
             self._end_experiment()
             self._policies.end_leases()
-            self._guarded("classes", lambda: self._classes.set_policies(self._policies.in_force))
+            self._attempt("classes", lambda: self._classes.set_policies(self._policies.in_force))
 
     def _end_experiment(self) -> None:
         session = self._experiment
         if session is not None:
-            self._after(self._guarded("experiment", session.end) or frozenset())
+            self._reread_settings(self._attempt("experiment", session.end) or frozenset())
 
     def _note_connection(self) -> None:
-        """The netdev that the connection leaves by is one to be careful with."""
+        """Note the netdev of the backend connection, which needs care."""
         address = self._link.local_address
         outside = self._root == Path("/") and address is not None and not ip_address(address).is_loopback
         self._inventory_reader.connection_netdev = netdev_with(address) if outside and address is not None else None
 
     def _sample(self) -> None:
         before, self._rates = self._previous, None
-        self._previous = now = self._guarded("counters", self._sampler.sample)
+        self._previous = now = self._attempt("counters", self._sampler.sample)
         if now is None:
             self._recent.clear()
         if before is None or now is None:
             return
-        self._rates = self._guarded("rates", lambda: self._tell_rates(before, now))
+        self._rates = self._attempt("rates", lambda: self._report_rates(before, now))
         if self._experiment is not None:
-            self._experiment.heard_latency(now.tcp)
+            self._experiment.add_latency(now.tcp)
         if self._rates is not None:
             self._seq += 1
             self._recent.append(self._rates)
             while sum(rates.duration_s for rates in self._recent) - self._recent[0].duration_s >= STEP_S:
                 self._recent.popleft()
-            self._after(self._changes.check_guardrails(self._rates))
+            self._reread_settings(self._changes.check_guardrails(self._rates))
 
-    def _tell_rates(self, before: Sample, now: Sample) -> Rates:
+    def _report_rates(self, before: Sample, now: Sample) -> Rates:
         rates = derive(before, now, self._seq + 1)
         self._link.send_rates(rates)
         return rates
 
-    def _tell_tasks(self) -> None:
+    def _report_tasks(self) -> None:
         self._link.send_now(TasksMessage(time.time_ns() // 1_000_000, self._tasks.scan()))
 
-    def _tell_flows(self) -> None:
-        self._net_tasks, self._cgroups = [], {}  # where they cannot be read, policies must not go on with old ones
+    def _report_flows(self) -> None:
+        self._net_tasks, self._cgroups = [], {}  # if they cannot be read, policies must not use old ones
         self._net_tasks = self._flows.read(self._inventory, self._recent)
         self._cgroups = self._flows.cgroups(self._net_tasks)
-        if self._net_tasks or self._flows_told:
-            self._flows_told = bool(self._net_tasks)
+        if self._net_tasks or self._flows_reported:
+            self._flows_reported = bool(self._net_tasks)
             now_ms = time.time_ns() // 1_000_000
             self._link.send_flows(FlowsMessage(now_ms, self._net_tasks, self._flows.exact, self._cgroups))
         if self._classes.active:
             self._classes.observe(self._view(), self._flows.connections())
 
-    def _learned(self, learned: Learned) -> None:
+    def _save_learned(self, learned: Learned) -> None:
         self._nics_file.write(learned)
         self._link.send_state(learned)
 
@@ -292,27 +292,27 @@ class Agent:
             return frozenset()
         return self._policies.step(replace(self._timed_view(), load=load_of(self._recent)))
 
-    def _look(self) -> None:
-        """What may have changed about the node itself."""
+    def _check_node(self) -> None:
+        """Read again what may have changed about the node itself."""
         if self._hotplug is not None:
-            plugged = self._guarded("hot-plug events", self._hotplug.changed) or set()
+            changed = self._attempt("hot-plug events", self._hotplug.changed) or set()
         else:
-            self._looks += 1
-            plugged = {"cpu"} if self._looks % UNTOLD_LOOKS == 0 else set()
-        if plugged:
+            self._polls += 1
+            changed = {"cpu"} if self._polls % RESCAN_POLLS == 0 else set()
+        if changed:
             self._inventory_reader.rescan()
-        if "cpu" in plugged or not self._topology_holds():
-            self._guarded("topology", self._read_topology)
-        self._guarded("inventory", self._read_inventory)
+        if "cpu" in changed or not self._topology_holds():
+            self._attempt("topology", self._read_topology)
+        self._attempt("inventory", self._read_inventory)
 
-    def _after(self, touched: frozenset[str]) -> None:
-        """Settings were worked on: see at once what they are now."""
+    def _reread_settings(self, touched: frozenset[str]) -> None:
+        """Read settings again at once after they were written or tried."""
         if touched:
-            self._guarded("inventory", lambda: self._reread(touched))
+            self._attempt("inventory", lambda: self._reread(touched))
 
     def _reread(self, touched: frozenset[str]) -> None:
         for key in touched:
-            with suppress(SettingError):  # what is no setting was refused
+            with suppress(SettingError):  # an unknown key was refused
                 self._inventory_reader.reread([parse_setting(key)])
         self._read_inventory()
 
@@ -329,12 +329,12 @@ class Agent:
             self._link.send_state(topology)
 
     def _topology_holds(self) -> bool:
-        return self._guarded("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
+        return self._attempt("CPU lists", lambda: topology_holds(self._root, self._topology)) is not False
 
     def _view(self) -> View:
-        """The node as it is at this moment, for the guard."""
+        """Return the node as it is now, for the guard."""
         if not self._topology_holds():
-            self._guarded("topology", self._read_topology)
+            self._attempt("topology", self._read_topology)
         return View(
             self._topology,
             self._inventory,
@@ -347,48 +347,48 @@ class Agent:
     def _timed_view(self) -> View:
         return replace(self._view(), time_s=time.monotonic())
 
-    def _guarded(self, what: str, read: Callable[[], T]) -> T | None:
-        """The value, None when it cannot be had; said once each time it begins to fail.
+    def _attempt(self, what: str, run: Callable[[], T]) -> T | None:
+        """Return the result, None after any exception, which is logged once until it succeeds again.
 
-        Also a mistake of ours in a collector: changes that wait for a confirmation need the loop to go on.
+        Also for programming errors: unconfirmed changes need the loop to continue.
         """
         try:
-            value = read()
+            value = run()
         except Exception as error:
             if what not in self._failing:
                 self._failing.add(what)
                 expected = isinstance(error, OSError | ParseError)
-                log.warning("The %s cannot be had: %s", what, error, exc_info=None if expected else error)
+                log.warning("The %s failed: %s", what, error, exc_info=None if expected else error)
             return None
         self._failing.discard(what)
         return value
 
 
 class Schedule:
-    """A beat on the monotonic clock that does not drift; beats that were missed are left out, not made up."""
+    """Periodic times on the monotonic clock without drift; missed ones are skipped."""
 
     def __init__(self, interval_s: float, start: float) -> None:
         self._interval_s = interval_s
         self._start = start
-        self._beat = 1
+        self._period = 1
 
     @property
     def due(self) -> float:
-        """When the next beat is."""
-        return self._start + self._beat * self._interval_s
+        """Return the next time."""
+        return self._start + self._period * self._interval_s
 
     def is_due(self, now: float) -> bool:
-        """Whether the beat has come; then the next one is set, after now."""
+        """Return whether the time has come; then the next one, after now, is set."""
         if now < self.due:
             return False
-        self._beat = max(self._beat, int((now - self._start) / self._interval_s))
+        self._period = max(self._period, int((now - self._start) / self._interval_s))
         while self.due <= now:
-            self._beat += 1
+            self._period += 1
         return True
 
 
 def run_until_signal(agent: Agent) -> None:
-    """Run until SIGTERM or SIGINT. SIGHUP, which a closed terminal sends, changes nothing."""
+    """Run until SIGTERM or SIGINT. SIGHUP, sent by a closed terminal, is ignored."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The readings between which a run is measured: a Sample, and what only an experiment asks the kernel."""
+"""Readings at the start and end of an experiment's run: a Sample, and counters that only experiments read."""
 
 import ctypes
 import os
@@ -21,16 +21,16 @@ _CLOEXEC = 8
 
 
 class Meter:
-    """Reads the machine below root. Its own Sampler, so that the intervals of the agent's stay as they are."""
+    """Reads the machine below root with a Sampler of its own, so that the agent's intervals are not affected."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._sampler = Sampler(root)
         self._migrations = MigrationCounter() if root == Path("/") else None
-        self._sampler.sample()  # the first one parses every counter, so let it be before the measurement
+        self._sampler.sample()  # the first sample parses every counter, so it is taken before the measurement
 
     def read(self) -> Reading:
-        """The counters now."""
+        """Return the counters now."""
         text = read_bytes(self._root, stat.PATH)
         return Reading(
             self._sampler.sample(),
@@ -40,14 +40,14 @@ class Meter:
         )
 
     def close(self) -> None:
-        """Let all descriptors go."""
+        """Close all descriptors."""
         self._sampler.close()
         if self._migrations is not None:
             self._migrations.close()
 
 
 def parse_context_switches(text: bytes) -> int | None:
-    """Of all CPUs since boot, from /proc/stat; None where the kernel does not tell (kernel: fs/proc/stat.c)."""
+    """Return context switches of all CPUs since boot from /proc/stat, None without them (kernel: fs/proc/stat.c)."""
     for line in text.splitlines():
         name, _, number = line.partition(b" ")
         if name == b"ctxt" and number.isdigit():
@@ -56,14 +56,14 @@ def parse_context_switches(text: bytes) -> int | None:
 
 
 def parse_numastat(text: bytes) -> tuple[int, int] | None:
-    """Pages given out on a node to its own CPUs and to others since boot (kernel: drivers/base/node.c)."""
+    """Return pages allocated on a NUMA node by its own CPUs and by others since boot (kernel: drivers/base/node.c)."""
     counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
     local, other = counts.get(b"local_node", b""), counts.get(b"other_node", b"")
     return (int(local), int(other)) if local.isdigit() and other.isdigit() else None
 
 
 def read_numa_pages(root: Path) -> tuple[int, int] | None:
-    """The sums over all nodes; None on a machine of one node, or where a node does not tell."""
+    """Return the sums over all NUMA nodes; None on a machine with one node, or if a node's file is missing."""
     texts = [read_bytes(root, f"{_NODES}/node{node}/numastat") for node in numbered(root, _NODES, "node")]
     counts = [None if text is None else parse_numastat(text) for text in texts]
     if len(counts) < 2:
@@ -75,10 +75,10 @@ def read_numa_pages(root: Path) -> tuple[int, int] | None:
 
 
 class MigrationCounter:
-    """How often the scheduler moved a task to another CPU, since this was made (perf_event_open(2), cpu-migrations).
+    """Counts moves of tasks between CPUs since its creation (perf_event_open(2), cpu-migrations).
 
-    The kernel counts for whoever may look at all CPUs; for others there is no number. /proc/schedstat has none of all
-    tasks, and most kernels leave it at 0.
+    Needs the right to observe all CPUs; without it there is no number. /proc/schedstat has no total of all tasks, and
+    most kernels leave it at 0.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class MigrationCounter:
                 self._fds.append(fd)
 
     def read(self) -> int | None:
-        """Of all CPUs that were online at the beginning; None where the kernel does not tell."""
+        """Return migrations of all CPUs that were online at creation; None where the kernel does not count."""
         if not self._fds:
             return None
         return sum(int.from_bytes(os.read(fd, 8), sys.byteorder) for fd in self._fds)

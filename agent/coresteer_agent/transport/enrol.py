@@ -1,4 +1,4 @@
-"""How an agent gets its own key for a one-time token, and where it keeps it."""
+"""Enrolment: exchange a one-time token for this node's key, and store the key."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _TIMEOUT_S = 60  # a thousand simulated nodes at once take some seconds
 
 
 class EnrolError(Exception):
-    """No key was got; the message is a sentence. transient: the backend could not be reached, it may answer later."""
+    """Enrolment failed; the message is a sentence. transient: the backend could not be reached, so retry later."""
 
     def __init__(self, sentence: str, *, transient: bool = False) -> None:
         super().__init__(sentence)
@@ -21,7 +21,7 @@ class EnrolError(Exception):
 
 
 class NodeKey(Struct, frozen=True):
-    """Who this node is to one backend."""
+    """This node's identity and key at one backend."""
 
     backend: str
     node_id: int
@@ -30,7 +30,7 @@ class NodeKey(Struct, frozen=True):
 
 
 class EnrolledNode(Struct):
-    """One name's key, as the backend gives it."""
+    """The key of one node, as the backend returns it."""
 
     node_id: int
     name: str
@@ -47,7 +47,7 @@ class _Problem(Struct):
 
 
 def load_key(path: Path) -> NodeKey | None:
-    """The kept key, None when there is none. Raises EnrolError when it cannot be read."""
+    """Return the stored key, None without one. Raises EnrolError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=NodeKey)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def load_key(path: Path) -> NodeKey | None:
 
 
 def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
-    """Exchange a one-time token for this node's key and keep it at path, readable by its owner only.
+    """Exchange a one-time token for this node's key and store it at path, readable by its owner only.
 
     Raises EnrolError.
     """
@@ -70,15 +70,15 @@ def enrol(backend: str, token: str, name: str, path: Path) -> NodeKey:
         replace_file(path, msgspec.json.encode(key))
     except OSError as error:
         raise EnrolError(
-            f"This node was enrolled, but its key cannot be kept in {path}: {error.strerror}. "
-            "Put that right and enrol again with a new token."
+            f"This node was enrolled, but its key cannot be stored in {path}: {error.strerror}. "
+            "Correct that and enrol again with a new token."
         ) from None
     return key
 
 
 def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNode]:
-    """What the backend gives for a one-time token. Raises EnrolError."""
-    # memory that an agent with a key need not spend
+    """Return the keys that the backend issues for a one-time token. Raises EnrolError."""
+    # imported here: an agent with a key saves the memory
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
@@ -87,22 +87,22 @@ def request_keys(backend: str, token: str, names: list[str]) -> list[EnrolledNod
         data=msgspec.json.encode({"token": token, "names": names}),
         headers={"Content-Type": "application/json"},
     )
-    # an agent speaks to its backend without a proxy, so a way that only a proxy knows would be of no use to it
+    # an agent connects to its backend without a proxy, so enrolment must not use one either
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(request, timeout=_TIMEOUT_S) as response:
             return msgspec.json.decode(response.read(), type=_Answer).nodes
     except urllib.error.HTTPError as error:
         with error:
-            said = _said(error.read(65536))
-        sentence = f"{backend} did not enrol {names[0]}: {said or f'it answered {error.code} {error.reason}'}"
+            detail = _problem_detail(error.read(65536))
+        sentence = f"{backend} did not enrol {names[0]}: {detail or f'it answered {error.code} {error.reason}'}"
         raise EnrolError(sentence, transient=error.code >= 500) from None
     except (OSError, msgspec.MsgspecError) as error:
         why = getattr(error, "reason", None) or error
         raise EnrolError(f"{backend} cannot be reached to enrol {names[0]}: {why}.", transient=True) from None
 
 
-def _said(body: bytes) -> str:
+def _problem_detail(body: bytes) -> str:
     try:
         problem = msgspec.json.decode(body, type=_Problem)
     except msgspec.MsgspecError:
@@ -128,15 +128,15 @@ def enrol_with_file(config: Config) -> NodeKey:
 
 
 def key_for(config: Config) -> NodeKey:
-    """The kept key when it is for config.backend, else a new one by config.token_file. Raises EnrolError."""
+    """Return the stored key if it is for config.backend, else enrol with config.token_file. Raises EnrolError."""
     key = load_key(config.key_path)
     if key is None:
         return enrol_with_file(config)
     if key.backend == config.backend or (is_loopback(key.backend) and is_loopback(config.backend)):
-        return replace(key, backend=config.backend)  # this machine's own backend may have moved to another port
+        return replace(key, backend=config.backend)  # the backend on this machine may use another port now
     if config.token_file is not None:
         return enrol_with_file(config)
     raise EnrolError(
-        f"The key in {config.key_path} is for {key.backend}, not {config.backend}; it is not shown to anyone else. "
+        f"The key in {config.key_path} is for {key.backend}, not {config.backend}; it is not sent to another backend. "
         f"Enrol with the new backend: coresteer-agent enrol --backend {config.backend} --token TOKEN"
     )

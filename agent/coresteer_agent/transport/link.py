@@ -1,4 +1,4 @@
-"""The connection to the backend, kept up from a thread of its own so that sampling never waits for a network."""
+"""Connection to the backend, maintained by a thread so that sampling never waits for the network."""
 
 import logging
 import random
@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from coresteer_agent.transport.enrol import EnrolError, NodeKey
-from coresteer_agent.transport.unacknowledged import ReplayBuffer
-from coresteer_agent.transport.websocket import Alarm, ClosedError, WebSocket, connect
+from coresteer_agent.transport.unacknowledged import UnacknowledgedBuffer
+from coresteer_agent.transport.websocket import ClosedError, Wakeup, WebSocket, connect
 from coresteer_agent.transport.websocket_protocol import Close as CloseFrame
 from coresteer_agent.transport.websocket_protocol import InvalidStatus, WebSocketException, parse_uri
 from coresteer_core.changes.events import BackendBack, BackendLost
@@ -60,18 +60,21 @@ log = logging.getLogger("coresteer.link")
 Request: TypeAlias = (
     Apply | Confirm | Rollback | Extend | ChangeAck | Policies | BeginExperiment | RunExperiment | EndExperiment
 )
-"""What the backend asks and tells; the loop answers."""
-Heard: TypeAlias = Request | BackendBack | BackendLost
+"""Messages of the backend that the loop handles."""
+LinkEvent: TypeAlias = Request | BackendBack | BackendLost
 
 
 MAX_DECISIONS = 1000
-"""Kept while the backend is away: with one each 5 s, which is a node that never settles, an hour and a half."""
+"""Buffered while the backend is away; at one per 5 s (a node that never settles) for an hour and a half."""
 MAX_DECISIONS_BYTES = 2 * 1024 * 1024
-"""A decision about 600 interrupts has 80 KiB, a tenth of it when compressed."""
+"""A decision about 600 interrupts has 80 KiB, compressed a tenth of it."""
 
 
 class Timing(Struct, frozen=True):
-    """Seconds. slow: between attempts that only a person can make succeed; settled: a connection that held so long."""
+    """Times in seconds.
+
+    slow_retry: between attempts that need a person. settled: a connection of this duration resets the back-off.
+    """
 
     first_retry: float = 0.5
     longest_retry: float = 30.0
@@ -82,9 +85,9 @@ class Timing(Struct, frozen=True):
 
 
 class LinkError(Exception):
-    """An attempt or a connection ended; the message is a sentence.
+    """An attempt failed or a connection ended; the message is a sentence.
 
-    slow: trying again soon would not help. bad_key: because the backend does not know this node's key.
+    slow: retry slowly. bad_key: the backend does not accept this node's key.
     """
 
     def __init__(self, sentence: str, *, slow: bool = False, bad_key: bool = False) -> None:
@@ -96,23 +99,23 @@ class LinkError(Exception):
 _CLOSED = {
     Close.BAD_KEY: "It does not accept this node's key. Enrol this node again with a new token: coresteer-agent enrol.",
     Close.VERSION: "It speaks another version of the protocol. Bring agent and backend to the same version.",
-    Close.REPLACED: "Another agent connected with this node's key. Two agents on one key displace each other; "
-    "end one of them, or enrol it on its own.",
+    Close.REPLACED: "Another agent connected with this node's key. Two agents with one key displace each other; "
+    "stop one of them, or enrol it separately.",
 }
 
 
 class Link:
-    """Sends what the loop hands it and hands the loop what the backend asks. Every method may be called at any time.
+    """Sends messages of the loop and delivers those of the backend. Methods are callable from any thread at any time.
 
-    deliver is called from the link's thread and must not block. renew_key: asked for another key when the
-    backend does not accept the present one; raises EnrolError.
+    deliver: called by the link's thread; must not block. renew_key: returns another key when the backend does not
+    accept the present one; raises EnrolError.
     """
 
     def __init__(
         self,
         key: NodeKey,
         hello: Hello,
-        deliver: Callable[[Heard], None],
+        deliver: Callable[[LinkEvent], None],
         *,
         renew_key: Callable[[], NodeKey] | None = None,
         max_count: int = 3600,
@@ -120,7 +123,7 @@ class Link:
         timing: Timing | None = None,
     ) -> None:
         self.local_address: str | None = None
-        """The address on this machine that the present or last connection leaves from."""
+        """The local address of the present or last connection."""
         self._key = key
         self._url = "ws" + key.backend.removeprefix("http") + "/api/agent"
         self._hello = hello
@@ -128,43 +131,43 @@ class Link:
         self._renew_key = renew_key
         self._timing = timing or Timing()
         self._lock = threading.Lock()
-        self._alarm = Alarm()
-        self._replay = ReplayBuffer(max_count, max_bytes)
+        self._wakeup = Wakeup()
+        self._rates = UnacknowledgedBuffer(max_count, max_bytes)
         self._latest: dict[type[TopologyMessage | InventoryMessage | LearnedMessage], bytes] = {}
         self._unsent: list[type[TopologyMessage | InventoryMessage | LearnedMessage]] = []
         self._flows: bytes | None = None
-        self._decisions = ReplayBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
+        self._decisions = UnacknowledgedBuffer(MAX_DECISIONS, MAX_DECISIONS_BYTES)
         self._urgent: deque[bytes] = deque()
         self._welcomed = False
         self._stopping = threading.Event()
         self._overflowed = False
-        self._complaints: set[str] = set()
+        self._warned: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """Send what is waiting, say goodbye, end. Gives up after timeout_s."""
+        """Send what is buffered, close and stop. Gives up after timeout_s."""
         self._stopping.set()
-        self._alarm.ring()
+        self._wakeup.wake()
         self._thread.join(timeout_s)
 
     def send_rates(self, rates: Rates) -> None:
-        """Keep one interval until it is acknowledged. rates.seq follows the one before by one."""
+        """Buffer one interval until it is acknowledged. rates.seq: consecutive."""
         frame = encode(RatesMessage(rates))
         with self._lock:
-            if self._replay.append(rates.seq, frame) and not self._overflowed:
+            if self._rates.append(rates.seq, frame) and not self._overflowed:
                 self._overflowed = True
                 log.warning(
-                    "The backend has been away for so long that the oldest samples are dropped; %d are kept.",
-                    len(self._replay),
+                    "The backend is away, and the buffer is full: the oldest samples are dropped, %d are buffered.",
+                    len(self._rates),
                 )
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def send_state(self, state: Topology | Inventory | Learned) -> None:
-        """Tell what the node is now, and again after each reconnect; only the latest counts."""
+        """Send the present state, and again after each reconnect; only the latest is buffered."""
         message: TopologyMessage | InventoryMessage | LearnedMessage
         match state:
             case Topology():
@@ -181,18 +184,18 @@ class Link:
             self._latest[type(message)] = frame
             if type(message) not in self._unsent:
                 self._unsent.append(type(message))
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def send_now(self, message: TasksMessage | ChangeMessage | ClassesMessage | ExperimentMessage) -> None:
-        """Send to a backend that is there, else drop it. (Changes and experiments are told again after BackendBack.)"""
+        """Send while connected, else drop. (Changes and experiments are reported again after BackendBack.)"""
         frame = encode(message)
         with self._lock:
             if self._welcomed:
                 self._urgent.append(frame)
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def send_flows(self, message: FlowsMessage) -> None:
-        """Send to a backend that is there, in the place of one that is still waiting; else drop it."""
+        """Send while connected, replacing one that is still buffered; else drop."""
         frame = encode(message)
         if len(frame) > MAX_FRAME_BYTES:
             log.error("This node's flows, of %d processes, do not fit into a message.", len(message.tasks))
@@ -200,14 +203,14 @@ class Link:
         with self._lock:
             if self._welcomed:
                 self._flows = frame
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def send_decision(self, message: DecisionMessage) -> None:
-        """Keep a decision until it could be sent, before all that is said later of its change."""
+        """Buffer a decision until it is sent, before all later messages about its change."""
         frame = encode(message)
         with self._lock:
             self._decisions.append(self._decisions.next_seq, frame)
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def _run(self) -> None:
         failures = 0
@@ -224,10 +227,10 @@ class Link:
                 longest = self._timing.longest_retry
                 delay = self._timing.slow_retry if error.slow else min(longest, self._timing.first_retry * 2**failures)
                 failures = min(failures + 1, 16)
-                self._complain(str(error))
+                self._warn_once(str(error))
                 if error.bad_key and self._renew():
                     delay = self._timing.first_retry
-                # spread out, so that a fleet does not come back all at once
+                # random, so that the nodes of a fleet do not reconnect at the same moment
                 self._stopping.wait(delay * random.uniform(0.5, 1.0))  # noqa: S311
 
     def _renew(self) -> bool:
@@ -236,29 +239,29 @@ class Link:
         try:
             self._key = self._renew_key()
         except EnrolError as error:
-            self._complain(str(error))
+            self._warn_once(str(error))
             return False
-        log.info("This node was enrolled anew as node %d, %s.", self._key.node_id, self._key.name)
+        log.info("This node was enrolled again as node %d, %s.", self._key.node_id, self._key.name)
         return True
 
-    def _complain(self, sentence: str) -> None:
-        """Say once what keeps the backend away, not at every attempt."""
-        if sentence not in self._complaints:
-            self._complaints.add(sentence)
-            log.warning("%s The agent keeps trying.", sentence)
+    def _warn_once(self, sentence: str) -> None:
+        """Log once why the backend is away, not at every attempt."""
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            log.warning("%s The agent retries.", sentence)
 
     def _connect_once(self) -> None:
-        """One connection, from the handshake to its end. Returns when stopping, else raises LinkError."""
+        """Run one connection until it ends. Returns when stopping, else raises LinkError."""
         backend = self._key.backend
         timing = self._timing
         try:
             uri = parse_uri(self._url)
             connected = connect(uri, timing.welcome)
-            made = WebSocket(connected, uri, self._key.key, self._alarm, keepalive_s=timing.keepalive)
+            made = WebSocket(connected, uri, self._key.key, self._wakeup, keepalive_s=timing.keepalive)
             with closing(made) as websocket:
                 self.local_address = websocket.local_address
                 websocket.shake_hands(timing.welcome)
-                self._speak(websocket)
+                self._run_session(websocket)
         except InvalidStatus as error:
             status = error.response.status_code
             if status in (401, 403):
@@ -273,15 +276,17 @@ class Link:
         backend = self._key.backend
         if frame is None:
             return LinkError(f"The connection to the backend {backend} was lost.")
-        said = f" It says: {frame.reason}" if frame.reason else ""
+        reason = f" Its reason: {frame.reason}" if frame.reason else ""
         bad_key = frame.code == Close.BAD_KEY
         if known := _CLOSED.get(frame.code):
-            return LinkError(f"The backend {backend} closed the connection. {known}{said}", slow=True, bad_key=bad_key)
-        return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{said}")
+            return LinkError(
+                f"The backend {backend} closed the connection. {known}{reason}", slow=True, bad_key=bad_key
+            )
+        return LinkError(f"The backend {backend} closed the connection with code {frame.code}.{reason}")
 
-    def _speak(self, websocket: WebSocket) -> None:
+    def _run_session(self, websocket: WebSocket) -> None:
         with self._lock:
-            hello = replace(self._hello, first_seq=self._replay.first_seq)
+            hello = replace(self._hello, first_seq=self._rates.first_seq)
         websocket.send(encode(hello))
         until = time.monotonic() + self._timing.welcome
         frames: list[bytes | str] = []
@@ -289,11 +294,11 @@ class Link:
             if self._stopping.is_set():
                 return
             if time.monotonic() >= until:
-                raise LinkError(f"{self._key.backend} took the connection but said nothing; is it overloaded?")
+                raise LinkError(f"{self._key.backend} accepted the connection but sent nothing; is it overloaded?")
             frames = websocket.receive(until)
-        welcome = self._understand(websocket, frames.pop(0))
+        welcome = self._decode(websocket, frames.pop(0))
         if not isinstance(welcome, Welcome):
-            raise self._nonsense(websocket, f"a {type(welcome).__name__} came before Welcome")
+            raise self._protocol_error(websocket, f"a {type(welcome).__name__} arrived before Welcome")
         if welcome.protocol != PROTOCOL:
             websocket.close(Close.VERSION, f"this agent speaks protocol {PROTOCOL}, not {welcome.protocol}")
             raise LinkError(
@@ -301,9 +306,9 @@ class Link:
                 f"{PROTOCOL}. Bring agent and backend to the same version.",
                 slow=True,
             )
-        self._begin(welcome)
+        self._start_session(welcome)
         try:
-            self._converse(websocket, frames)
+            self._exchange(websocket, frames)
         finally:
             with self._lock:
                 self._welcomed = False
@@ -311,37 +316,35 @@ class Link:
                 self._flows = None
             self._deliver(BackendLost())
 
-    def _begin(self, welcome: Welcome) -> None:
+    def _start_session(self, welcome: Welcome) -> None:
         with self._lock:
-            kept_from = self._replay.first_seq
-            lost = kept_from - welcome.acked_seq - 1
-            self._replay.acknowledge(welcome.acked_seq)
-            self._replay.rewind()
+            first_seq = self._rates.first_seq
+            lost = first_seq - welcome.acked_seq - 1
+            self._rates.acknowledge(welcome.acked_seq)
+            self._rates.rewind()
             self._unsent = list(self._latest)
             self._welcomed = True
             self._overflowed = False
-            again = len(self._replay)
-        self._complaints.clear()
-        log.info(
-            "Connected to %s as node %d; %d samples are waiting for it.", self._key.backend, welcome.node_id, again
-        )
+            again = len(self._rates)
+        self._warned.clear()
+        log.info("Connected to %s as node %d; %d samples are buffered.", self._key.backend, welcome.node_id, again)
         if lost > 0:
             log.warning("%d samples were lost while the backend was away.", lost)
         self._deliver(BackendBack())
 
-    def _converse(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
-        """Until everything is sent when stopping, or the connection ends. frames: what came together with Welcome."""
+    def _exchange(self, websocket: WebSocket, frames: list[bytes | str]) -> None:
+        """Send and receive until stopped (then until all is sent) or closed. frames: arrived together with Welcome."""
         while True:
             for frame in frames:
-                self._hear(self._understand(websocket, frame))
-            while websocket.idle and (waiting := self._next_frame()) is not None:
-                websocket.send(waiting)
+                self._handle(self._decode(websocket, frame))
+            while websocket.idle and (outgoing := self._next_frame()) is not None:
+                websocket.send(outgoing)
             if websocket.idle and self._stopping.is_set():
                 return
             frames = websocket.receive()
 
     def _next_frame(self) -> bytes | None:
-        """The most important waiting frame."""
+        """Return the most urgent buffered frame, None without one."""
         with self._lock:
             if (decision := self._decisions.next_frame()) is not None:
                 self._decisions.acknowledge(self._decisions.first_seq)
@@ -353,30 +356,30 @@ class Link:
             if self._flows is not None:
                 flows, self._flows = self._flows, None
                 return flows
-            return self._replay.next_frame()
+            return self._rates.next_frame()
 
-    def _understand(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:
+    def _decode(self, websocket: WebSocket, frame: bytes | str) -> Welcome | Ack | Ping | Request:
         if isinstance(frame, str):
-            raise self._nonsense(websocket, "a text frame came where only binary ones belong")
+            raise self._protocol_error(websocket, "a text frame arrived; all messages are binary")
         try:
             return decode_to_agent(frame)
         except ProtocolError as error:
-            raise self._nonsense(websocket, str(error)) from None
+            raise self._protocol_error(websocket, str(error)) from None
 
-    def _nonsense(self, websocket: WebSocket, what: str) -> LinkError:
+    def _protocol_error(self, websocket: WebSocket, what: str) -> LinkError:
         websocket.close(Close.BAD_FRAME, what.encode()[:120].decode(errors="ignore"))
         return LinkError(f"{self._key.backend} does not speak this protocol: {what}")
 
-    def _hear(self, message: Welcome | Ack | Ping | Request) -> None:
+    def _handle(self, message: Welcome | Ack | Ping | Request) -> None:
         match message:
             case Ack():
                 with self._lock:
-                    self._replay.acknowledge(message.seq)
+                    self._rates.acknowledge(message.seq)
             case Ping():
                 frame = encode(Clock(message.ping_ms, time.time_ns() // 1_000_000))
                 with self._lock:
                     self._urgent.append(frame)
             case Welcome():
-                log.warning("%s said Welcome twice.", self._key.backend)
+                log.warning("%s sent Welcome twice.", self._key.backend)
             case _:
                 self._deliver(message)

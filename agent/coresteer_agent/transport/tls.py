@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Socket(ssl.SSLSocket):
-    """Says that it has to wait as a plain socket does."""
+    """Raises BlockingIOError like a plain socket where TLS needs more I/O."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         try:
@@ -22,10 +22,10 @@ class _Socket(ssl.SSLSocket):
 
 
 def wrap(connected: socket.socket, host: str) -> socket.socket:
-    """The same connection with TLS, within the socket's timeout.
+    """Return the connection with TLS, established within the socket's timeout.
 
-    The backend's certificate must be for host, from an authority that this machine trusts (SSL_CERT_FILE and
-    SSL_CERT_DIR change which). Raises ssl.SSLError, an OSError.
+    The certificate must be valid for host and signed by an authority that this machine trusts (changed by SSL_CERT_FILE
+    and SSL_CERT_DIR). Raises ssl.SSLError, an OSError.
     """
     context = ssl.create_default_context()
     context.sslsocket_class = _Socket

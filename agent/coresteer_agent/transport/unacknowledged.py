@@ -1,4 +1,4 @@
-"""The samples that the backend has not acknowledged yet, as the frames that carry them."""
+"""Buffer of messages that the backend has not acknowledged yet, as encoded frames."""
 
 import zlib
 from collections import deque
@@ -6,11 +6,11 @@ from collections import deque
 _FASTEST = 1
 
 
-class ReplayBuffer:
-    """Bounded by count and by bytes; the oldest go first. Sequence numbers in it follow one another.
+class UnacknowledgedBuffer:
+    """A queue of frames with consecutive numbers, bounded by count and bytes; the oldest are dropped first.
 
-    Frames are kept compressed: on a large machine that is a third of the memory, and thrice the outage that fits.
-    Not locked: whoever shares it locks.
+    Frames are compressed: on a large machine that takes a third of the memory, so an outage may be three times as long.
+    Not thread-safe; callers that share it lock it.
     """
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
@@ -26,32 +26,32 @@ class ReplayBuffer:
 
     @property
     def first_seq(self) -> int:
-        """The oldest sample that can still be sent; the next one to come when there is none."""
+        """Return the number of the oldest frame; of the next one to be appended if the buffer is empty."""
         return self._frames[0][0] if self._frames else self.next_seq
 
     def append(self, seq: int, frame: bytes) -> bool:
-        """Take the next sample in; whether an older one, not sent yet, had to go for it."""
-        kept = zlib.compress(frame, _FASTEST)
-        self._frames.append((seq, kept))
-        self._bytes += len(kept)
+        """Append a frame; return whether an older one that was not sent yet was dropped for it."""
+        compressed = zlib.compress(frame, _FASTEST)
+        self._frames.append((seq, compressed))
+        self._bytes += len(compressed)
         self.next_seq = seq + 1
         lost = False
         while len(self._frames) > 1 and (len(self._frames) > self._max_count or self._bytes > self._max_bytes):
-            gone = self._drop_oldest()
-            lost = lost or gone >= self._next_to_send
+            dropped = self._drop_oldest()
+            lost = lost or dropped >= self._next_to_send
         return lost
 
     def acknowledge(self, seq: int) -> None:
-        """Everything up to seq is on disk."""
+        """Remove everything up to seq, which the backend has stored."""
         while self._frames and self._frames[0][0] <= seq:
             self._drop_oldest()
 
     def rewind(self) -> None:
-        """Send everything in it again."""
+        """Send everything in the buffer again."""
         self._next_to_send = self.first_seq
 
     def next_frame(self) -> bytes | None:
-        """The next frame to send, None when all are sent."""
+        """Return the next frame to send, None when all are sent."""
         self._next_to_send = max(self._next_to_send, self.first_seq)
         at = self._next_to_send - self.first_seq
         if at >= len(self._frames):

@@ -1,7 +1,7 @@
-"""One WebSocket to the backend on a plain socket that never blocks, all of it for one thread.
+"""One WebSocket to the backend on a non-blocking socket, for one thread.
 
-The protocol is the websockets package's; its own client would add HTTP and e-mail modules and two threads a
-connection, together 4 MiB of memory.
+The protocol is that of the websockets package; its own client would add HTTP and e-mail modules and two threads per
+connection, 4 MiB of memory in all.
 """
 
 import os
@@ -14,19 +14,19 @@ from coresteer_agent.transport.websocket_protocol import ClientProtocol, Close, 
 from coresteer_core.protocol import MAX_FRAME_BYTES
 
 _CHUNK = 16 * 1024
-_GOODBYE_S = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class ClosedError(Exception):
-    """The connection is over. close: the backend's code and reason, None when it was lost without any."""
+    """The connection has ended. close: the backend's code and reason, None if it was lost without one."""
 
     def __init__(self, close: Close | None) -> None:
         super().__init__(close)
         self.close = close
 
 
-class Alarm:
-    """Ends another thread's waiting. Rung before the waiting begins, it ends it at once."""
+class Wakeup:
+    """Wakes another thread that polls; a wake-up before the poll ends it at once."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -35,21 +35,21 @@ class Alarm:
         os.close(self._fd)
 
     def fileno(self) -> int:
-        """For poll: readable when it rings."""
+        """Return a descriptor that is readable after wake()."""
         return self._fd
 
-    def ring(self) -> None:
-        """May be called from any thread; never waits."""
+    def wake(self) -> None:
+        """Wake the thread. Callable from any thread; never blocks."""
         os.eventfd_write(self._fd, 1)
 
-    def silence(self) -> None:
-        """The thread is awake."""
+    def clear(self) -> None:
+        """Reset after waking."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._fd)
 
 
 def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
-    """A connected socket, with TLS where the address asks for it. Raises OSError, and UnicodeError for odd names."""
+    """Return a connected socket, with TLS for wss. Raises OSError, and UnicodeError for invalid host names."""
     plain = socket.create_connection((uri.host, uri.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -64,25 +64,25 @@ def connect(uri: WebSocketURI, timeout_s: float) -> socket.socket:
 
 
 class WebSocket:
-    """One connection over a connected socket, which is closed with it. Begin with shake_hands().
+    """A WebSocket over a connected socket, which is closed with it. Call shake_hands() first.
 
-    keepalive_s: after each such time a ping; when none is answered in the next one, the connection is lost.
+    keepalive_s: interval of pings; the connection is lost if one is not answered within the next interval.
     """
 
     def __init__(
-        self, connected: socket.socket, uri: WebSocketURI, key: str, alarm: Alarm, *, keepalive_s: float
+        self, connected: socket.socket, uri: WebSocketURI, key: str, wakeup: Wakeup, *, keepalive_s: float
     ) -> None:
         connected.setblocking(False)
-        # what the backend's machine does not even acknowledge is lost before the kernel would give up
+        # a connection without TCP acknowledgements is given up before the kernel's own timeout
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(keepalive_s * 2000))
         self.local_address = str(connected.getsockname()[0]).partition("%")[0]
-        """The address on this machine."""
+        """The local address of the connection."""
         self._socket = connected
         self._key = key
-        self._alarm = alarm
+        self._wakeup = wakeup
         self._protocol = ClientProtocol(uri, max_size=MAX_FRAME_BYTES)
         self._out = bytearray()
-        self._arrived: list[bytes | str] = []
+        self._messages: list[bytes | str] = []
         self._partial = bytearray()
         self._partial_is_text = False
         self._keepalive_s = keepalive_s
@@ -91,77 +91,78 @@ class WebSocket:
         self._closing = False
 
     def shake_hands(self, timeout_s: float) -> None:
-        """Ask for the WebSocket and wait for it.
+        """Perform the opening handshake.
 
-        Raises InvalidHandshake when the answer is another one, TimeoutError, and ClosedError.
+        Raises InvalidHandshake for another answer, TimeoutError, and ClosedError.
         """
         request = self._protocol.connect()
         request.headers["Authorization"] = f"Bearer {self._key}"
         self._protocol.send_request(request)
         self._flush()
         until = time.monotonic() + timeout_s
-        self._due = until + self._keepalive_s  # there are no pings before it is open
+        self._due = until + self._keepalive_s  # no pings before it is open
         while self._protocol.state is State.CONNECTING:
             if time.monotonic() >= until:
-                raise TimeoutError("it took the connection but did not answer")
-            self._turn(until)
+                raise TimeoutError("it accepted the connection but did not answer")
+            self._poll_once(until)
             if self._protocol.handshake_exc is not None:
                 raise self._protocol.handshake_exc
         self._due = time.monotonic() + self._keepalive_s
 
     @property
     def idle(self) -> bool:
-        """Everything sent has left for the kernel."""
+        """Return whether everything sent was handed to the kernel."""
         return not self._out
 
     def send(self, frame: bytes) -> None:
-        """One binary message. It waits in memory when the kernel does not take it; see idle.
+        """Send one binary message. It is buffered while the kernel accepts no more; see idle.
 
-        Without effect on a connection that is ending, which the next receive() tells.
+        No effect on a closing connection; the next receive() raises then.
         """
         if self._protocol.state is State.OPEN:
             self._protocol.send_binary(frame)
             self._flush()
 
     def receive(self, until: float | None = None) -> list[bytes | str]:
-        """Wait, and keep the connection going, until messages come, the alarm rings, everything has been sent or
-        the monotonic time until; then the messages. A str is a text message. Raises ClosedError.
+        """Return messages; wait until some arrive, the wakeup, everything is sent or the monotonic time until.
+
+        A str is a text message. Raises ClosedError.
         """
-        if not self._arrived:
+        if not self._messages:
             if self._protocol.state is State.CLOSED:
                 raise ClosedError(self._protocol.close_rcvd)
-            self._turn(until)
-        arrived, self._arrived = self._arrived, []
-        return arrived
+            self._poll_once(until)
+        messages, self._messages = self._messages, []
+        return messages
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say goodbye and wait a moment for the answer. May be called again and after any failure."""
+        """Perform the closing handshake with a timeout. May be called repeatedly and after any failure."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
             self._flush()
         while self._protocol.state is State.CLOSING:
-            self._turn(None)
+            self._poll_once(None)
         self._socket.close()
 
-    def _turn(self, until: float | None) -> None:
-        """Wait for the first thing that happens and deal with it."""
+    def _poll_once(self, until: float | None) -> None:
+        """Wait for the next event and handle it."""
         now = time.monotonic()
         if self._protocol.close_expected() and not self._closing:
             self._closing = True
-            self._due = now + _GOODBYE_S
+            self._due = now + _CLOSE_TIMEOUT_S
         wait_s = min(self._due, self._due if until is None else until) - now
         poll = select.poll()
-        poll.register(self._alarm, select.POLLIN)
+        poll.register(self._wakeup, select.POLLIN)
         poll.register(self._socket, select.POLLIN | select.POLLOUT if self._out else select.POLLIN)
         poll.poll(max(wait_s, 0.0) * 1000)
-        self._alarm.silence()
+        self._wakeup.clear()
         self._flush()
         self._read()
         if time.monotonic() >= self._due:
-            self._overdue()
+            self._handle_timeout()
 
-    def _overdue(self) -> None:
-        """The goodbye or the ping of before was not answered, or it is time for the next ping."""
+    def _handle_timeout(self) -> None:
+        """A close or ping was not answered in time, or the next ping is due."""
         if self._closing or self._pinged:
             self._protocol.receive_eof()
         elif self._protocol.state is State.OPEN:
@@ -179,10 +180,10 @@ class WebSocket:
         except BlockingIOError:
             pass
         except OSError:
-            self._out.clear()  # what the backend said before it left can still be read, and then the end
+            self._out.clear()  # what the backend sent before it closed can still be read
 
     def _read(self) -> None:
-        """Everything that has come; until the very end, because TLS keeps what poll does not see."""
+        """Read all available data; TLS may hold data that poll does not report."""
         if self._protocol.state is State.CLOSED:
             return
         try:
@@ -195,10 +196,10 @@ class WebSocket:
             self._protocol.receive_eof()
         for event in self._protocol.events_received():
             if isinstance(event, Frame):
-                self._take(event)
+                self._handle_frame(event)
         self._flush()
 
-    def _take(self, frame: Frame) -> None:
+    def _handle_frame(self, frame: Frame) -> None:
         match frame.opcode:
             case Opcode.PONG:
                 self._pinged = False
@@ -209,4 +210,4 @@ class WebSocket:
                 if frame.fin:
                     whole = bytes(self._partial)
                     self._partial = bytearray()
-                    self._arrived.append(whole.decode(errors="replace") if self._partial_is_text else whole)
+                    self._messages.append(whole.decode(errors="replace") if self._partial_is_text else whole)

@@ -1,6 +1,7 @@
-"""What the agent uses of the websockets package, which loads importlib.metadata only for its unreleased versions.
+"""The parts of the websockets package that the agent uses, imported without importlib.metadata.
 
-Those are 1.4 MiB of the agent's budget of 32, so an empty module stands there for the moment of the import.
+websockets needs that module only for its unreleased versions, and it costs 1.4 MiB of the agent's budget of 32. So an
+empty module replaces it during the import.
 """
 # ruff: noqa: E402 - what the imports load depends on what is done before them
 
