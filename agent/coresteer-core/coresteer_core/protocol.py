@@ -101,7 +101,7 @@ class FlowsMessage(Struct, frozen=True, tag="flows"):
 
 
 class LearnedMessage(Struct, frozen=True, tag="learned"):
-    """What the agent has learned about its NICs: after Welcome, and at most every 10 s when it has changed."""
+    """Knowledge of the agent about its NICs: after Welcome, and at most every 10 s when it has changed."""
 
     learned: Learned
 

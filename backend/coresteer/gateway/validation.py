@@ -41,7 +41,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Rules(Generic[M]):
-    """What is validated of one type of message.
+    """Rules for one type of message, applied after decoding.
 
     texts: the part that is searched for control characters. cpu_lists: texts that are CPU lists. time_ms: the node's
     Unix time, which may differ by 24 h from the backend's. relations: of several fields, each returns a sentence or
