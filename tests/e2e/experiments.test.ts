@@ -64,7 +64,7 @@ test("an invalid experiment cannot be started, and the reason is shown", async (
   await page.goto(`${stack.url}/experiments/new?node=${node}&template=own`);
   expect(await start().isDisabled()).toBe(true);
   await page.getByRole("textbox", { name: "Name", exact: true }).fill("two waits");
-  await region("Start").getByText("Level 2, name: Level name is required.").waitFor();
+  await region("Start").getByText("Level 2, name: Required.").waitFor();
   await page.getByRole("button", { name: "A/A", exact: true }).click();
   await page.getByLabel("Measurement, s").fill("0");
   await region("Start").getByText("Measurement: A number from 1 to 300.").waitFor();

@@ -73,7 +73,7 @@ test.each([
 });
 
 test.each([
-  [{ minLength: 1, title: "Name" }, "", "Name is required."],
+  [{ minLength: 1, title: "Name" }, "", "Required."],
   [{ maxLength: 2 }, "abc", "At most 2 characters."],
   [{ pattern: "^[a-z]*$", description: "Lower-case letters." }, "A", "Lower-case letters."],
   [{ pattern: "^(?P<x>a)$" }, "b", undefined], // Python only: the backend checks it

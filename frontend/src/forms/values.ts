@@ -1,6 +1,6 @@
 import { CpuListError, formatCpuList, parseCpuList } from "../lib/cpulist";
 import { readLabels } from "../lib/labels";
-import { fieldsOf, inputOf, isWhole, labelOf, nullable, optionsOf, type Schema } from "./schema";
+import { fieldsOf, inputOf, isWhole, nullable, optionsOf, type Schema } from "./schema";
 
 /** What is typed, by the path of the field: `damping.dwell_s`. A check is `true` or empty, a list has spaces. */
 export type Values = Record<string, string>;
@@ -86,8 +86,7 @@ function matches(pattern: string, text: string): boolean {
 
 function readText(schema: Schema, text: string, fail: (sentence: string) => void): string {
   const { minLength = 0, maxLength, pattern } = schema;
-  if (text === "" && (minLength > 0 || (pattern !== undefined && !matches(pattern, ""))))
-    fail(`${labelOf(schema)} is required.`);
+  if (text === "" && (minLength > 0 || (pattern !== undefined && !matches(pattern, "")))) fail("Required.");
   else if (maxLength !== undefined && text.length > maxLength) fail(`At most ${shown(maxLength)} characters.`);
   else if (pattern !== undefined && !matches(pattern, text)) fail(schema.description ?? `It must match ${pattern}.`);
   return text;

@@ -28,7 +28,7 @@ export const ownershipLabel = (ownership: PolicyBody["on_drift"]): string =>
 export function boundSchema(metric: Metric): Schema {
   const { label, unit } = GUARDRAIL_LABELS[metric];
   const schema = fieldAt(policySchema("guardrails").items ?? {}, "max");
-  return { ...schema, title: `Maximum ${label}`, unit, placeholder: "no limit" };
+  return { ...schema, title: `${label} limit`, unit, placeholder: "no limit" };
 }
 
 /** A guardrail in a line: `RTT p99 ≤ 500 µs`. */

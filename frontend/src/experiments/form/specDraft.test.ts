@@ -5,7 +5,7 @@ import { draftOf, firstOf, levelsOf, newDraft, newFactor, newLevel, specOf, with
 const named = { ...newDraft("aa"), name: "noise" };
 
 test("an A/A experiment needs a name and a node, and nothing else", () => {
-  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "Name is required." });
+  expect(specOf(newDraft("aa"), 3).wrong).toEqual({ name: "Required." });
   expect(specOf(named, undefined).wrong).toEqual({ node_id: "Choose the node first." });
   expect(specOf(named, 3).spec).toMatchObject({
     kind: "aa",
@@ -71,7 +71,7 @@ test("missing fields of a level are reported by path", () => {
     ],
   };
   expect(specOf(draft, 3).wrong).toEqual({
-    "factors.0.levels.1.name": "Level name is required.",
+    "factors.0.levels.1.name": "Required.",
     "factors.0.levels.1.settings.0.value": "The range 5-2 runs backwards; write 2-5.",
   });
 });

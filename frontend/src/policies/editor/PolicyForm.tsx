@@ -67,7 +67,13 @@ export function PolicyForm({ draft, wrong, kindIsFixed = false, onChange }: Prop
           data={kindNames().map((value) => ({ value, label: kindLabel(value) }))}
           onChange={(event) => onChange(withKind(draft, event.currentTarget.value as Draft["kind"]))}
         />
-        <Input.Wrapper size="xs" label="Mode" labelElement="div" description={modeHelp(mode)}>
+        <Input.Wrapper
+          size="xs"
+          label="Mode"
+          labelElement="div"
+          description={modeHelp(mode)}
+          descriptionProps={{ mb: 4 }}
+        >
           <Segments
             label="Mode"
             value={mode}

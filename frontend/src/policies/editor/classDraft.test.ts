@@ -46,7 +46,7 @@ test("classes that are shown and read again are the same", () => {
 
 test.each([
   ["name", "Gold", "Lower-case letters, digits, - and _."],
-  ["name", "", "Class is required."],
+  ["name", "", "Required."],
   ["name", "bronze", "Another class has this name."],
   ["target_percent", "0", "A number greater than 0, at most 100."],
   ["target_percent", "101", "A number greater than 0, at most 100."],

@@ -34,7 +34,7 @@ test("a body that is shown and read again is the same body", () => {
 });
 
 test.each(kindNames())("a new %s policy needs only a name, and begins by recommending", (kind) => {
-  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "Name is required." });
+  expect(bodyOf(newDraft(kind)).wrong).toEqual({ name: "Required." });
   expect(bodyOf(named(newDraft(kind))).body).toMatchObject({ name: "calm", mode: "recommend", spec: { type: kind } });
 });
 
