@@ -347,7 +347,7 @@ def test_what_is_no_message_ends_the_connection_and_gives_the_slot_back(server: 
             assert nonsense.recv(256).startswith(b"no ")
             nonsense.close()
         elif message:
-            assert nonsense.recv(256) == b"no message of this kind"
+            assert nonsense.recv(256) == b"no such message"
             assert nonsense.recv(256) == b""
         assert ask(next_one, "enter gold") == "go gold 6"
 
@@ -367,7 +367,7 @@ def test_who_asks_twice_over_one_connection_loses_it(server: GateServer) -> None
     server.set_policy(policy("gold"))
     with connected(server.path) as worker:
         assert ask(worker, "enter gold") == "go gold 6"
-        assert ask(worker, "enter gold") == "no second request over one connection"
+        assert ask(worker, "enter gold") == "no second request per connection"
         assert worker.recv(256) == b""
     figures_when(server, {"gold": (0, 0)})
 
@@ -402,7 +402,7 @@ def test_a_classification_that_fails_leaves_the_request_without_a_class(
         for _ in range(3):
             assert ask(worker, "enter @10.0.0.7 80") == "no such class"
     assert [record.getMessage() for record in caplog.records] == [
-        "A request could not be classified: a table is broken This is said once."
+        "A request could not be classified: a table is broken (logged once)"
     ]
 
 
@@ -453,7 +453,7 @@ def test_another_policy_grades_those_that_wait_again(server: GateServer) -> None
         b.send(b"enter tin")
         figures_when(server, {"gold": (1, 1), "tin": (1, 0)})
         server.set_policy(policy("gold", "iron"), lambda _client, _port, _pid: "iron")
-        assert b.recv(256) == b"no class any more"
+        assert b.recv(256) == b"no such class any longer"
         figures_when(server, {"gold": (0, 1), "iron": (1, 0)})
         server.set_policy(policy("gold", "iron", slots=2), lambda _client, _port, _pid: "iron")
         assert a.recv(256) == b"go iron 0"

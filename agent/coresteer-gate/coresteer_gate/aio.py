@@ -9,60 +9,60 @@ import asyncio
 import socket
 from types import TracebackType
 
-from coresteer_gate import CONNECT_S, LONGEST_REPLY, BackOff, Pass, asks, asks_for, path_of
+from coresteer_gate import CONNECT_S, LONGEST_REPLY, Admission, BackOff, enter_message, enter_message_for, socket_path
 
 
 class AsyncGate:
-    """As Gate, for the tasks of one event loop."""
+    """The gate for the tasks of one event loop; see Gate."""
 
     def __init__(self, path: str | None = None, *, patience_s: float | None = 30.0) -> None:
-        self._path = path_of(path)
+        self._path = socket_path(path)
         self._patience_s = patience_s
         self._idle: list[_Connection] = []
         self._away = BackOff()
 
-    def enter(self, name: str) -> "_Visit":
-        """For ``async with``: wait for a slot as a request of that class. Gives a Pass."""
-        return _Visit(self, asks(name))
+    def enter(self, name: str) -> "_Entry":
+        """Return an async context manager that waits for a slot as a request of a class. Yields an Admission."""
+        return _Entry(self, enter_message(name))
 
-    def enter_for(self, connection: socket.socket) -> "_Visit":
-        """For ``async with``: the same, as a request over that TCP connection; the agent finds the class."""
-        return _Visit(self, asks_for(connection))
+    def enter_for(self, connection: socket.socket) -> "_Entry":
+        """Return the same for a request over a TCP connection; the agent finds the class."""
+        return _Entry(self, enter_message_for(connection))
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close idle connections."""
         while self._idle:
             self._idle.pop().close()
 
-    async def _ask(self, message: bytes) -> "tuple[_Connection | None, Pass]":
-        if self._away.holds():
-            return None, Pass()
+    async def _enter(self, message: bytes) -> "tuple[_Connection | None, Admission]":
+        if self._away.is_active():
+            return None, Admission()
         try:
-            return await self._wait(message)
+            return await self._request(message)
         except BaseException:
             self._away.gave_up()
             raise
 
-    async def _wait(self, message: bytes) -> "tuple[_Connection | None, Pass]":
-        connection = await self._reach(message)
+    async def _request(self, message: bytes) -> "tuple[_Connection | None, Admission]":
+        connection = await self._send(message)
         if connection is None:
             self._away.failed()
-            return None, Pass()
+            return None, Admission()
         try:
             reply = await connection.reply(self._patience_s)
-        except BaseException:  # cancelled: its place in the queue is given back
+        except BaseException:  # cancelled: leave the queue
             connection.close()
             raise
         if not reply:
             self._away.failed()
             connection.close()
-            return None, Pass()
+            return None, Admission()
         self._away.answered()
-        told = Pass(reply)
-        if not told.name:
+        answer = Admission(reply)
+        if not answer.name:
             self._idle.append(connection)
-            return None, told
-        return connection, told
+            return None, answer
+        return connection, answer
 
     def _leave(self, connection: "_Connection", *, ok: bool) -> None:
         if connection.send(b"leave ok" if ok else b"leave failed"):
@@ -70,7 +70,7 @@ class AsyncGate:
         else:
             connection.close()
 
-    async def _reach(self, message: bytes) -> "_Connection | None":
+    async def _send(self, message: bytes) -> "_Connection | None":
         while self._idle:
             connection = self._idle.pop()
             if connection.send(message):
@@ -95,7 +95,7 @@ class AsyncGate:
 
 
 class _Connection:
-    """A socket that the loop reads from all the time."""
+    """A connection that the event loop always reads from, to notice its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         self._loop = loop
@@ -105,18 +105,18 @@ class _Connection:
         loop.add_reader(connection, self._readable)
 
     def send(self, message: bytes) -> bool:
-        """Whether it could be sent."""
+        """Send a message; return whether that succeeded."""
         try:
             return self._open and self._socket.send(message, socket.MSG_NOSIGNAL) > 0
         except OSError:
             return False
 
     async def reply(self, patience_s: float | None) -> bytes:
-        """What came; empty when nobody answers."""
+        """Return the reply; empty without one in time or after the end of the connection."""
         if patience_s is None:
             reply = await self._reply
         else:
-            giving_up = self._loop.call_later(patience_s, self._came, b"")
+            giving_up = self._loop.call_later(patience_s, self._set_reply, b"")
             try:
                 reply = await self._reply
             finally:
@@ -139,26 +139,26 @@ class _Connection:
             reply = b""
         if not reply:
             self.close()
-        self._came(reply)
+        self._set_reply(reply)
 
-    def _came(self, reply: bytes) -> None:
+    def _set_reply(self, reply: bytes) -> None:
         if not self._reply.done():
             self._reply.set_result(reply)
 
 
-class _Visit:
-    __slots__ = ("_connection", "_gate", "_message", "_pass")
+class _Entry:
+    __slots__ = ("_admission", "_connection", "_gate", "_message")
 
     def __init__(self, gate: AsyncGate, message: bytes) -> None:
         self._gate = gate
         self._message = message
 
-    async def __aenter__(self) -> Pass:
-        self._connection, self._pass = await self._gate._ask(self._message)
-        return self._pass
+    async def __aenter__(self) -> Admission:
+        self._connection, self._admission = await self._gate._enter(self._message)
+        return self._admission
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._connection is not None:
-            self._gate._leave(self._connection, ok=kind is None and self._pass.ok)
+            self._gate._leave(self._connection, ok=kind is None and self._admission.ok)

@@ -1,6 +1,6 @@
-"""The gate's door: a local socket where workers ask to go in and tell when they leave (docs/GATE.md).
+"""The gate: a local socket at which workers request admission and report the end of requests (docs/GATE.md).
 
-A thread of its own. Whatever happens to it, its connections close, and workers take that as leave to go straight on.
+It has its own thread. If that fails for any reason, its connections close, and workers go on without the gate.
 """
 
 import errno
@@ -28,10 +28,10 @@ log = logging.getLogger("coresteer.gate")
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Classify: TypeAlias = Callable[[Address, int, int], str | None]
-"""The class of a request from a client's address at a local port, served by the process with a PID; None: of none."""
+"""Returns the class of a request by client address, local port and server PID; None for none."""
 
 MAX_WORKERS = 4096
-"""Connections at once; and never more than half of the file descriptors that the agent may have."""
+"""Maximum number of connections; never more than half of the agent's file descriptors."""
 
 BACKLOG = 1024
 LONGEST_MESSAGE = 256
@@ -39,7 +39,7 @@ LONGEST_MESSAGE = 256
 PRIORITIES = (6, 0, 2)
 """Socket priorities of the first, second and last third of the classes: the bands 0, 1 and 2 of pfifo_fast and prio.
 
-From linux/pkt_sched.h (TC_PRIO_INTERACTIVE, BESTEFFORT, BULK); up to 6 a process needs no right for.
+From linux/pkt_sched.h (TC_PRIO_INTERACTIVE, BESTEFFORT, BULK); values up to 6 need no privilege.
 """
 
 _LEAVES = frozenset({b"leave ok", b"leave failed"})
@@ -48,38 +48,38 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class GateError(Exception):
-    """The gate cannot be opened; the message is a sentence for a person."""
+    """The gate cannot be opened; the message is a sentence."""
 
 
 class _Worker(Struct):
-    """connection: whoever asks over it. pid: who opened it. asked: its last enter."""
+    """A client connection. pid: of the process that opened it. request: its last ``enter`` message."""
 
     connection: socket.socket
     pid: int
-    asked: bytes = b""
+    request: bytes = b""
 
 
 class GateServer:
-    """A gate at a path. Without a policy everybody goes straight in. All methods may be called from any thread."""
+    """A gate at a path; without a policy it admits every request. Methods are callable from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._gate: Gate | None = None
         self._by_cpus = False
-        """As many slots as the first of the workers may use CPUs."""
+        """The concurrency limit is the number of CPUs that the first worker may use."""
         self._first: int | None = None
-        """Its PID when they were counted."""
+        """PID of the worker whose CPUs were counted."""
         self._classify: Classify = _no_class
         self._replies: dict[str, bytes] = {}
-        self._asks: dict[bytes, str] = {}
-        """Class by the message that asks for it by name."""
+        self._class_by_message: dict[bytes, str] = {}
+        """Class by the ``enter`` message that names it."""
         self._workers: dict[int, _Worker] = {}
         self._thread: threading.Thread | None = None
-        self._complained: set[str] = set()
+        self._warned: set[str] = set()
 
     def start(self) -> None:
-        """Open the door; set_policy comes after. Raises GateError when the socket cannot be had."""
+        """Open the socket; call set_policy() afterwards. Raises GateError if that is impossible."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = MAX_WORKERS if soft == resource.RLIM_INFINITY else min(MAX_WORKERS, soft // 2)
         self._listener, self._inode = _listen(self.path)
@@ -93,11 +93,11 @@ class GateServer:
 
     @property
     def ended(self) -> bool:
-        """It was closed by a mistake of its own: stop() it, and start another one."""
+        """Return whether it failed by an internal error: stop() it, and start another one."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Close it; who waits goes straight on."""
+        """Close the gate; waiting workers go on without a slot."""
         if self._thread is None:
             return
         os.eventfd_write(self._stopping, 1)
@@ -109,9 +109,9 @@ class GateServer:
     def set_policy(
         self, policy: ServiceClasses | None, classify: Classify | None = None, *, enforced: bool = True
     ) -> None:
-        """Grade by this from now on; None: let everybody in. Who waits is graded again, and is let in as that says.
+        """Replace the policy; None: admit every request. Waiting requests are classified again.
 
-        Not enforced: everybody goes in at once, without a socket priority, and is counted.
+        Not enforced: every request is admitted at once, without a socket priority, and counted.
         """
         with self._lock:
             before, self._gate = self._gate, None
@@ -119,59 +119,59 @@ class GateServer:
             self._classify = classify or _no_class
             if policy is None:
                 for worker, _ in before.waiting() if before is not None else []:
-                    self._tell(worker, b"go")
+                    self._reply(worker, b"go")
                 return
-            targets = [graded.target for graded in policy.classes]
+            targets = [service_class.target for service_class in policy.classes]
             by_target = sorted(targets, key=lambda target: -target.target_percent)
             self._replies = {}
             for rank, target in enumerate(by_target):
                 priority = f" {PRIORITIES[rank * 3 // len(targets)]}" if enforced else ""
                 self._replies[target.name] = f"go {target.name}{priority}".encode()
-            self._asks = {f"enter {name}".encode(): name for name in self._replies}
+            self._class_by_message = {f"enter {name}".encode(): name for name in self._replies}
             self._first = self._first_pid()
             slots = policy.slots or self._cpus() if enforced else MAX_WORKERS
             if before is None:
                 self._gate = Gate(targets, slots=slots, window_s=policy.window_s)
                 return
             self._gate = before
-            let_in, gone = before.change(
-                targets, slots=slots, window_s=policy.window_s, time_s=time.monotonic(), classify=self._grade
+            admitted, removed = before.change(
+                targets, slots=slots, window_s=policy.window_s, time_s=time.monotonic(), classify=self._class_of
             )
-            for worker in gone:
-                self._tell(worker, b"no class any more")
-            self._let_in(let_in)
+            for worker in removed:
+                self._reply(worker, b"no such class any longer")
+            self._admit(admitted)
 
     def figures(self, *, percentiles: bool = True) -> list[ClassFigures]:
-        """How far the classes get what they were promised, in order of precedence; none without a policy.
+        """Return the attainment of the classes in order of precedence; empty without a policy.
 
-        percentiles: of the response times too, for which workers wait a millisecond longer.
+        percentiles: include those of response times, which delays workers by a millisecond.
         """
         with self._lock:
             return [] if self._gate is None else self._gate.figures(time.monotonic(), percentiles=percentiles)
 
     def _serve(self) -> None:
         try:
-            while self._round():
+            while self._poll():
                 pass
         except Exception:
-            log.exception("The gate is closed by a mistake of its own; workers go straight on.")
+            log.exception("An internal error closes the gate; workers go on without it.")
         finally:
             with self._lock:
                 self._close()
 
-    def _round(self) -> bool:
+    def _poll(self) -> bool:
         events = self._epoll.poll(maxevents=64)
         with self._lock:
             for descriptor, _ in events:
                 if descriptor in self._workers:
-                    self._hear(descriptor)
+                    self._receive(descriptor)
                 elif descriptor == self._stopping:
                     return False
                 elif descriptor == self._listener.fileno():
                     self._accept()
         return True
 
-    def _hear(self, worker: int) -> None:
+    def _receive(self, worker: int) -> None:
         try:
             message = os.read(worker, LONGEST_MESSAGE)
         except BlockingIOError:
@@ -182,62 +182,62 @@ class GateServer:
             self._enter(worker, message)
         elif message in _LEAVES:
             if self._gate is not None and (
-                let_in := self._gate.leave(worker, time.monotonic(), ok=message == b"leave ok")
+                admitted := self._gate.leave(worker, time.monotonic(), ok=message == b"leave ok")
             ):
-                self._let_in(let_in)
+                self._admit(admitted)
         else:
             if message:
-                self._tell(worker, b"no message of this kind")
+                self._reply(worker, b"no such message")
             self._drop(worker)
 
     def _enter(self, worker: int, message: bytes) -> None:
         gate = self._gate
         if gate is None:
-            self._tell(worker, b"go")
+            self._reply(worker, b"go")
             return
-        self._workers[worker].asked = message
-        name = self._grade(worker)
+        self._workers[worker].request = message
+        name = self._class_of(worker)
         if name is None:
-            self._tell(worker, b"no such class")
+            self._reply(worker, b"no such class")
             return
         try:
-            let_in = gate.enter(worker, name, time.monotonic())
+            admitted = gate.enter(worker, name, time.monotonic())
         except ValueError:
-            self._tell(worker, b"no second request over one connection")
+            self._reply(worker, b"no second request per connection")
             self._drop(worker)
         else:
-            self._let_in(let_in)
+            self._admit(admitted)
 
-    def _grade(self, worker: int) -> str | None:
-        """The class that a worker asks for; None where there is none such."""
-        its = self._workers[worker]
-        if (name := self._asks.get(its.asked)) is not None:
+    def _class_of(self, worker: int) -> str | None:
+        """Return the class that a worker requests; None for an unknown one."""
+        state = self._workers[worker]
+        if (name := self._class_by_message.get(state.request)) is not None:
             return name
         try:
-            asked = its.asked[6:].decode("ascii")
+            requested = state.request[6:].decode("ascii")
         except UnicodeDecodeError:
             return None
-        address, _, port = asked[1:].partition(" ")
-        if asked[:1] != "@" or not port.isdigit():
+        address, _, port = requested[1:].partition(" ")
+        if requested[:1] != "@" or not port.isdigit():
             return None
         try:
             client = ip_address(address)
-            name = self._classify(getattr(client, "ipv4_mapped", None) or client, int(port), its.pid)
+            name = self._classify(getattr(client, "ipv4_mapped", None) or client, int(port), state.pid)
         except ValueError:
             return None
-        except Exception as error:  # the function reads what comes from outside; other workers go on
-            self._complain("A request could not be classified", error)
+        except Exception as error:  # the function parses untrusted input; other workers are not affected
+            self._warn_once("A request could not be classified", error)
             return None
         return name if name in self._replies else None
 
-    def _let_in(self, workers: list[int]) -> None:
+    def _admit(self, workers: list[int]) -> None:
         gate = self._gate
         for worker in workers:
             name = None if gate is None else gate.class_of(worker)
-            self._tell(worker, b"go" if name is None else self._replies[name])
+            self._reply(worker, b"go" if name is None else self._replies[name])
 
-    def _tell(self, worker: int, reply: bytes) -> None:
-        """A worker that does not read, or is gone, is found so when its connection is heard next."""
+    def _reply(self, worker: int, reply: bytes) -> None:
+        """Send a reply; a worker that does not read or has ended is detected at its next event."""
         try:
             os.write(worker, reply)
         except OSError:
@@ -249,16 +249,16 @@ class GateServer:
         except BlockingIOError:
             return
         except OSError as error:
-            self._complain("The gate turns workers away", error)
+            self._warn_once("The gate refuses connections", error)
             os.close(
                 self._spare
-            )  # the one descriptor kept for this: to close the connection, not to be told of it again
+            )  # frees the spare descriptor, to accept and close the connection; otherwise epoll reports it again
             with suppress(OSError):
                 self._listener.accept()[0].close()
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             return
         if len(self._workers) >= self._most:
-            self._complain("The gate turns workers away", f"It has {self._most} connections.")
+            self._warn_once("The gate refuses connections", f"It has {self._most} connections.")
             connection.close()
             return
         connection.setblocking(False)
@@ -268,25 +268,25 @@ class GateServer:
         self._count_cpus()
 
     def _drop(self, worker: int) -> None:
-        let_in = [] if self._gate is None else self._gate.leave(worker, time.monotonic(), ok=False)
+        admitted = [] if self._gate is None else self._gate.leave(worker, time.monotonic(), ok=False)
         self._workers.pop(worker).connection.close()
-        self._let_in(let_in)
+        self._admit(admitted)
         self._count_cpus()
 
     def _count_cpus(self) -> None:
-        """Again when another worker is the first."""
+        """Count CPUs again if another worker is the first."""
         first = self._first_pid()
         if first != self._first:
             self._first = first
             if self._by_cpus and self._gate is not None and first is not None:
-                self._let_in(self._gate.set_slots(self._cpus(), time.monotonic()))
+                self._admit(self._gate.set_slots(self._cpus(), time.monotonic()))
 
     def _first_pid(self) -> int | None:
         first = next(iter(self._workers.values()), None)
         return None if first is None else first.pid
 
     def _cpus(self) -> int:
-        """How many CPUs the first of the workers may use; all online ones where that cannot be known."""
+        """Return how many CPUs the first worker may use; all CPUs where that is not known."""
         try:
             return len(os.sched_getaffinity(self._first)) if self._first else os.cpu_count() or 1
         except OSError:
@@ -303,10 +303,10 @@ class GateServer:
         self._workers.clear()
         self._gate = None
 
-    def _complain(self, what: str, why: object) -> None:
-        if what not in self._complained:
-            self._complained.add(what)
-            log.warning("%s: %s This is said once.", what, why)
+    def _warn_once(self, what: str, why: object) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            log.warning("%s: %s (logged once)", what, why)
 
 
 def _no_class(_client: Address, _local_port: int, _pid: int) -> None:
@@ -314,7 +314,7 @@ def _no_class(_client: Address, _local_port: int, _pid: int) -> None:
 
 
 def _listen(path: Path) -> tuple[socket.socket, int]:
-    """A listening socket that anybody may connect to, and its inode. A dead agent's is replaced, a living one's not."""
+    """Return a listening socket for every account, and its inode; replace the socket of an agent that has ended."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     ours = path.with_name(f"{path.name}.{os.getpid()}")
     try:
@@ -323,7 +323,7 @@ def _listen(path: Path) -> tuple[socket.socket, int]:
             path.parent.chmod(0o755)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as other:
             if other.connect_ex(str(path)) in (0, errno.EAGAIN):
-                raise GateError(f"Another agent serves the gate at {path}; end that one first.")
+                raise GateError(f"Another agent serves the gate at {path}; stop it first.")
         ours.unlink(missing_ok=True)
         listener.bind(str(ours))
         ours.chmod(0o666)
