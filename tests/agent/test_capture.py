@@ -117,7 +117,7 @@ def test_a_virtio_netdevs_interrupts_are_found_above_its_device(tmp_path: Path) 
     assert not any("address" in path for path in entries(folder))
 
 
-def test_what_netlink_said_of_queues_is_in_the_capture(tree: LargeTree) -> None:
+def test_netlinks_queues_are_in_the_capture(tree: LargeTree) -> None:
     write(tree.root, NETLINK_PATH, '{"2":{"rx-0":{"irq":63,"source":"netlink","napi_id":8193}}}')
     queue = InventoryReader(captured(tree.root)).read().netdevs[0].queues[0]
     assert (queue.name, queue.irq, queue.source, queue.napi_id) == ("rx-0", 63, "netlink", 8193)
@@ -127,7 +127,7 @@ def test_what_netlink_said_of_queues_is_in_the_capture(tree: LargeTree) -> None:
     "text",
     ["[]", "{", "\xff", '{"x":{}}', '{"2":{"rx-0":{"irq":-1,"source":null}}}', '{"2":{"rx-0":{"irq":99999999999}}}'],
 )
-def test_a_netlink_file_that_makes_no_sense_is_named_and_the_names_are_used(
+def test_an_invalid_netlink_file_is_logged_and_names_are_used(
     text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = InventoryReader(tree.root).read()
@@ -149,7 +149,7 @@ def test_an_interrupt_that_the_kernel_refused_to_move_is_read_only_in_the_captur
     assert locked == managed | {44}
 
 
-def test_the_running_machines_capture_tells_the_same_of_it(tmp_path: Path) -> None:
+def test_the_running_machines_capture_equals_the_machine(tmp_path: Path) -> None:
     folder = tmp_path / "capture"
     folder.mkdir()
     capture(MACHINE, folder)
@@ -195,7 +195,7 @@ print("\\n".join(opened))
 """
 
 
-def test_whatever_the_agent_opens_of_a_machine_is_in_its_capture(tree: LargeTree) -> None:
+def test_every_file_that_the_agent_opens_is_in_its_capture(tree: LargeTree) -> None:
     folder = captured(tree.root)
     run = subprocess.run(
         [sys.executable, "-c", OPENED, tree.root], capture_output=True, text=True, timeout=60, check=True
@@ -254,7 +254,7 @@ sys/kernel/debug/irq/irqs/N
 """
 
 
-def test_a_new_kind_of_file_in_a_capture_is_looked_at_for_secrets_first(tree: LargeTree) -> None:
+def test_new_kinds_of_files_in_a_capture_are_reviewed_for_secrets(tree: LargeTree) -> None:
     """Whoever makes a collector read something new adds it here, and to capture._without_secrets if need be."""
     write(tree.root, NETLINK_PATH, '{"2":{}}')
     write(tree.root, SCALING_PATH, '{"eth0":{"params":{"coalesce/rx-usecs":"3"}}}')
@@ -264,7 +264,7 @@ def test_a_new_kind_of_file_in_a_capture_is_looked_at_for_secrets_first(tree: La
     assert sorted(kinds) == KINDS.split()
 
 
-def test_what_could_be_secret_is_not_in_a_capture(tree: LargeTree) -> None:
+def test_secrets_are_not_in_a_capture(tree: LargeTree) -> None:
     secret = "s3cret"
     addresses = range(94000, 94050)
     fields = f"S {' '.join(map(str, addresses))}".split()
@@ -315,7 +315,7 @@ def test_what_could_be_secret_is_not_in_a_capture(tree: LargeTree) -> None:
         ("tuned ", 0, "task-7"),
     ],
 )
-def test_a_process_keeps_its_name_only_where_the_agent_or_the_kernel_gave_it(
+def test_only_names_of_kernel_threads_and_controllers_are_captured(
     name: str, flags: int, kept: str, tmp_path: Path
 ) -> None:
     root = tmp_path / "machine"
@@ -351,7 +351,7 @@ def test_reads_are_watched_only_within_the_watch(tree: LargeTree) -> None:
 # The command
 
 
-def test_the_command_says_what_it_left_out_and_names_what_was_not_told(
+def test_the_command_lists_what_it_omitted_and_could_not_read(
     tree: LargeTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tree.root / "proc/net/snmp").unlink()
@@ -367,7 +367,7 @@ def test_the_command_says_what_it_left_out_and_names_what_was_not_told(
     assert main(["topology", "--root", str(folder)]) == 0
 
 
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_non_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").write_text("mine")
     for taken in ("full", "full/file"):
@@ -376,12 +376,12 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path, capsys: pytest
     assert (tmp_path / "full/file").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert main(["capture", str(tmp_path / "no/such")]) == 1
     assert f"{tmp_path}/no/such cannot be written: No such file or directory." in caplog.messages
 
 
-def test_a_mistake_in_a_collector_does_not_keep_the_rest_out(
+def test_a_failing_collector_does_not_prevent_the_rest(
     tree: LargeTree, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tree.root / "sys/devices/system/cpu/cpu1/topology/core_cpus_list").write_text("nonsense\n")
@@ -394,7 +394,7 @@ def test_a_mistake_in_a_collector_does_not_keep_the_rest_out(
 
 @pytest.mark.parametrize("text", ["[]", "{", "\xff", '{"eth0":{"channels":4}}', '{"eth0":[]}',
      '{"eth0":{"params":{"coalesce/rx-usecs":"-3"}}}', '{"eth0":{"params_max":{"ring/rx":512}}}'])  # fmt: skip
-def test_an_ethtool_file_that_makes_no_sense_is_named_and_the_rest_is_read(
+def test_an_invalid_ethtool_file_is_logged_and_the_rest_is_read(
     text: str, tree: LargeTree, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = InventoryReader(tree.root).read()
@@ -403,7 +403,7 @@ def test_an_ethtool_file_that_makes_no_sense_is_named_and_the_rest_is_read(
     assert [message for message in caplog.messages if message.startswith(SCALING_PATH)]
 
 
-def test_what_ethtool_said_is_read_from_a_capture(tree: LargeTree) -> None:
+def test_ethtool_answers_are_read_from_a_capture(tree: LargeTree) -> None:
     name = InventoryReader(tree.root).read().netdevs[0].name
     told = f'{{"{name}":{{"channels":"combined 4","channels_max":"combined 8","rss":"0,1",'
     told += '"params":{"coalesce/rx-usecs":"8","ring/rx":"1024"},"params_max":{"ring/rx":"8192"},'

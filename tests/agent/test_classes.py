@@ -178,7 +178,7 @@ UNEVEN = [*[served(100, 5_000)] * 9, served(100, 500), *[served(101, 500)] * 9, 
 """Gold meets its deadline once in ten, silver nine times."""
 
 
-def test_the_class_that_is_behind_gets_more_and_all_goes_back_with_the_policy(node: Node) -> None:
+def test_the_class_behind_its_target_gets_more_and_all_is_restored_with_the_policy(node: Node) -> None:
     node.connections = UNEVEN
     node.run(20)
     assert int(node.shares("gold") or 0) > 1400
@@ -197,7 +197,7 @@ def test_the_class_that_is_behind_gets_more_and_all_goes_back_with_the_policy(no
     assert restore(node.path, node.root) == []
 
 
-def test_nothing_is_steered_before_the_first_weights_are_kept(start: Start) -> None:
+def test_nothing_is_steered_before_the_initial_weights_are_confirmed(start: Start) -> None:
     node = start()
     node.connections = UNEVEN
     node.enforce()
@@ -205,14 +205,14 @@ def test_nothing_is_steered_before_the_first_weights_are_kept(start: Start) -> N
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
 
 
-def test_equal_classes_are_left_alone(node: Node) -> None:
+def test_equal_classes_are_not_steered(node: Node) -> None:
     node.connections = [*[served(100, 500)] * 9, served(100, 5000), *[served(101, 500)] * 5, *[served(101, 5000)] * 5]
     node.run(20)
     assert node.figures().classes[0].f == pytest.approx(node.figures().classes[1].f)
     assert {name: node.shares(name) for name in GROUPS} == {"gold": "1280", "silver": "819"}
 
 
-def test_what_was_steered_just_before_a_kill_is_neither_drift_nor_lost(node: Node, start: Start) -> None:
+def test_values_steered_just_before_a_kill_are_adopted(node: Node, start: Start) -> None:
     node.connections = UNEVEN
     node.run(STEP_S + 3)
     steered = {name: node.shares(name) for name in GROUPS}
@@ -229,7 +229,7 @@ def test_what_was_steered_just_before_a_kill_is_neither_drift_nor_lost(node: Nod
     assert {name: again.shares(name) for name in GROUPS} == {"gold": "1024", "silver": "1024"}
 
 
-def test_what_somebody_else_sets_is_a_drift_and_steered_no_more(node: Node) -> None:
+def test_an_externally_changed_weight_is_drift_and_not_steered(node: Node) -> None:
     node.connections = UNEVEN
     node.run(STEP_S)
     file(node.root, "gold").write_text("77\n")
@@ -239,7 +239,7 @@ def test_what_somebody_else_sets_is_a_drift_and_steered_no_more(node: Node) -> N
     assert int(node.shares("silver") or 0) < 819
 
 
-def test_what_somebody_else_sets_is_taken_over_and_steered_on_where_the_policy_says_so(start: Start) -> None:
+def test_a_re_asserting_policy_steers_an_externally_changed_weight(start: Start) -> None:
     node = start()
     node.enforce(replace(POLICY, on_drift=Ownership.REASSERT))
     node.run(STEP_S + CONFIRM_AFTER_S + 1)
@@ -261,7 +261,7 @@ def test_a_restore_beside_the_agent_ends_the_steering(node: Node) -> None:
     assert node.held() == {}
 
 
-def test_a_cgroup_that_is_made_anew_is_enrolled_again(node: Node) -> None:
+def test_a_recreated_cgroup_is_assigned_again(node: Node) -> None:
     folder = file(node.root, "gold").parent
     folder.rename(folder.with_name("old"))
     folder.mkdir()
@@ -274,7 +274,7 @@ def test_a_cgroup_that_is_made_anew_is_enrolled_again(node: Node) -> None:
 # The gate
 
 
-def test_the_gate_is_open_while_a_policy_is_in_force_and_its_figures_come_first(start: Start, gate_path: Path) -> None:
+def test_the_gate_is_open_while_a_policy_is_in_force_and_is_the_first_source(start: Start, gate_path: Path) -> None:
     node = start()
     assert not gate_path.exists()
     node.enforce(replace(POLICY, spec=replace(SPEC, weights=[])))
@@ -287,7 +287,7 @@ def test_the_gate_is_open_while_a_policy_is_in_force_and_its_figures_come_first(
     assert not node.classes.active
 
 
-def test_a_gate_that_a_mistake_of_its_own_has_closed_is_open_again_at_the_next_step(
+def test_a_gate_closed_by_an_internal_error_is_opened_at_the_next_step(
     start: Start, gate_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = start()
@@ -304,7 +304,7 @@ def test_a_gate_that_a_mistake_of_its_own_has_closed_is_open_again_at_the_next_s
         assert node.figures().classes[0].active == 1
 
 
-def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start, gate_path: Path) -> None:
+def test_a_policy_that_is_not_enforced_admits_all_and_counts(start: Start, gate_path: Path) -> None:
     node = start()
     node.enforce(replace(POLICY, mode=Mode.OBSERVE, spec=replace(SPEC, slots=1)))
     gate = Gate(str(gate_path))
@@ -316,7 +316,7 @@ def test_a_policy_that_is_not_enforced_lets_everybody_in_and_counts(start: Start
     assert not node.classes.steers
 
 
-def test_of_two_policies_the_one_that_goes_further_has_the_gate(start: Start) -> None:
+def test_the_policy_with_the_stronger_mode_has_the_gate(start: Start) -> None:
     node = start()
     first = replace(POLICY, policy_id="1", rank=1, mode=Mode.RECOMMEND)
     node.classes.set_policies([first, POLICY])
@@ -324,7 +324,7 @@ def test_of_two_policies_the_one_that_goes_further_has_the_gate(start: Start) ->
     assert node.figures().policy_id == "7"
 
 
-def test_a_request_is_graded_by_its_client_and_by_the_process_that_serves_it(gate_path: Path) -> None:
+def test_a_request_is_classified_by_its_client_and_server_process(gate_path: Path) -> None:
     spec = ServiceClasses(
         [
             ServiceClass("near", 90, match=Match(clients=["10.0.0.0/8"], listens=[80])),
@@ -369,12 +369,12 @@ def test_a_histogram_is_the_sum_over_its_labels() -> None:
     assert parse_histogram(PAGE, "http") == {}
 
 
-def test_lines_that_never_close_their_bracket_take_no_time_from_each_other() -> None:
+def test_unclosed_brackets_are_parsed_in_linear_time() -> None:
     assert parse_histogram(b"a_bucket{\n" * 400_000, "a") == {}, "hours, where each is searched to the end of the page"
 
 
 @given(st.binary(max_size=200))
-def test_whatever_a_page_holds_is_parsed(data: bytes) -> None:
+def test_any_page_is_parsed_without_a_crash(data: bytes) -> None:
     parse_histogram(b"a_bucket{" + data, "a")
     parse_histogram(b'a_bucket{le="1"} ' + data, "a")
 
@@ -389,7 +389,7 @@ def test_whatever_a_page_holds_is_parsed(data: bytes) -> None:
         ({0.2: 6.0, INF: 9.0}, None),
     ],
 )
-def test_what_came_is_told_by_bucket_unless_it_began_anew(
+def test_new_requests_are_counted_by_bucket_unless_the_histogram_restarted(
     after: dict[float, float], came: list[tuple[float, int]] | None
 ) -> None:
     assert passed({0.1: 5.0, INF: 5.0}, after) == came
@@ -434,7 +434,7 @@ def test_a_page_is_read_within_bounds_and_no_redirect_is_followed(
 
 
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"])
-def test_a_page_that_comes_byte_by_byte_is_given_up(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_page_is_given_up(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(histogram, "TIMEOUT_S", 0.2)
 
     def trickle(listener: socket.socket) -> None:

@@ -29,7 +29,7 @@ def test_an_allowed_command_is_its_arguments(path: Path) -> None:
         ("relative", "needs the absolute path of a program"),
     ],
 )
-def test_what_is_not_allowed_is_refused_with_where_to_allow_it(path: Path, name: str, sentence: str) -> None:
+def test_a_command_that_is_not_allowed_is_refused(path: Path, name: str, sentence: str) -> None:
     with pytest.raises(CommandsError, match=sentence) as error:
         allowed_command(path, name)
     assert str(path) in str(error.value)
@@ -44,7 +44,7 @@ def test_without_a_file_nothing_is_allowed(tmp_path: Path) -> None:
     "text",
     ['[commands]\na = "rm -rf /"\n', "[commands\n", '[command]\na = ["/bin/true"]\n', "[commands]\na = [1]\n", "\xff"],
 )
-def test_a_file_that_is_not_understood_allows_nothing(path: Path, text: str) -> None:
+def test_an_invalid_file_allows_nothing(path: Path, text: str) -> None:
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(CommandsError, match="cannot be parsed"):
         allowed_command(path, "a")

@@ -156,7 +156,7 @@ def test_a_run_is_loaded_warmed_up_measured_over_its_window_and_ended(node: Node
     assert node.session.due == float("inf")
 
 
-def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_has_measured_too(
+def test_a_server_warms_up_with_its_clients_traffic_and_serves_until_the_client_has_measured(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeLoad, "has_traffic", False)
@@ -177,7 +177,7 @@ def test_a_server_warms_up_once_its_client_is_heard_and_serves_until_the_client_
     assert FakeLoad.made[1].calls[-1] == "stop"
 
 
-def test_a_run_without_an_experiment_that_has_begun_has_failed(node: Node) -> None:
+def test_a_run_without_a_begun_experiment_fails(node: Node) -> None:
     node.run(a_run())
     node.begin()
     node.run(a_run(), experiment_id=2)
@@ -199,7 +199,7 @@ def test_a_second_begin_ends_the_first(node: Node) -> None:
     assert [prepared.closed for prepared in FakePrepared.made] == [True, False]
 
 
-def test_the_end_comes_at_once_and_only_to_the_experiment_that_is_meant(node: Node) -> None:
+def test_an_experiment_is_ended_at_once_by_its_id(node: Node) -> None:
     node.begin()
     node.run(a_run(warmup_s=60))
     node.until(RunState.LOADED)
@@ -210,7 +210,7 @@ def test_the_end_comes_at_once_and_only_to_the_experiment_that_is_meant(node: No
     assert FakeLoad.made[0].calls[-1] == "stop"
 
 
-def test_a_run_that_is_asked_for_twice_is_begun_once_and_another_one_takes_its_place(node: Node) -> None:
+def test_a_repeated_run_request_is_ignored_and_another_run_replaces_it(node: Node) -> None:
     node.begin()
     node.run(a_run(warmup_s=60))
     node.until(RunState.LOADED)
@@ -234,7 +234,7 @@ def test_a_run_that_is_asked_for_twice_is_begun_once_and_another_one_takes_its_p
         ),
     ],
 )
-def test_a_run_that_fails_says_why_and_the_next_one_is_done(
+def test_a_failed_run_has_a_reason_and_the_next_one_runs(
     load: dict[str, str | bool], workload: Workload, sentence: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.begin(workload)
@@ -251,7 +251,7 @@ def test_a_run_that_fails_says_why_and_the_next_one_is_done(
     assert node.until(RunState.MEASURED).state is RunState.MEASURED
 
 
-def test_a_run_that_cannot_even_be_begun_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_start_fails_with_a_reason(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.begin()
 
     def unreadable(_root: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_packet_that_passes_a_card_and_a_bridge_counts_once(node: Node, monkey
     assert counted == [["eth0"], ["br0"]]
 
 
-def test_what_ends_by_itself_is_measured_from_its_start_to_its_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finite_workload_is_measured_from_start_to_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeLoad, "done", True)
     node.begin(Classes())
     node.run(a_run(Classes(), warmup_s=60, measure_s=60))
@@ -288,7 +288,7 @@ def test_what_ends_by_itself_is_measured_from_its_start_to_its_end(node: Node, m
     assert FakeLoad.made[0].calls == ["begin", "start alone ", "end", "stop"]
 
 
-def test_what_cannot_be_prepared_fails_the_experiment(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_preparation_fails_the_experiment(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakePrepared, "how", "No namespace can be made.")
     failed = node.begin()
     assert (failed.state, failed.run_id, failed.sentence) == (RunState.FAILED, None, "No namespace can be made.")
@@ -322,7 +322,7 @@ def test_only_commands_that_the_operator_allowed_are_run(node: Node, tmp_path: P
     assert node.told[-1].state is RunState.FAILED
 
 
-def test_an_agent_that_only_observes_makes_no_load_and_measures_what_there_is(tmp_path: Path, fake: None) -> None:
+def test_an_observing_agent_generates_no_load_and_measures_existing_traffic(tmp_path: Path, fake: None) -> None:
     node = Node(tmp_path, observe_reason="It may not write below /proc/irq; run it as root to change interrupts.")
     refused = node.begin()
     assert refused.state is RunState.FAILED
@@ -346,7 +346,7 @@ def test_below_a_captured_tree_nothing_is_loaded(tmp_path: Path, fake: None) -> 
     assert "It reads the machine captured below" in node.begin().sentence
 
 
-def test_settings_that_somebody_changes_meanwhile_disturb_the_run(node: Node) -> None:
+def test_settings_changed_during_a_measurement_disturb_the_run(node: Node) -> None:
     node.begin()
     node.session.note_disturbance(frozenset({"irq/1/affinity"}))
     node.run(a_run(measure_s=0.05))

@@ -104,7 +104,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes netwo
 
 
 @needs_root
-def test_an_agent_measures_a_run_while_it_goes_on_sampling_and_leaves_nothing(
+def test_an_agent_samples_while_it_measures_a_run_and_leaves_nothing(
     backend: Backend, agent: "subprocess.Popen[bytes]"
 ) -> None:
     connection = greet(backend)
@@ -130,7 +130,7 @@ def test_an_agent_measures_a_run_while_it_goes_on_sampling_and_leaves_nothing(
 
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_an_agent_that_ends_in_the_middle_of_a_run_leaves_no_process_and_no_netdev(
+def test_an_agent_that_ends_during_a_run_leaves_no_process_and_no_netdev(
     number: signal.Signals, backend: Backend, agent: "subprocess.Popen[bytes]"
 ) -> None:
     _, ready = loaded(backend)
@@ -180,7 +180,7 @@ def agent_here(root: Path) -> Agent:
     return Agent(Config(address, root.parent / "state", root, 0.1, "n"), NodeKey(address, 7, "n", "k"))
 
 
-def test_a_connection_that_is_lost_ends_the_experiment_and_leases_only_when_it_stays_so(
+def test_a_lost_connection_ends_the_experiment_and_leases_after_the_grace_time(
     root: Path, said: list[ExperimentMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root)
@@ -208,7 +208,7 @@ def test_a_connection_that_is_lost_ends_the_experiment_and_leases_only_when_it_s
     assert "has not begun" in said[-1].sentence
 
 
-def test_an_agent_without_experiments_does_not_load_what_they_need() -> None:
+def test_an_agent_without_experiments_does_not_import_their_modules() -> None:
     script = (
         "import sys, coresteer_agent.runtime.loop\n"
         "print([m for m in sys.modules if 'workload' in m or 'experiment' in m])"

@@ -121,7 +121,7 @@ def started(start: list[Process], path: Path, name: str) -> Process:
     return start[-1]
 
 
-def test_the_socket_may_be_used_by_everybody_and_its_folder_only_passed(server: GateServer) -> None:
+def test_every_account_may_use_the_socket_but_not_list_its_folder(server: GateServer) -> None:
     assert stat.S_IMODE(server.path.stat().st_mode) == 0o666
     assert stat.S_IMODE(server.path.parent.stat().st_mode) == 0o755
     assert [entry.name for entry in server.path.parent.iterdir()] == ["gate.sock"]
@@ -129,7 +129,7 @@ def test_the_socket_may_be_used_by_everybody_and_its_folder_only_passed(server: 
     assert list(server.path.parent.iterdir()) == []
 
 
-def test_a_living_agents_gate_is_not_taken_and_a_dead_ones_is(server: GateServer) -> None:
+def test_only_the_gate_of_an_ended_agent_is_replaced(server: GateServer) -> None:
     with pytest.raises(GateError, match="Another agent serves the gate"):
         GateServer(server.path).start()
     with connected(server.path) as worker:
@@ -142,18 +142,20 @@ def test_a_living_agents_gate_is_not_taken_and_a_dead_ones_is(server: GateServer
         assert ask(worker, "enter gold") == "go"
 
 
-def test_a_gate_that_cannot_be_opened_says_where_and_why(path: Path) -> None:
+def test_a_gate_that_cannot_be_opened_has_a_reason(path: Path) -> None:
     with pytest.raises(GateError, match=r"cannot be opened at .*: AF_UNIX path too long"):
         GateServer(path / ("x" * 120)).start()
 
 
-def test_without_a_policy_everybody_goes_straight_in_without_a_class(server: GateServer) -> None:
+def test_without_a_policy_every_request_is_admitted_without_a_class(server: GateServer) -> None:
     with Gate(str(server.path)).enter("gold") as first, Gate(str(server.path)).enter("gold") as second:
         assert (first.name, second.name) == ("", "")
     assert server.figures() == []
 
 
-def test_more_than_the_slots_wait_and_the_lowest_f_goes_first(server: GateServer, start: list[Process]) -> None:
+def test_requests_above_the_concurrency_limit_wait_and_the_lowest_f_is_first(
+    server: GateServer, start: list[Process]
+) -> None:
     server.set_policy(policy("gold", "tin"))
     first = started(start, server.path, "gold")
     assert first.hears() == "gold"
@@ -171,7 +173,7 @@ def test_more_than_the_slots_wait_and_the_lowest_f_goes_first(server: GateServer
     assert (figures["tin"].requests, figures["tin"].satisfied) == (1, 1)
 
 
-def test_a_worker_killed_inside_gives_its_slot_back_and_counts_as_failed(
+def test_a_worker_killed_while_active_releases_its_slot_and_counts_as_failed(
     server: GateServer, start: list[Process]
 ) -> None:
     server.set_policy(policy("gold"))
@@ -185,7 +187,7 @@ def test_a_worker_killed_inside_gives_its_slot_back_and_counts_as_failed(
     assert (figures["gold"].requests, figures["gold"].satisfied) == (2, 0)
 
 
-def test_a_worker_killed_while_it_waits_is_passed_over(server: GateServer, start: list[Process]) -> None:
+def test_a_worker_killed_while_waiting_is_skipped(server: GateServer, start: list[Process]) -> None:
     server.set_policy(policy("gold"))
     inside = started(start, server.path, "gold")
     assert inside.hears() == "gold"
@@ -199,7 +201,7 @@ def test_a_worker_killed_while_it_waits_is_passed_over(server: GateServer, start
     assert last.hears() == "gold"
 
 
-def test_when_the_agent_stops_those_that_wait_go_straight_on(server: GateServer, start: list[Process]) -> None:
+def test_when_the_agent_stops_waiting_requests_go_on(server: GateServer, start: list[Process]) -> None:
     server.set_policy(policy("gold"))
     inside, waiting = started(start, server.path, "gold"), started(start, server.path, "gold")
     assert inside.hears() == "gold"
@@ -236,7 +238,7 @@ def agent(path: Path) -> Iterator[int]:
         pipe.close()
 
 
-def test_when_the_agent_is_killed_workers_go_on_and_find_the_next_one(path: Path, start: list[Process]) -> None:
+def test_when_the_agent_is_killed_workers_go_on_and_reconnect(path: Path, start: list[Process]) -> None:
     mine = Gate(str(path))
     with agent(path) as pid:
         with mine.enter("gold") as entered:
@@ -252,7 +254,7 @@ def test_when_the_agent_is_killed_workers_go_on_and_find_the_next_one(path: Path
             assert entered.name == "gold"
 
 
-def test_an_agent_that_came_back_between_two_requests_is_found_at_once(server: GateServer) -> None:
+def test_a_restarted_agent_is_used_at_once(server: GateServer) -> None:
     mine = Gate(str(server.path))
     with mine.enter("gold"):
         pass
@@ -263,9 +265,11 @@ def test_an_agent_that_came_back_between_two_requests_is_found_at_once(server: G
         assert entered.name == "gold"
 
 
-def test_without_an_agent_only_the_pauses_end_is_looked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_connections_are_tried_only_after_the_back_off(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked = []
-    monkeypatch.setattr(Gate, "_reach", lambda _self, message: looked.append(message))
+    monkeypatch.setattr(Gate, "_send", lambda _self, message: looked.append(message))
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     mine = Gate(str(path))
@@ -275,7 +279,7 @@ def test_without_an_agent_only_the_pauses_end_is_looked_for(path: Path, monkeypa
     assert len(looked) == 3, "at once, after 0.1 s and 0.2 s after that"
 
 
-def test_an_agent_that_hangs_holds_up_one_request_at_a_time(path: Path) -> None:
+def test_an_agent_that_hangs_delays_one_request_at_a_time(path: Path) -> None:
     mine = Gate(str(path))
     asked = threading.Barrier(2)
 
@@ -307,9 +311,7 @@ def test_an_agent_that_hangs_holds_up_one_request_at_a_time(path: Path) -> None:
     assert said == ["gold"]
 
 
-def test_who_is_interrupted_while_it_looks_for_the_agent_lets_the_next_one_look(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_attempt_lets_the_next_request_try(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Gate(str(path))
     with mine.enter("gold"):
         pass
@@ -320,14 +322,14 @@ def test_who_is_interrupted_while_it_looks_for_the_agent_lets_the_next_one_look(
         reached.append(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Gate, "_reach", interrupted)
+    monkeypatch.setattr(Gate, "_send", interrupted)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt), mine.enter("gold"):
             pass
     assert len(reached) == 2
 
 
-def test_patience_ends_the_wait_and_gives_the_place_back(server: GateServer) -> None:
+def test_patience_ends_the_wait_and_leaves_the_queue(server: GateServer) -> None:
     server.set_policy(policy("gold"))
     with Gate(str(server.path)).enter("gold"), Gate(str(server.path), patience_s=0.01).enter("gold") as hasty:
         assert hasty.name == ""
@@ -338,7 +340,7 @@ def test_patience_ends_the_wait_and_gives_the_place_back(server: GateServer) -> 
 @pytest.mark.parametrize(
     "message", ["", "hello", "enter", "ENTER gold", "leave", "leave ok ", "leave\0ok", "enter gold\n" * 100]
 )
-def test_what_is_no_message_ends_the_connection_and_gives_the_slot_back(server: GateServer, message: str) -> None:
+def test_an_invalid_message_closes_the_connection_and_releases_the_slot(server: GateServer, message: str) -> None:
     server.set_policy(policy("gold"))
     with connected(server.path) as nonsense, connected(server.path) as next_one:
         assert ask(nonsense, "enter gold") == "go gold 6"
@@ -355,7 +357,7 @@ def test_what_is_no_message_ends_the_connection_and_gives_the_slot_back(server: 
 @pytest.mark.parametrize(
     "asked", ["lead", "Gold", "", "@", "@127.0.0.1", "@127.0.0.1 ", "@127.0.0.1 -1", "@here 80", "@::1 80 80", "\udcff"]
 )
-def test_a_class_or_an_address_that_is_none_goes_on_without_a_slot(server: GateServer, asked: str) -> None:
+def test_an_unknown_class_or_invalid_address_goes_on_without_a_slot(server: GateServer, asked: str) -> None:
     server.set_policy(policy("gold"), lambda _client, _port, _pid: "gold")
     with connected(server.path) as worker:
         worker.send(b"enter " + asked.encode("utf-8", "surrogateescape"))
@@ -363,7 +365,7 @@ def test_a_class_or_an_address_that_is_none_goes_on_without_a_slot(server: GateS
         assert ask(worker, "enter gold") == "go gold 6"
 
 
-def test_who_asks_twice_over_one_connection_loses_it(server: GateServer) -> None:
+def test_a_second_request_on_one_connection_closes_it(server: GateServer) -> None:
     server.set_policy(policy("gold"))
     with connected(server.path) as worker:
         assert ask(worker, "enter gold") == "go gold 6"
@@ -391,9 +393,7 @@ def test_a_request_is_classified_by_client_port_and_process(server: GateServer) 
     ]
 
 
-def test_a_classification_that_fails_leaves_the_request_without_a_class(
-    server: GateServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_classification_goes_on_without_a_class(server: GateServer, caplog: pytest.LogCaptureFixture) -> None:
     def classify(_client: Address, _port: int, _pid: int) -> str:
         raise RuntimeError("a table is broken")
 
@@ -406,7 +406,7 @@ def test_a_classification_that_fails_leaves_the_request_without_a_class(
     ]
 
 
-def test_a_tcp_connection_names_its_client_and_takes_the_classs_priority(server: GateServer) -> None:
+def test_a_tcp_connection_gets_the_priority_of_its_class(server: GateServer) -> None:
     server.set_policy(policy("gold", "tin", slots=9), lambda client, _port, _pid: "tin" if client.is_loopback else None)
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
@@ -418,7 +418,7 @@ def test_a_tcp_connection_names_its_client_and_takes_the_classs_priority(server:
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 6
 
 
-def test_a_request_that_raises_or_says_so_counts_as_failed(server: GateServer) -> None:
+def test_a_request_that_raises_or_is_not_ok_counts_as_failed(server: GateServer) -> None:
     server.set_policy(policy("gold"))
     mine = Gate(str(server.path))
     with pytest.raises(ZeroDivisionError), mine.enter("gold"):
@@ -431,7 +431,7 @@ def test_a_request_that_raises_or_says_so_counts_as_failed(server: GateServer) -
     assert (figures.requests, figures.satisfied) == (3, 1)
 
 
-def test_switching_the_policy_off_lets_all_in_and_on_again_starts_anew(server: GateServer) -> None:
+def test_removing_the_policy_admits_all_and_a_new_one_starts_empty(server: GateServer) -> None:
     server.set_policy(policy("gold"))
     with connected(server.path) as inside, connected(server.path) as waiting, connected(server.path) as third:
         assert ask(inside, "enter gold") == "go gold 6"
@@ -445,7 +445,7 @@ def test_switching_the_policy_off_lets_all_in_and_on_again_starts_anew(server: G
         assert figures_when(server, {"gold": (0, 1)})["gold"].requests == 1
 
 
-def test_another_policy_grades_those_that_wait_again(server: GateServer) -> None:
+def test_another_policy_reclassifies_waiting_requests(server: GateServer) -> None:
     server.set_policy(policy("gold", "tin"), lambda _client, _port, _pid: "gold")
     with connected(server.path) as inside, connected(server.path) as a, connected(server.path) as b:
         assert ask(inside, "enter gold") == "go gold 6"
@@ -459,7 +459,9 @@ def test_another_policy_grades_those_that_wait_again(server: GateServer) -> None
         assert a.recv(256) == b"go iron 0"
 
 
-def test_slots_are_the_cpus_of_the_first_worker_where_none_are_given(server: GateServer, start: list[Process]) -> None:
+def test_the_default_concurrency_limit_is_the_cpus_of_the_first_worker(
+    server: GateServer, start: list[Process]
+) -> None:
     cpus = os.sched_getaffinity(0)
     server.set_policy(policy("gold", slots=0))
     try:
@@ -472,7 +474,7 @@ def test_slots_are_the_cpus_of_the_first_worker_where_none_are_given(server: Gat
         os.sched_setaffinity(0, cpus)
 
 
-def test_when_the_first_worker_ends_slots_are_the_cpus_of_the_next(server: GateServer, start: list[Process]) -> None:
+def test_when_the_first_worker_ends_the_limit_is_the_cpus_of_the_next(server: GateServer, start: list[Process]) -> None:
     cpus = os.sched_getaffinity(0)
     server.set_policy(policy("gold", slots=0))
     try:
@@ -487,7 +489,7 @@ def test_when_the_first_worker_ends_slots_are_the_cpus_of_the_next(server: GateS
         os.sched_setaffinity(0, cpus)
 
 
-def test_more_connections_than_there_may_be_are_turned_away_and_the_others_stay(
+def test_connections_above_the_maximum_are_refused(
     server: GateServer, monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
     monkeypatch.setattr(gate_module, "MAX_WORKERS", 3)
@@ -507,7 +509,7 @@ def test_more_connections_than_there_may_be_are_turned_away_and_the_others_stay(
         assert entered.name == "gold"
 
 
-def test_without_descriptors_to_give_a_worker_goes_straight_on_and_the_next_finds_the_gate(server: GateServer) -> None:
+def test_without_free_descriptors_a_worker_goes_on_and_the_next_uses_the_gate(server: GateServer) -> None:
     server.set_policy(policy("gold", slots=9))
     mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.settimeout(WAIT_S)
@@ -523,7 +525,7 @@ def test_without_descriptors_to_give_a_worker_goes_straight_on_and_the_next_find
         assert ask(worker, "enter gold") == "go gold 6"
 
 
-def test_a_child_makes_its_own_connection_and_its_parents_slot_is_the_parents(server: GateServer) -> None:
+def test_a_forked_child_has_its_own_connection(server: GateServer) -> None:
     server.set_policy(policy("gold", slots=2))
     mine = Gate(str(server.path))
     with mine.enter("gold"):
@@ -535,7 +537,7 @@ def test_a_child_makes_its_own_connection_and_its_parents_slot_is_the_parents(se
         assert (figures.requests, figures.satisfied) == (2, 0), "the child died inside"
 
 
-def test_threads_of_one_gate_never_hold_more_slots_than_there_are(server: GateServer) -> None:
+def test_threads_of_one_gate_stay_within_the_concurrency_limit(server: GateServer) -> None:
     server.set_policy(policy("gold", "tin", slots=2))
     mine = Gate(str(server.path))
     lock, inside, most, entered_as = threading.Lock(), 0, 0, []

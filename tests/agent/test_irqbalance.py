@@ -91,7 +91,7 @@ def changes(root: Path, told: list[ChangeMessage]) -> Iterator[NodeChanges]:
     changes.close()
 
 
-def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears_of_no_change(
+def test_affinities_moved_by_irqbalance_are_restored_after_the_run_without_a_change_message(
     root: Path, changes: NodeChanges, told: list[ChangeMessage], install: Callable[[], None]
 ) -> None:
     install()
@@ -108,7 +108,7 @@ def test_what_irqbalance_moved_goes_back_when_the_run_ends_and_the_backend_hears
     journal.close()
 
 
-def test_irqbalance_leaves_what_an_open_change_has_set(
+def test_irqbalance_ignores_settings_of_open_changes(
     root: Path, changes: NodeChanges, told: list[ChangeMessage], install: Callable[[], None]
 ) -> None:
     install()
@@ -125,7 +125,7 @@ def test_irqbalance_leaves_what_an_open_change_has_set(
     assert affinity(root, 41) == "0-3"
 
 
-def test_a_kept_change_stands_again_after_irqbalance(
+def test_a_confirmed_change_is_restored_after_irqbalance(
     root: Path, changes: NodeChanges, install: Callable[[], None]
 ) -> None:
     install()
@@ -140,7 +140,7 @@ def test_a_kept_change_stands_again_after_irqbalance(
     assert affinity(root, 41) == "0-3"
 
 
-def test_it_can_be_lent_again_and_again(root: Path, changes: NodeChanges, install: Callable[[], None]) -> None:
+def test_settings_can_be_delegated_repeatedly(root: Path, changes: NodeChanges, install: Callable[[], None]) -> None:
     install()
     for _ in range(3):
         (root / "moved").unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def test_it_can_be_lent_again_and_again(root: Path, changes: NodeChanges, instal
         assert affinity(root, 41) == "0-3"
 
 
-def test_irqbalance_that_ends_by_itself_says_so(
+def test_an_unexpected_end_of_irqbalance_is_reported(
     root: Path, changes: NodeChanges, install: Callable[[str], None]
 ) -> None:
     install("print('no NUMA here', flush=True); sys.exit(3)")
@@ -175,7 +175,7 @@ def test_without_irqbalance_or_where_it_runs_already_it_is_not_started(
 
 
 @pytest.mark.parametrize("event", [BackendLost(), Stopping()])
-def test_whatever_ends_the_change_puts_the_affinities_back(
+def test_every_end_of_the_change_restores_the_affinities(
     event: BackendLost | Stopping, root: Path, changes: NodeChanges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes.delegate(["irq/41/affinity"])
@@ -201,7 +201,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("how", ["restart", "restore"])
-def test_an_agent_that_is_killed_leaves_no_irqbalance_and_no_moved_interrupt(
+def test_after_a_killed_agent_irqbalance_ends_and_affinities_are_restored(
     how: str, root: Path, install: Callable[[], None]
 ) -> None:
     install()

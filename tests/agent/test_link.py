@@ -81,7 +81,7 @@ def rates(seq: int) -> Rates:
     return Rates(seq, 0, 1.0, 2, {}, {}, None, None, None, None, None, None, None)
 
 
-def test_the_agent_speaks_first_and_shows_its_key(backend: Backend, node: Node) -> None:
+def test_the_agent_sends_hello_with_its_key(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     request = connection.websocket.request
     assert request is not None
@@ -93,7 +93,7 @@ def test_the_agent_speaks_first_and_shows_its_key(backend: Backend, node: Node) 
     assert node.next() == BackendBack()
 
 
-def test_a_cut_loses_nothing_and_sends_nothing_twice_that_was_stored(backend: Backend, node: Node) -> None:
+def test_a_disconnect_loses_nothing_and_repeats_nothing_acknowledged(backend: Backend, node: Node) -> None:
     first = backend.next_connection()
     first.hello()
     first.welcome()
@@ -113,7 +113,7 @@ def test_a_cut_loses_nothing_and_sends_nothing_twice_that_was_stored(backend: Ba
     assert second.seqs(9) == list(range(8, 17))
 
 
-def test_many_cuts_at_any_moment_store_each_sample_exactly_once(backend: Backend, node: Node) -> None:
+def test_disconnects_at_any_moment_store_each_sample_exactly_once(backend: Backend, node: Node) -> None:
     stored: list[int] = []
     sent = 0
     for turn in range(12):
@@ -138,7 +138,7 @@ def test_many_cuts_at_any_moment_store_each_sample_exactly_once(backend: Backend
     assert stored == list(range(1, sent + 1))
 
 
-def test_topology_and_inventory_are_told_after_each_welcome_and_only_the_latest(backend: Backend, node: Node) -> None:
+def test_the_latest_topology_and_inventory_are_sent_after_each_welcome(backend: Backend, node: Node) -> None:
     node.link.send_state(Topology([], [], [], isolated="1"))
     node.link.send_state(Topology([], [], [], isolated="2"))
     node.link.send_state(Inventory([], [], ["irqbalance"]))
@@ -151,7 +151,7 @@ def test_topology_and_inventory_are_told_after_each_welcome_and_only_the_latest(
         connection.close()
 
 
-def test_a_ping_is_answered_and_a_request_is_handed_on(backend: Backend, node: Node) -> None:
+def test_a_ping_is_answered_and_a_request_is_delivered(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     connection.hello()
     connection.welcome()
@@ -173,9 +173,7 @@ def test_a_change_message_overtakes_waiting_samples(backend: Backend, node: Node
     assert isinstance(connection.hear(), ChangeMessage)
 
 
-def test_decisions_wait_for_the_backend_the_oldest_go_first_and_they_come_before_their_changes(
-    backend: Backend, node: Node
-) -> None:
+def test_decisions_are_buffered_oldest_first_and_precede_their_changes(backend: Backend, node: Node) -> None:
     for time_ms in range(MAX_DECISIONS + 1):
         node.link.send_decision(DecisionMessage(time_ms, Evaluation("1", 1, Mode.ENFORCE, "")))
     connection = backend.next_connection()
@@ -187,7 +185,7 @@ def test_decisions_wait_for_the_backend_the_oldest_go_first_and_they_come_before
     assert node.next() == BackendBack()
 
 
-def test_large_decisions_are_kept_within_bytes_the_newest_of_them(backend: Backend, node: Node) -> None:
+def test_buffered_decisions_are_bounded_in_bytes(backend: Backend, node: Node) -> None:
     decision = DecisionMessage(0, Evaluation("1", 1, Mode.ENFORCE, os.urandom(2**15).hex()))
     for time_ms in range(120):
         node.link.send_decision(replace(decision, time_ms=time_ms))
@@ -203,7 +201,7 @@ def test_large_decisions_are_kept_within_bytes_the_newest_of_them(backend: Backe
     assert 40 < len(told) < 70
 
 
-def test_flows_are_not_kept_for_a_backend_that_is_away(backend: Backend, node: Node) -> None:
+def test_flows_are_not_buffered_while_disconnected(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     node.link.send_flows(FlowsMessage(1, []))
     connection.hello()
@@ -214,7 +212,7 @@ def test_flows_are_not_kept_for_a_backend_that_is_away(backend: Backend, node: N
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff" * 40, encode(Welcome(1, 1, 0))[:-3], "text", b"\x81\xa4type\xa1x"])
-def test_garbage_from_the_backend_is_closed_with_a_reason_and_the_agent_comes_again(
+def test_an_invalid_message_closes_the_connection_with_a_reason_and_the_agent_reconnects(
     backend: Backend, node: Node, garbage: bytes | str
 ) -> None:
     for welcomed in (False, True):
@@ -229,7 +227,7 @@ def test_garbage_from_the_backend_is_closed_with_a_reason_and_the_agent_comes_ag
     assert backend.next_connection().hello()
 
 
-def test_another_protocol_version_is_said_clearly_and_tried_again(
+def test_another_protocol_version_is_logged_and_tried_again(
     backend: Backend, node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = backend.next_connection()
@@ -251,7 +249,7 @@ def test_another_protocol_version_is_said_clearly_and_tried_again(
         (4499, "code 4499"),
     ],
 )
-def test_each_close_code_has_its_sentence_said_once_with_the_backends_reason(
+def test_each_close_code_is_logged_once_with_the_backends_reason(
     backend: Backend, node: Node, caplog: pytest.LogCaptureFixture, code: int, says: str
 ) -> None:
     for _ in range(3):
@@ -264,7 +262,7 @@ def test_each_close_code_has_its_sentence_said_once_with_the_backends_reason(
     assert "because I say so" in complaints[0]
 
 
-def test_a_refused_key_is_replaced_when_there_is_a_way(backend: Backend) -> None:
+def test_a_refused_key_is_replaced_if_possible(backend: Backend) -> None:
     renewed = NodeKey(backend.address, 8, "n", "new")
     node = Node(backend.address, renew_key=lambda: renewed)
     backend.next_connection().close(Close.BAD_KEY)
@@ -274,7 +272,7 @@ def test_a_refused_key_is_replaced_when_there_is_a_way(backend: Backend) -> None
     node.link.stop()
 
 
-def test_what_the_buffer_cannot_hold_goes_oldest_first_and_is_counted(
+def test_a_full_buffer_drops_the_oldest_samples_and_counts_them(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node("http://127.0.0.1:1", max_count=10)
@@ -296,7 +294,7 @@ def test_what_the_buffer_cannot_hold_goes_oldest_first_and_is_counted(
     node.link.stop()
 
 
-def test_a_backend_that_never_answers_does_not_hold_up_the_sampling_thread() -> None:
+def test_a_silent_backend_does_not_block_the_sampling_thread() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         node = Node(f"http://127.0.0.1:{deaf.getsockname()[1]}")
         taken, _ = deaf.accept()
@@ -308,7 +306,7 @@ def test_a_backend_that_never_answers_does_not_hold_up_the_sampling_thread() -> 
     node.link.stop()
 
 
-def test_stopping_sends_what_is_waiting_and_says_goodbye(backend: Backend, node: Node) -> None:
+def test_stopping_sends_buffered_messages_and_closes(backend: Backend, node: Node) -> None:
     connection = backend.next_connection()
     connection.hello()
     connection.welcome()
@@ -366,7 +364,7 @@ def said() -> Iterator[SimpleQueue[logging.LogRecord]]:
     logging.getLogger("coresteer.link").removeHandler(handler)
 
 
-def test_a_message_in_pieces_with_a_ping_between_them_is_understood(raw_peer: RawPeer) -> None:
+def test_a_fragmented_message_with_a_ping_in_between_is_received(raw_peer: RawPeer) -> None:
     node = Node(raw_peer.address)
     pieces = Frame(Opcode.BINARY, WELCOME[:3], fin=False), Frame(Opcode.PING, b"x"), Frame(Opcode.CONT, WELCOME[3:])
     taken = raw_peer.accept(*pieces)
@@ -376,7 +374,7 @@ def test_a_message_in_pieces_with_a_ping_between_them_is_understood(raw_peer: Ra
     node.link.stop()
 
 
-def test_a_reason_that_comes_together_with_the_handshake_and_the_end_is_told(
+def test_a_close_reason_right_after_the_handshake_is_logged(
     raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]
 ) -> None:
     node = Node(raw_peer.address)
@@ -386,7 +384,7 @@ def test_a_reason_that_comes_together_with_the_handshake_and_the_end_is_told(
     node.link.stop()
 
 
-def test_messages_that_come_together_with_the_end_are_heard(raw_peer: RawPeer) -> None:
+def test_messages_right_before_the_close_are_received(raw_peer: RawPeer) -> None:
     node = Node(raw_peer.address)
     asked = Apply("c", Plan([]), 60)
     raw_peer.accept(Frame(Opcode.BINARY, WELCOME), Frame(Opcode.BINARY, encode(asked))).close()
@@ -394,9 +392,7 @@ def test_messages_that_come_together_with_the_end_are_heard(raw_peer: RawPeer) -
     node.link.stop()
 
 
-def test_a_connection_on_which_no_ping_is_answered_is_given_up_and_made_anew(
-    raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]
-) -> None:
+def test_a_connection_without_pongs_is_replaced(raw_peer: RawPeer, said: SimpleQueue[logging.LogRecord]) -> None:
     node = Node(raw_peer.address, Timing(first_retry=0.01, longest_retry=0.02, welcome=5, keepalive=0.05))
     with raw_peer.accept(Frame(Opcode.BINARY, WELCOME)):
         assert [node.next(), node.next()] == [BackendBack(), BackendLost()]
@@ -474,7 +470,7 @@ def test_a_certificate_that_this_machine_does_not_trust_is_refused(
     st.integers(1, 60),
     st.lists(st.one_of(st.just("append"), st.just("send"), st.just("rewind"), st.integers(0, 40)), max_size=60),
 )
-def test_the_buffer_keeps_its_bounds_and_its_order(max_count: int, max_bytes: int, steps: list[str | int]) -> None:
+def test_the_buffer_is_bounded_and_ordered(max_count: int, max_bytes: int, steps: list[str | int]) -> None:
     buffer = UnacknowledgedBuffer(max_count, max_bytes)
     seq = 0
     last_sent = 0
@@ -501,12 +497,12 @@ def test_the_buffer_keeps_its_bounds_and_its_order(max_count: int, max_bytes: in
 @pytest.mark.parametrize(
     "url", ["", "example.org", "ftp://x", "http://", "http://u:p@localhost", "http://localhost:x", "http://localhost?a"]
 )
-def test_what_is_no_backends_address_is_refused(url: str) -> None:
+def test_an_invalid_backend_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         check_backend(url, insecure=True)
 
 
-def test_encryption_is_required_for_everything_that_is_not_this_machine() -> None:
+def test_encryption_is_required_except_on_this_machine() -> None:
     for url in ("http://localhost:8420", "http://127.9.0.1:1", "http://[::1]:1", "https://example.org"):
         assert check_backend(url + "/", insecure=False) == url
     for url in ("http://example.org", "http://10.0.0.1:8420", "http://localhost.example.org"):
@@ -555,7 +551,7 @@ def answer() -> Iterator[Callable[[int, bytes], str]]:
         server.server_close()
 
 
-def test_a_token_becomes_a_key_that_only_its_owner_can_read(
+def test_enrolment_stores_a_key_that_only_its_owner_can_read(
     tmp_path: Path, answer: Callable[[int, bytes], str]
 ) -> None:
     url = answer(200, b'{"nodes":[{"node_id":3,"name":"n","key":"k3"}]}')
@@ -574,7 +570,7 @@ def test_a_token_becomes_a_key_that_only_its_owner_can_read(
         (200, b'{"nodes":[]}', False, "is it a Coresteer backend"),
     ],
 )
-def test_a_refused_enrolment_says_why_and_whether_it_is_worth_trying_again(
+def test_a_refused_enrolment_has_a_reason_and_says_whether_to_retry(
     tmp_path: Path, answer: Callable[[int, bytes], str], *, status: int, body: bytes, transient: bool, says: str
 ) -> None:
     with pytest.raises(EnrolError, match=says) as caught:
@@ -583,7 +579,7 @@ def test_a_refused_enrolment_says_why_and_whether_it_is_worth_trying_again(
     assert not (tmp_path / "key.json").exists()
 
 
-def test_a_key_is_not_shown_to_another_backend(tmp_path: Path) -> None:
+def test_a_key_is_not_sent_to_another_backend(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent/key.json").write_text('{"backend":"https://a.example","node_id":1,"name":"n","key":"k"}')
     assert key_for(config(tmp_path, "https://a.example")).key == "k"
@@ -591,7 +587,7 @@ def test_a_key_is_not_shown_to_another_backend(tmp_path: Path) -> None:
         key_for(config(tmp_path, "https://b.example"))
 
 
-def test_a_missing_token_file_is_waited_for_and_a_missing_token_is_explained(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_transient_and_a_missing_token_is_explained(tmp_path: Path) -> None:
     with pytest.raises(EnrolError) as caught:
         key_for(config(tmp_path, "http://localhost", tmp_path / "token"))
     assert caught.value.transient
@@ -600,7 +596,7 @@ def test_a_missing_token_file_is_waited_for_and_a_missing_token_is_explained(tmp
     assert not caught.value.transient
 
 
-def test_a_damaged_key_says_so(tmp_path: Path) -> None:
+def test_a_damaged_key_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "key.json").write_text('{"backend":')
     with pytest.raises(EnrolError, match="Enrol again"):
         load_key(tmp_path / "key.json")

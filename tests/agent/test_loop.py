@@ -136,7 +136,7 @@ def move(connection: Connection, change_id: str = "c", becomes: str = "1") -> Ch
     return next_change(connection)
 
 
-def test_an_agent_tells_what_the_node_is_and_then_samples_in_order(backend: Backend, start: Start) -> None:
+def test_an_agent_reports_the_node_and_then_samples_in_order(backend: Backend, start: Start) -> None:
     start()
     connection = backend.next_connection()
     hello = connection.hello()
@@ -150,7 +150,7 @@ def test_an_agent_tells_what_the_node_is_and_then_samples_in_order(backend: Back
     assert connection.seqs(5) == [1, 2, 3, 4, 5]
 
 
-def test_what_was_learned_of_nics_is_kept_and_told_again(
+def test_what_was_learned_of_nics_is_saved_and_reported_again(
     backend: Backend, start: Start, root: Path, tmp_path: Path
 ) -> None:
     (root / "proc/sys/kernel").mkdir(parents=True)
@@ -168,7 +168,7 @@ def test_what_was_learned_of_nics_is_kept_and_told_again(
         process.wait(PATIENCE_S)
 
 
-def test_an_interrupt_is_moved_kept_and_rolled_back(backend: Backend, start: Start, root: Path) -> None:
+def test_an_interrupt_is_moved_confirmed_and_rolled_back(backend: Backend, start: Start, root: Path) -> None:
     start()
     connection = greet(backend)
     waiting = move(connection)
@@ -213,9 +213,7 @@ def test_the_inventory_shows_a_move_at_once(root: Path, tmp_path: Path, told: li
     assert irq.requested == "1"
 
 
-def test_a_plan_with_a_key_that_is_no_setting_is_refused_and_the_agent_goes_on(
-    root: Path, tmp_path: Path, told: list[ChangeMessage]
-) -> None:
+def test_a_plan_with_an_unknown_key_is_refused(root: Path, tmp_path: Path, told: list[ChangeMessage]) -> None:
     agent = agent_here(root, tmp_path / "state")
     agent._check_node()
     agent._handle(Apply("c", Plan([Action("irq/41/../../../etc", "0", "1", "test")]), 60))
@@ -223,7 +221,7 @@ def test_a_plan_with_a_key_that_is_no_setting_is_refused_and_the_agent_goes_on(
     assert "is not a setting Coresteer knows" in told[-1].sentence
 
 
-def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_not_end_the_agent(
+def test_an_unreadable_journal_at_a_confirmation_does_not_end_the_agent(
     root: Path, tmp_path: Path, told: list[ChangeMessage]
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
@@ -242,7 +240,7 @@ def test_a_journal_that_cannot_be_read_when_a_policy_would_keep_its_change_does_
     assert (told[-1].state, affinity(root)) == (ChangeState.CONFIRMED, "1")
 
 
-def test_an_unexpected_error_rolls_back_what_is_unconfirmed(
+def test_an_unexpected_error_rolls_back_unconfirmed_changes(
     root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
@@ -259,7 +257,7 @@ def test_an_unexpected_error_rolls_back_what_is_unconfirmed(
 
 
 @pytest.mark.parametrize("broken", ["_sampler.sample", "_inventory_reader.read", "_tasks.scan"])
-def test_a_collector_that_fails_is_named_once_and_the_confirm_timer_goes_on(  # noqa: PLR0917 - fixtures
+def test_a_failing_collector_is_logged_once_and_the_confirmation_timer_runs(  # noqa: PLR0917 - fixtures
     broken: str,
     root: Path,
     tmp_path: Path,
@@ -297,7 +295,7 @@ def test_a_collector_that_fails_is_named_once_and_the_confirm_timer_goes_on(  # 
     assert len([message for message in caplog.messages if "a mistake of ours" in message]) == 1
 
 
-def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_the_processes_that_talk(
+def test_policies_are_evaluated_with_recent_rates_and_network_processes(
     root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spread sees who talks, moves an interrupt, and the agent goes on with it after a restart without a backend."""
@@ -346,7 +344,7 @@ def test_policies_that_the_backend_told_are_decided_with_the_last_seconds_and_th
     assert affinity(root) == "1"
 
 
-def test_policies_do_not_go_on_with_old_figures_where_none_can_be_read(
+def test_policies_do_not_use_old_rates_where_none_can_be_read(
     root: Path, tmp_path: Path, told: list[ChangeMessage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
@@ -381,7 +379,7 @@ def test_policies_do_not_go_on_with_old_figures_where_none_can_be_read(
 
 
 @pytest.mark.parametrize("name", ["isolated", "nohz_full"])
-def test_a_cpu_that_was_isolated_just_now_is_refused(
+def test_a_cpu_that_was_just_isolated_is_refused(
     name: str, root: Path, tmp_path: Path, told: list[ChangeMessage]
 ) -> None:
     agent = agent_here(root, tmp_path / "state")
@@ -403,7 +401,7 @@ def test_without_hot_plug_events_the_topology_is_read_again_after_a_while(
     assert agent._topology.cpus[1].package == 1
 
 
-def test_a_cpu_that_went_offline_just_now_is_refused(backend: Backend, start: Start, root: Path) -> None:
+def test_a_cpu_that_just_went_offline_is_refused(backend: Backend, start: Start, root: Path) -> None:
     start()
     connection = greet(backend)
     (root / "sys/devices/system/cpu/online").write_text("0\n")
@@ -412,9 +410,7 @@ def test_a_cpu_that_went_offline_just_now_is_refused(backend: Backend, start: St
     assert "CPU 1 is not online" in failed.sentence
 
 
-def test_an_agent_that_is_asked_to_end_rolls_back_what_is_unconfirmed(
-    backend: Backend, start: Start, root: Path
-) -> None:
+def test_an_agent_that_stops_rolls_back_unconfirmed_changes(backend: Backend, start: Start, root: Path) -> None:
     agent = start()
     connection = greet(backend)
     move(connection)
@@ -426,7 +422,7 @@ def test_an_agent_that_is_asked_to_end_rolls_back_what_is_unconfirmed(
     assert connection.closed.wait(PATIENCE_S)
 
 
-def test_an_agent_that_is_killed_rolls_back_at_its_next_start_and_tells_until_it_was_seen(
+def test_a_killed_agent_rolls_back_at_its_next_start_and_reports_until_acknowledged(
     backend: Backend, start: Start, root: Path
 ) -> None:
     agent = start()
@@ -492,7 +488,7 @@ def test_a_tree_without_counters_is_sampled_without_a_crash(
 
 
 @given(st.floats(0.1, 60), st.lists(st.floats(0, 500), max_size=30))
-def test_beats_do_not_drift_and_missed_ones_are_left_out(interval_s: float, waits: list[float]) -> None:
+def test_periods_do_not_drift_and_missed_ones_are_skipped(interval_s: float, waits: list[float]) -> None:
     schedule = Schedule(interval_s, 1000.0)
     now = 1000.0
     for wait in waits:
@@ -518,9 +514,7 @@ def test_beats_do_not_drift_and_missed_ones_are_left_out(interval_s: float, wait
         (["topology", "--root", "/dev/null"], 2, "is not a directory"),
     ],
 )
-def test_every_mistake_on_the_command_line_gets_a_sentence_and_no_traceback(
-    arguments: list[str], code: int, says: str
-) -> None:
+def test_command_line_errors_are_sentences_without_a_traceback(arguments: list[str], code: int, says: str) -> None:
     command = [sys.executable, "-m", "coresteer_agent", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code

@@ -24,7 +24,7 @@ from coresteer_core.experiments.run_metrics import measured
         (b"", None),
     ],
 )
-def test_context_switches_are_read_where_the_kernel_tells_them(text: bytes, expected: int | None) -> None:
+def test_context_switches_are_parsed(text: bytes, expected: int | None) -> None:
     assert parse_context_switches(text) == expected
 
 
@@ -41,7 +41,9 @@ def test_pages_of_a_numa_node_are_read(text: bytes, expected: tuple[int, int] | 
 
 
 @pytest.mark.parametrize(("nodes", "expected"), [(0, None), (1, None), (2, (14, 4))])
-def test_a_machine_of_one_numa_node_has_no_other(nodes: int, expected: tuple[int, int] | None, tmp_path: Path) -> None:
+def test_a_machine_with_one_numa_node_has_no_remote_pages(
+    nodes: int, expected: tuple[int, int] | None, tmp_path: Path
+) -> None:
     for node in range(nodes):
         folder = tmp_path / f"sys/devices/system/node/node{node}"
         folder.mkdir(parents=True)

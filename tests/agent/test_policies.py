@@ -153,7 +153,7 @@ def enforced(node: Node, policy: PolicyInForce = SPREAD, wants: dict[int, str] |
     return node
 
 
-def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: Node) -> None:
+def test_the_change_of_an_enforced_policy_is_confirmed_by_itself(node: Node) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([replace(SPREAD, guardrails=[RAIL])])
     decided, applying, unconfirmed = node.steps(STEP_S)
@@ -172,12 +172,12 @@ def test_an_enforced_policy_moves_a_setting_and_its_change_keeps_itself(node: No
     assert affinity(node.root, 41) == "2"
 
 
-def test_conclusions_that_say_the_same_are_told_once(node: Node) -> None:
+def test_equal_evaluations_are_reported_once(node: Node) -> None:
     enforced(node)
     assert node.steps(60) == []
 
 
-def test_what_is_left_alone_is_told_once_a_minute_however_often_it_differs(node: Node) -> None:
+def test_changes_of_skipped_subjects_are_reported_once_a_minute(node: Node) -> None:
     enforced(node)
     told = []
     for turn in range(60):
@@ -186,7 +186,7 @@ def test_what_is_left_alone_is_told_once_a_minute_however_often_it_differs(node:
     assert len(told) == 5
 
 
-def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) -> None:
+def test_without_the_backend_policies_continue(node: Node) -> None:
     node.changes.feed(BackendLost())
     enforced(node)
     node.wants = {42: "3"}
@@ -194,7 +194,7 @@ def test_the_loss_of_the_backend_undoes_nothing_and_stops_nothing(node: Node) ->
     assert (affinity(node.root, 41), affinity(node.root, 42)) == ("2", "3")
 
 
-def test_what_was_told_last_is_told_again_when_the_connection_was_away(node: Node) -> None:
+def test_the_last_evaluations_are_reported_again_after_a_reconnect(node: Node) -> None:
     enforced(node)
     last = node.decisions()[-1]
     node.policies.report_again()
@@ -202,7 +202,7 @@ def test_what_was_told_last_is_told_again_when_the_connection_was_away(node: Nod
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
-def test_a_policy_that_does_not_enforce_tells_what_it_would_do_and_writes_nothing(node: Node, mode: Mode) -> None:
+def test_a_policy_that_does_not_enforce_reports_and_writes_nothing(node: Node, mode: Mode) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([replace(SPREAD, mode=mode)])
     (told,) = node.steps(60)
@@ -222,7 +222,7 @@ def test_where_the_agent_may_not_write_policies_only_observe(start: Start) -> No
     assert affinity(node.root, 41) == "0-7"
 
 
-def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) -> None:
+def test_a_move_rolled_back_by_a_guardrail_is_not_repeated_at_once(node: Node) -> None:
     node.wants = {41: "2"}
     damping = replace(SPREAD.damping, min_revert_s=0.0)
     node.policies.set_policies([replace(SPREAD, guardrails=[RAIL], damping=damping)])
@@ -243,7 +243,7 @@ def test_a_guardrail_undoes_a_move_which_is_not_tried_again_at_once(node: Node) 
     assert affinity(node.root, 41) == "0-7", "the second pause is twice as long"
 
 
-def test_a_setting_that_takes_no_write_is_not_tried_every_round_and_does_not_hold_up_others(node: Node) -> None:
+def test_a_failing_setting_is_not_tried_every_round_and_does_not_block_others(node: Node) -> None:
     (node.root / "proc/irq/41/smp_affinity_list").chmod(0o444)
     node.wants = {41: "2", 42: "3"}
     node.policies.set_policies([replace(SPREAD, damping=replace(SPREAD.damping, moves_per_step=1))])
@@ -255,7 +255,7 @@ def test_a_setting_that_takes_no_write_is_not_tried_every_round_and_does_not_hol
     assert (held.proposal.key, held.code) == ("irq/41/affinity", "refused")
 
 
-def test_a_persons_rollback_of_a_kept_change_is_not_overruled_at_once(node: Node) -> None:
+def test_a_persons_rollback_of_a_confirmed_change_is_respected(node: Node) -> None:
     enforced(node)
     node.changes.feed(RollbackRequested(node.ends()[-1].change_id))
     node.steps(FIRST_PAUSE_S - STEP_S)
@@ -270,7 +270,7 @@ NOT_IN_FORCE = [
 
 
 @pytest.mark.parametrize("told", NOT_IN_FORCE)
-def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told: list[PolicyInForce]) -> None:
+def test_settings_of_a_policy_that_no_longer_enforces_are_restored(node: Node, told: list[PolicyInForce]) -> None:
     enforced(node, wants={41: "2", 42: "3"})
     node.wants = {}
     node.policies.set_policies(told)
@@ -283,7 +283,7 @@ def test_a_policy_that_no_longer_enforces_gives_everything_back(node: Node, told
     assert restore(node.root.parent / "state/journal.jsonl", node.root) == []
 
 
-def test_a_policy_that_ends_before_its_change_is_kept_gives_it_back_after_that(node: Node) -> None:
+def test_a_policy_that_ends_before_its_change_is_confirmed_restores_it_afterwards(node: Node) -> None:
     node.wants = {41: "2"}
     node.policies.set_policies([SPREAD])
     node.steps(STEP_S)
@@ -292,7 +292,7 @@ def test_a_policy_that_ends_before_its_change_is_kept_gives_it_back_after_that(n
     assert ([told.state for told in node.ends()], affinity(node.root, 41)) == ([ChangeState.CONFIRMED] * 2, "0-7")
 
 
-def test_what_somebody_else_changed_since_is_left_to_them_when_the_policy_ends(node: Node) -> None:
+def test_a_drifted_setting_is_not_restored_when_the_policy_ends(node: Node) -> None:
     enforced(node)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
     node.policies.set_policies([])
@@ -300,7 +300,7 @@ def test_what_somebody_else_changed_since_is_left_to_them_when_the_policy_ends(n
     assert (affinity(node.root, 41), node.held()) == ("5", {})
 
 
-def test_what_cannot_be_given_back_is_tried_again_later(node: Node) -> None:
+def test_a_failed_restoration_is_tried_again_later(node: Node) -> None:
     enforced(node)
     path = node.root / "proc/irq/41/smp_affinity_list"
     path.chmod(0o444)
@@ -312,7 +312,7 @@ def test_what_cannot_be_given_back_is_tried_again_later(node: Node) -> None:
     assert (affinity(node.root, 41), node.held()) == ("0-7", {})
 
 
-def test_a_drift_that_a_policy_takes_over_is_written_again(node: Node) -> None:
+def test_a_re_asserting_policy_writes_a_drifted_setting_again(node: Node) -> None:
     enforced(node, replace(SPREAD, on_drift=Ownership.REASSERT))
     node.steps(30)
     (node.root / "proc/irq/41/smp_affinity_list").write_text("5\n")
@@ -340,7 +340,7 @@ def leased(node: Node) -> Node:
     return node
 
 
-def test_without_the_backend_leases_end_and_what_paused_goes_on(node: Node) -> None:
+def test_without_the_backend_leases_end_and_paused_policies_resume(node: Node) -> None:
     leased(node)
     node.policies.end_leases()
     node.wants = {41: "2"}
@@ -350,14 +350,14 @@ def test_without_the_backend_leases_end_and_what_paused_goes_on(node: Node) -> N
     assert node.policies.in_force == [SPREAD]
 
 
-def test_leases_end_with_the_agent_which_puts_back_what_they_set(node: Node) -> None:
+def test_leases_end_with_the_agent_which_restores_their_settings(node: Node) -> None:
     leased(node)
     node.changes.feed(Stopping())
     node.policies.stop(node.view())
     assert (affinity(node.root, 42), node.held()) == ("0-7", {})
 
 
-def test_a_restarted_agent_knows_no_leased_policy_but_what_it_has_to_put_back(node: Node, start: Start) -> None:
+def test_a_restarted_agent_restores_the_settings_of_leased_policies(node: Node, start: Start) -> None:
     leased(node)
     node.changes.close()
     again = start()
@@ -366,7 +366,7 @@ def test_a_restarted_agent_knows_no_leased_policy_but_what_it_has_to_put_back(no
     assert (affinity(again.root, 42), again.held()) == ("0-7", {})
 
 
-def test_a_lease_that_ended_before_its_change_was_kept_is_given_back_after_that(node: Node) -> None:
+def test_a_lease_that_ends_before_its_change_is_confirmed_is_restored_afterwards(node: Node) -> None:
     node.wants = {42: "3"}
     node.policies.set_policies(LEASED)
     node.steps(STEP_S)
@@ -375,7 +375,7 @@ def test_a_lease_that_ended_before_its_change_was_kept_is_given_back_after_that(
     assert affinity(node.root, 42) == "0-7"
 
 
-def test_a_restarted_agent_goes_on_with_its_policies_and_knows_what_they_hold(node: Node, start: Start) -> None:
+def test_a_restarted_agent_continues_with_its_policies_and_holdings(node: Node, start: Start) -> None:
     enforced(node)
     node.changes.feed(Stopping())
     node.changes.close()
@@ -392,7 +392,7 @@ def test_a_restarted_agent_goes_on_with_its_policies_and_knows_what_they_hold(no
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_an_agent_that_ends_before_a_change_is_kept_holds_nothing_afterwards(
+def test_an_agent_that_ends_before_a_change_is_confirmed_holds_nothing_afterwards(
     node: Node, start: Start, killed: bool
 ) -> None:
     node.wants = {41: "2"}
@@ -409,7 +409,7 @@ def test_an_agent_that_ends_before_a_change_is_kept_holds_nothing_afterwards(
     assert again.held() == {}
 
 
-def test_after_a_reboot_policies_are_known_and_nothing_is_held(node: Node, start: Start) -> None:
+def test_after_a_reboot_policies_are_in_force_and_nothing_is_held(node: Node, start: Start) -> None:
     enforced(node)
     node.changes.close()
     (node.root / "proc/sys/kernel/random/boot_id").write_text("boot 2\n")
@@ -417,7 +417,7 @@ def test_after_a_reboot_policies_are_known_and_nothing_is_held(node: Node, start
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"boot_id": 3}'])
-def test_a_file_that_makes_no_sense_is_named_and_begun_anew(
+def test_an_invalid_file_is_logged_and_replaced(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     path = tmp_path / "policies.json"
@@ -429,16 +429,14 @@ def test_a_file_that_makes_no_sense_is_named_and_begun_anew(
     assert file.read().policies == [SPREAD]
 
 
-def test_a_disk_that_takes_no_writes_stops_no_policy_and_is_said_once(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_stops_no_policy_and_is_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     (node.root.parent / "state/policies.json").mkdir()
     enforced(node, wants={41: "2", 42: "3"})
     assert affinity(node.root, 41) == "2"
     assert len([message for message in caplog.messages if "policies.json cannot be written" in message]) == 1
 
 
-def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
+def test_an_internal_error_in_a_policy_does_not_stop_others_and_is_reported_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = PolicyInForce("p0", 3, "broken", 1, Mode.ENFORCE, NetworkProcess())
@@ -454,7 +452,7 @@ def test_a_mistake_in_a_policy_leaves_the_others_working_and_is_said_once(
     assert len([message for message in caplog.messages if "because of an internal error" in message]) == 1
 
 
-def test_a_process_that_ended_is_no_longer_held_nor_one_that_took_its_number(root: Path, tmp_path: Path) -> None:
+def test_an_ended_process_and_a_reused_pid_are_not_held(root: Path, tmp_path: Path) -> None:
     def process(pid: int, started_ticks: int) -> None:
         (root / f"proc/{pid}").mkdir()
         fields = ["S", *["0"] * 18, str(started_ticks), *["0"] * 30]
@@ -508,9 +506,7 @@ def drill(root: Path, state: Path, instant: int) -> subprocess.CompletedProcess[
     return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
-def test_a_kill_at_any_instant_of_a_round_is_made_good_by_restore_and_by_the_next_start(
-    root: Path, tmp_path: Path
-) -> None:
+def test_after_a_kill_at_any_instant_restore_and_the_next_start_recover(root: Path, tmp_path: Path) -> None:
     whole = drill(root, tmp_path / "whole", 0)
     assert whole.returncode == 0, whole.stderr
     assert (affinity(root, 41), affinity(root, 42)) == ("2", "3")

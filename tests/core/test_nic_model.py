@@ -45,13 +45,13 @@ steady = st.builds(
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.stated)
-def test_the_authors_figures_come_out_of_the_model(point: Point) -> None:
+def test_the_model_reproduces_the_papers_figures(point: Point) -> None:
     figure = point.figure()
     assert point.holds(figure), f"{point.stated}: theirs {point.theirs}, ours {figure:,.1f}{point.unit}"
 
 
 @pytest.mark.parametrize(("entry_us", "packet_us"), [(12.0, 6.0), (2.0, 18.0), (20.0, 5.0), (30.0, 5.5)])
-def test_where_coalescing_sets_in_needs_no_exact_host(entry_us: float, packet_us: float) -> None:
+def test_the_onset_of_coalescing_does_not_depend_on_an_exact_host(entry_us: float, packet_us: float) -> None:
     host = replace(HOST, entry_us=entry_us, packet_us=packet_us)
     rates = {rx_usecs: sweep(rx_usecs, 6, host).interrupts_per_s for rx_usecs in (18, 36, 54, 72, 90)}
     assert rates[18] == rates[36] == pytest.approx(20_833, abs=1)
@@ -94,7 +94,7 @@ CYCLES_US: dict[Timer, Callable[[float, float], float]] = {
 
 @pytest.mark.parametrize("per_wait", [0.1, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("timer", list(Timer))
-def test_random_arrivals_interrupt_as_often_as_the_closed_form_says(timer: Timer, per_wait: float) -> None:
+def test_random_arrivals_match_the_closed_form(timer: Timer, per_wait: float) -> None:
     rx_usecs = 100.0
     rate = per_wait / rx_usecs
     found = predict(QueueTraffic(rate * 1e6, 64, None), TimerParams(timer, rx_usecs), SWIFT, packets=16_384)
@@ -102,7 +102,7 @@ def test_random_arrivals_interrupt_as_often_as_the_closed_form_says(timer: Timer
 
 
 @pytest.mark.parametrize("timer", list(Timer))
-def test_as_few_packets_as_a_surface_looks_at_say_the_same_as_many(timer: Timer) -> None:
+def test_a_few_packets_predict_the_same_as_many(timer: Timer) -> None:
     bulk = QueueTraffic(50_000, 1500, 10**9)
     few, many = (predict(bulk, TimerParams(timer, 50, 16), packets=packets) for packets in (1000, 16_384))
     assert few.interrupts_per_s == pytest.approx(many.interrupts_per_s, rel=NOISE)
@@ -138,13 +138,13 @@ def test_without_a_time_only_the_count_interrupts(timer: Timer) -> None:
 
 
 @pytest.mark.parametrize("timer", list(Timer))
-def test_a_count_that_no_ring_holds_never_interrupts_and_loses_all_the_rest(timer: Timer) -> None:
+def test_a_count_above_the_ring_never_interrupts_and_drops_packets(timer: Timer) -> None:
     found = predict(QueueTraffic(100_000, 64, None), TimerParams(timer, 0, 8), Host(ring=4))
     assert found.interrupts_per_s == 0
     assert found.dropped_share == pytest.approx(0.996)
 
 
-def test_a_host_that_cannot_follow_polls_without_interrupts_and_loses_what_it_cannot_take() -> None:
+def test_an_overloaded_host_polls_without_interrupts_and_drops_packets() -> None:
     found = predict(
         QueueTraffic(2e6, 64, 10**10), TimerParams(Timer.ABSOLUTE, 10), Host(ring=64, packet_us=1.0), packets=16_384
     )
@@ -221,7 +221,7 @@ def test_a_ring_that_holds_all_of_them_drops_none(
 
 
 @given(arrivals, timers, usecs, frames)
-def test_what_was_asked_in_between_changes_no_answer(
+def test_predictions_do_not_depend_on_earlier_calls(
     arrivals: QueueTraffic, timer: Timer, rx_usecs: int, rx_frames: int | None
 ) -> None:
     def ask() -> Prediction:
