@@ -100,7 +100,7 @@ def test_a_ring_that_the_driver_rounds_is_undone_and_the_next_one_is_told(
     assert told(two_socket, "eth0", "RX") == "256"
     learned = response(host, node, "eth0", "ring/rx", "500")
     assert (learned["verdict"], learned["read_back"]) == ("rounded", "504")
-    assert "ask for 504" in preview(host, node, "netdev/eth0/ring/rx", "500")["refused"][0]["sentence"]
+    assert "use 504" in preview(host, node, "netdev/eth0/ring/rx", "500")["refused"][0]["sentence"]
 
 
 def test_a_driver_that_acknowledges_and_changes_nothing_is_found_out(trio: list[Guest], host: Backend) -> None:
