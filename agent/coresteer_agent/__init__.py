@@ -1,9 +1,9 @@
-"""Everything that touches the machine: collectors, the one door for changes, and the link to the backend."""
+"""The agent: everything that accesses the machine, with the single write path and the link to the backend."""
 
 import sys
 
-# msgspec takes typing_extensions instead of typing where it happens to be installed, as it is beside the backend,
-# which costs the agent 0.3 MiB (measured, of a budget of 32); so it is out of sight for the moment of that import.
+# msgspec imports typing_extensions instead of typing if it is installed, as it is with the backend. That costs the
+# agent 0.3 MiB (measured, of a budget of 32), so it is hidden during that import.
 _HIDDEN = "typing_extensions"
 if "msgspec" not in sys.modules and _HIDDEN not in sys.modules:
     sys.modules[_HIDDEN] = None  # type: ignore[assignment]  # how the import system spells "not to be found"

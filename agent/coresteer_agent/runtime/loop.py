@@ -66,7 +66,7 @@ RESCAN_POLLS = 30
 
 
 class Stop(Struct, frozen=True):
-    """A signal asks the agent to stop."""
+    """A signal requests the end of the agent."""
 
 
 class Agent:

@@ -133,7 +133,7 @@ class Skipped(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What a policy wants for one view, before precedence, flap damping and guard.
+    """The proposals of a policy for one view, before precedence, flap damping and guard.
 
     proposals: the most urgent first, only for settings that do not have the desired value yet.
     restores: keys of proposals that restore the value from before the policy; reverts: keys of proposals that return to

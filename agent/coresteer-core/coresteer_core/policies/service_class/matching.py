@@ -17,9 +17,9 @@ _Patterns = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_lengt
 
 
 class Match(Struct, frozen=True):
-    """Which work belongs to a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
+    """The work of a class: every list that is not empty must have one that fits (shell patterns, fnmatch).
 
-    Without any list it has no work but what asks for it by name. cgroups: paths. units: of systemd. users: names, or
+    Without any list only requests that name the class belong to it. cgroups: paths. units: of systemd. users: names, or
     numbers of those without one in /etc/passwd. commands: the first word without its folder. listens: TCP ports.
     clients: networks in CIDR notation, of the other end of a connection; a process belongs only if all of its clients
     do, as one weight is for all of them.

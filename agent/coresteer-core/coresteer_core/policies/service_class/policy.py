@@ -70,7 +70,7 @@ class ServiceClass(Struct, frozen=True):
     def __post_init__(self) -> None:
         """Raises ValueError for a histogram without a deadline."""
         if self.histogram is not None and self.deadline_ms is None:
-            raise ValueError(f"Give class {self.name} a deadline: its histogram tells of completed requests only.")
+            raise ValueError(f"Give class {self.name} a deadline: its histogram counts completed requests only.")
 
     @property
     def target(self) -> Target:
