@@ -35,20 +35,20 @@ class PlanWarning(Struct, frozen=True):
     sentence: str
 
 
-def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool) -> list[Refusal]:
+def refusals(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[Refusal]:
     """Return reasons against writing (key, canonical value) pairs on a node; empty when they may be written."""
     found: list[Refusal] = []
-    if len(wanted) > MAX_MOVES:
+    if len(desired) > MAX_MOVES:
         found.append(
             Refusal(
                 "too_many",
                 "",
-                f"{len(wanted)} settings at once are more than the {MAX_MOVES} one plan may change.",
+                f"{len(desired)} settings at once are more than the {MAX_MOVES} one plan may change.",
             )
         )
     online = view.topology.online()
     isolated = view.topology.isolated_cpus
-    for key, value in wanted:
+    for key, value in desired:
         setting = parse_setting(key)
         cpus = setting.cpus(value)
         found += [Refusal(code, key, sentence) for code, sentence in setting.refusals(view, value)]
@@ -73,11 +73,11 @@ def refusals(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     return found
 
 
-def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:
+def warnings(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool) -> list[PlanWarning]:
     """Return what a person should know before (key, canonical value) pairs are written."""
     found: list[PlanWarning] = []
     isolated = view.topology.isolated_cpus
-    known = [(s, value) for key, value in wanted if (s := parse_setting(key)).missing_reason(view) is None]
+    known = [(s, value) for key, value in desired if (s := parse_setting(key)).missing_reason(view) is None]
     after = {setting.interrupt: setting.cpus(value) for setting, value in known if setting.interrupt is not None}
     for setting, value in known:
         cpus = setting.cpus(value)
@@ -96,13 +96,13 @@ def warnings(view: View, wanted: list[tuple[str, str]], *, allow_isolated: bool)
     return found + _controllers(view, [setting for setting, _ in known if setting.interrupt is not None])
 
 
-def _combined(view: View, wanted: list[tuple[Setting, str]]) -> list[PlanWarning]:
+def _combined(view: View, desired: list[tuple[Setting, str]]) -> list[PlanWarning]:
     """Return what follows from all values set for one netdev or queue, once each."""
     found: dict[tuple[str, str], PlanWarning] = {}
     after: dict[str, dict[str, str]] = {}
-    for setting, value in wanted:
+    for setting, value in desired:
         after.setdefault(setting.subject, {})[setting.name] = value
-    for setting, _ in wanted:
+    for setting, _ in desired:
         for code, sentence in setting.combined_warnings(view, after[setting.subject]):
             found.setdefault((code, sentence), PlanWarning(code, setting.key, sentence))
     return list(found.values())

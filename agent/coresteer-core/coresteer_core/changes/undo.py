@@ -140,7 +140,7 @@ def with_change(state: Changes, change: Change) -> Changes:
     surplus = len(changes) - REMEMBERED
     if surplus > 0:
         ended = [c for c in changes.values() if not c.open and c.change_id != change.change_id]
-        ended.sort(key=lambda c: not c.policy)  # a policy makes many that nobody rolls back
+        ended.sort(key=lambda c: not c.policy)  # policies make many, which are seldom rolled back
         for dropped in ended[:surplus]:
             del changes[dropped.change_id]
     return replace(state, changes=changes)

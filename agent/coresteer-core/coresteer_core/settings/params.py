@@ -211,20 +211,20 @@ class _OfParam(Setting, frozen=True):
 
     def _learned(self, view: View, netdev: Netdev, value: str) -> list[str]:
         """Return sentences on earlier writes of that very value which the driver refused, rounded or ignored."""
-        title, wanted = self._param.title, self.format_value(value)
+        title, formatted = self._param.title, self.format_value(value)
         found = []
         for response in view.learned.responses(netdev.driver, self._param.name):
             if response.requested != value:
                 continue
             if response.verdict is Verdict.REFUSED:
                 answer = response.message.rstrip(".")
-                found.append(f"{netdev.driver} refused {title} {wanted} before. Its answer: {answer}. {_AGAIN}")
+                found.append(f"{netdev.driver} refused {title} {formatted} before. Its answer: {answer}. {_AGAIN}")
             elif response.verdict is Verdict.ROUNDED and response.read_back is not None:
                 found.append(
                     f"{netdev.driver} set {title} {response.read_back} instead of {value}; use {response.read_back}."
                 )
             elif response.verdict is Verdict.IGNORED:
-                found.append(f"{netdev.driver} accepted {title} {wanted} before and changed nothing. {_AGAIN}")
+                found.append(f"{netdev.driver} accepted {title} {formatted} before and changed nothing. {_AGAIN}")
         return found
 
     def _adaptive_switch(self, view: View) -> str | None:
