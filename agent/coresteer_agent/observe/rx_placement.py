@@ -50,7 +50,7 @@ class RxTarget(Struct, frozen=True):
 
 
 class _Spreading(Struct):
-    """How a netdev distributes its flows: all to the target single, or by hash if toeplitz is set.
+    """Distribution of a netdev's flows: all to the target single, or by hash if toeplitz is set.
 
     tcp_4, tcp_6: whether the hash includes ports, None where it is unknown. targets: by entry of the indirection table.
     rps: by entry of the table, the targets among which RPS selects by the hash over ports; often none.

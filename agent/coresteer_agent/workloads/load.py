@@ -26,7 +26,7 @@ _ANYWHERE = "192.0.2.1"
 
 
 class Prepared:
-    """What all runs of an experiment share on this node: the server's sockets and, alone, the client's namespace.
+    """State that all runs of an experiment share on this node: the server's sockets and, alone, the client's namespace.
 
     address: of the server as HOST:PORT, and netdev, by which it is reached; empty without a server on this node.
     network: path of the client's network namespace, empty for this one. sockets: the server's. Valid once ready.

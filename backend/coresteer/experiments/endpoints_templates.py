@@ -24,23 +24,24 @@ router = APIRouter(tags=["experiments"])
 async def list_experiment_templates(
     request: Request, session: Session, _: Viewer, node_id: RowId, *, peer_node_id: RowId | None = None
 ) -> list[Template]:
-    """The papers' experiments, made for this node. peer_node_id: the node from which traffic is to come."""
+    """Return the papers' experiments, prepared for this node. peer_node_id: the node that generates the traffic."""
     if peer_node_id == node_id:
         raise Invalid(
-            "The peer is another node; without one the traffic comes from the node itself.", field="peer_node_id"
+            "The peer must be another node; without a peer the traffic comes from the node itself.",
+            field="peer_node_id",
         )
     row = await nodes.find(session, node_id)
     peer = None if peer_node_id is None else await nodes.find(session, peer_node_id)
-    told = nodes.reported(row)
-    if told.topology is None or told.inventory is None:
-        raise Conflict(f"{row.name} has not told yet what it is; templates are made once its agent has.")
+    reported = nodes.reported(row)
+    if reported.topology is None or reported.inventory is None:
+        raise Conflict(f"{row.name} has not reported its topology yet, from which templates are prepared.")
     facts = NodeFacts(
         node_id=node_id,
         name=row.name,
         kernel=(row.hello or {}).get("kernel"),
-        topology=told.topology,
-        inventory=told.inventory,
-        learned=told.learned,
+        topology=reported.topology,
+        inventory=reported.inventory,
+        learned=reported.learned,
         load=load_of(list(request.app.state.registry.get(node_id).recent)),
         network_process=await _network_process(session),
         peer_id=peer_node_id,
@@ -50,9 +51,9 @@ async def list_experiment_templates(
 
 
 async def _network_process(session: AsyncSession) -> tuple[str, PolicyLevel] | None:
-    """A policy of that kind: of several the first for all that is on a node, else the first."""
-    kept = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.list_policies(session)]
-    found = [(row, body) for row, body in kept if isinstance(body.spec, NetworkProcess)]
+    """Return the first network-process policy without a scope, else the first one; None if there is none."""
+    stored = [(row, PolicyBody.model_validate(version.body)) for row, version in await policies.list_policies(session)]
+    found = [(row, body) for row, body in stored if isinstance(body.spec, NetworkProcess)]
     if not found:
         return None
     row, _ = min(found, key=lambda each: (each[1].scope != Scope(), each[0].id))

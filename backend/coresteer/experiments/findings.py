@@ -11,7 +11,7 @@ from coresteer.localization.text import label, text, translated
 from coresteer_core.metrics import MetricLabel
 
 Tone: TypeAlias = Literal["better", "worse", "neutral", "unsure"]
-"""How an estimate is colored; unsure: its interval includes no difference, or nothing can be said."""
+"""Colour of an estimate; unsure: its interval includes 0, or there is no result."""
 
 _WIDE = 0.1
 """A bound over this much is worth a warning: 'no difference larger than 30 %' is not 'no difference'."""

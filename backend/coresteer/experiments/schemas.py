@@ -30,7 +30,7 @@ class ExperimentRequest(Body):
 
 
 class ArmPreview(BaseModel):
-    """What one arm changes on the node: a sentence, and the equivalent shell commands."""
+    """Changes of one arm on the node: a sentence, and the equivalent shell commands."""
 
     name: str
     sentence: str
@@ -108,7 +108,7 @@ class Experiment(ExperimentSummary):
 
 
 class AuthorsRow(BaseModel):
-    """A figure that a paper states for an arm, to stand beside the new one. text: as it is printed."""
+    """A published value of a metric for an arm, for comparison. text: as printed in the paper."""
 
     arm: str
     metric: str
@@ -117,9 +117,9 @@ class AuthorsRow(BaseModel):
 
 
 class Template(BaseModel):
-    """An experiment of a paper, made for one node. available_because/unavailable_because: why it is so here.
+    """An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
 
-    differs: how this machine differs from the authors', a sentence each.
+    differs: differences between this machine and that of the paper, in sentences.
     """
 
     slug: str

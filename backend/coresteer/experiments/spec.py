@@ -33,9 +33,9 @@ class PolicyLevel(Struct, frozen=True):
 
 
 class Level(Struct, frozen=True):
-    """One of the things compared. All empty: the node as it is, without any enforced policy.
+    """One of the compared conditions. All empty: the node as it is, without any enforced policy.
 
-    settings: applied for the time of a run. workload: fields of the workload that differ, such as server_cpus.
+    settings: applied for the duration of a run. workload: fields of the workload that differ, such as server_cpus.
     value: position of the level on a numeric axis, None if it has none.
     """
 
@@ -112,13 +112,13 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 Arm: TypeAlias = tuple[int, ...]
-"""The number of a level of each factor; () is the node as it is. The baseline arm is all zeros."""
+"""The index of a level of each factor; () is the node as it is. The baseline arm is all zeros."""
 
 
 class PlannedRun(Struct, frozen=True):
-    """One run of the schedule. number: from 0 in the order of running. stage aa: both labels are the baseline arm.
+    """One run of the schedule. number: from 0, in chronological order. stage aa: both labels are the baseline arm.
 
-    label: 0 or 1 in blocks of four; in a sweep the arm's place in the list of combinations.
+    label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations.
     """
 
     number: int
@@ -129,9 +129,9 @@ class PlannedRun(Struct, frozen=True):
 
 
 class RecordedRun(Struct, frozen=True, kw_only=True):
-    """A run that counts, or one that was discarded by rule with the reason, as statistics and reports take it.
+    """The result of one attempt at a run. discarded: the reason by rule, None when it counts.
 
-    attempt: 0 for the first try at its place of the schedule. load_before: None where the run got lost on its way.
+    attempt: from 0 for each run of the schedule. load_before: load average before the run, None if it was abandoned.
     """
 
     planned: PlannedRun
@@ -190,7 +190,8 @@ class Trend(Struct, frozen=True):
 class Analysis(Struct, frozen=True, kw_only=True):
     """Statistics of the runs; the same runs and seed give the same analysis.
 
-    noise: the node against itself, by metric. arms: mean and interval of every arm, by metric, in order of arms.
+    noise: the A/A comparison by metric. means: mean and interval of every arm, by metric, in the order of arms.
+    counted, discarded: number of runs.
     """
 
     metrics: list[str]

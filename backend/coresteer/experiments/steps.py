@@ -15,7 +15,7 @@ from coresteer_core.protocol import ExperimentMessage
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long an experiment waits, s.
+    """Timeouts of an experiment, s.
 
     away_s: for a disconnected node to reconnect. ready_s: for a node to prepare the load. run_s: for a run's result,
     in addition to its warm-up and measuring time. restored_s: for settings to return to their values before the

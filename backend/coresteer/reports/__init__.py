@@ -1,1 +1,1 @@
-"""Reports: what was found, as one model, drawn as HTML and PDF and told as CSV and JSON."""
+"""Reports: one model, written as HTML, PDF, CSV and JSON."""
