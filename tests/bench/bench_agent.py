@@ -1,11 +1,11 @@
-"""What the agent costs: CPU per sample and resident memory at 1 Hz, beside prometheus-node-exporter.
+"""Cost of the agent: CPU per sample and resident memory at 1 Hz, compared with prometheus-node-exporter.
 
     python -m tests.bench.bench_agent [--seconds 60]
 
 Runs each process for that long at its real pace, one after the other, on this machine and on a generated
 tree of 128 CPUs and 600 interrupts whose counters another process moves each second; there also with policies of
-every kind in force. Other work on the machine makes the figures worse by up to a half. Exits with 1 when the agent
-is over its budget.
+every kind in force. Other work on the machine makes the figures up to 50 % worse. Exits with 1 when the agent exceeds
+its budget.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def _rss_mib(pid: int) -> float:
 
 
 def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None = None) -> Figures:
-    """The real agent, streaming to a backend that acknowledges a minute at a time, as the real one does."""
+    """Measure the real agent, streaming to a backend that acknowledges once a minute."""
     backend = Backend()
     with tempfile.TemporaryDirectory() as state_dir:
         key = {"backend": backend.address, "node_id": 1, "name": "bench", "key": "csk_bench"}
@@ -87,7 +87,7 @@ def measure_agent(root: Path, seconds: int, policies: list[PolicyInForce] | None
 
 
 def measure_node_exporter(program: str, options: list[str], seconds: int) -> Figures:
-    """Scraped once a second."""
+    """Measure node-exporter, scraped once a second."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/metrics"
@@ -111,7 +111,7 @@ def measure_node_exporter(program: str, options: list[str], seconds: int) -> Fig
 
 
 def main() -> int:
-    """Everything, as one table."""
+    """Print all results as one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="how long each process is measured")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-"""How the gate's window separates the classes of the echo experiment, by its real rules in a time that is made up.
+"""Separation of the echo experiment's classes by the gate's window, with its real rules in simulated time.
 
     python -m tests.bench.bench_class_windows [--requests 1000] [--service-us 550]
 
-Fifty threads that ask again 0.1 ms after they were answered, one slot, each request served in the same time, nothing
-else costs any. The same on any machine, in two seconds a row.
+Fifty threads send the next request 0.1 ms after each answer; one slot, a constant service time, no other costs. The
+result is the same on any machine; each row takes two seconds.
 """
 
 import argparse
@@ -19,7 +19,7 @@ THINK_S = 0.0001
 
 
 def respond(window_s: float, requests: int, service_s: float) -> list[list[float]]:
-    """The response times of each class in ms."""
+    """Return the response times of each class, ms."""
     targets = [Target(*row) for row in zip(NAMES, TARGETS_PERCENT, strict=True)]
     gate = Gate(targets, slots=1, window_s=window_s)
     threads = range(THREADS * len(NAMES))

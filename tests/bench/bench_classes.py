@@ -1,4 +1,4 @@
-"""The fifth system's experiment on this machine, beside the authors' table: who is served first, and what it costs.
+"""The fifth system's experiment on this machine, compared with the paper: service order and cost.
 
     python -m tests.bench.bench_classes [--requests 1000] [--repeats 10] [--disturbance worker|gate|silent]
 
@@ -41,7 +41,7 @@ Runs = Sequence[Result]
 def measure(
     methods: list[Method], repeats: int, requests: int, *, seed: int, window_s: float, disturbance: Disturbance
 ) -> list[Runs]:
-    """A block a repeat: each method's result, in the order of methods."""
+    """Return one block per repeat: each method's result, in the order of methods."""
     random_ = random.Random(seed)  # noqa: S311 - no secret
     blocks: list[Runs] = []
     for repeat in range(repeats):
@@ -55,24 +55,24 @@ def measure(
                 disturbance=disturbance,
             )
             block[method] = run(setup)
-            say(f"repeat {repeat + 1}/{repeats} {method}: {block[method].duration_s:.1f} s")
+            print_progress(f"repeat {repeat + 1}/{repeats} {method}: {block[method].duration_s:.1f} s")
         blocks.append([block[method] for method in methods])
     return blocks
 
 
-def say(what: str) -> None:
+def print_progress(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 def interval(blocks: Sequence[Runs], statistic: Callable[[Sequence[Runs]], float], seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval (percentiles) of a statistic of the blocks."""
+    """Return the 95 % bootstrap interval (percentiles) of a statistic of the blocks."""
     random_ = random.Random(seed)  # noqa: S311 - no secret
     values = sorted(statistic(random_.choices(blocks, k=len(blocks))) for _ in range(RESAMPLES))
     return values[int(0.025 * RESAMPLES)], values[int(0.975 * RESAMPLES)]
 
 
 def mean_ms(index: int, name: str) -> Callable[[Sequence[Runs]], float]:
-    """Mean over the blocks of a method's mean response time, of a class or of all."""
+    """Return the mean over the blocks of a method's mean response time, of a class or of all, ms."""
     return lambda blocks: fmean(class_mean_ms(block[index], name) for block in blocks)
 
 
@@ -85,8 +85,8 @@ def over(above: Callable[[Sequence[Runs]], float], below: Callable[[Sequence[Run
     return lambda blocks: above(blocks) / below(blocks)
 
 
-def order_kept(result: Result) -> bool:
-    """Whether each class that asked anything was served faster than the next."""
+def is_in_order(result: Result) -> bool:
+    """Return whether each class with requests was served faster than the next."""
     means = [row.mean_us for row in result.classes if row.mean_us is not None]
     return all(before < after for before, after in pairwise(means))
 
@@ -113,7 +113,7 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
-    """Print it all. Returns whether the gate meets its goals."""
+    """Print all results; return whether the gate meets its goals."""
     columns = list(enumerate(methods))
     print("Mean response time in ms, class 1 to 5 and all, with 95 % intervals over the repeats:\n")
     rows = [["method", *NAMES, "all"]]
@@ -136,7 +136,7 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
                 method,
                 cell(blocks, over(mean_ms(index, last), mean_ms(index, first)), seed),
                 "–" if against is None else cell(blocks, against, seed, 3),
-                f"{sum(map(order_kept, runs))} of {len(runs)} runs",
+                f"{sum(map(is_in_order, runs))} of {len(runs)} runs",
                 str(sum(result.all.completed for result in runs)),
                 str(sum(result.all.failed for result in runs)),
                 f"{fmean(result.throughput_per_s for result in runs):.0f}",
@@ -164,10 +164,10 @@ def report(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
 
 
 def goals(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
-    """Say of each goal whether the gate meets it; with an interval, its worse end must."""
+    """Print for each goal whether the gate meets it; the worse end of an interval must."""
     gate = methods.index("gate")
     runs = [block[gate] for block in blocks]
-    kept = sum(map(order_kept, runs))
+    kept = sum(map(is_in_order, runs))
     low, _ = interval(blocks, over(mean_ms(gate, NAMES[-1]), mean_ms(gate, NAMES[0])), seed)
     asked = all(row.completed for result in runs for row in result.classes if row.completed + row.failed)
     met = [
@@ -184,14 +184,14 @@ def goals(methods: list[Method], blocks: Sequence[Runs], seed: int) -> bool:
 
 
 def affordable(methods: list[Method], repeats: int, requests: int, minutes: float) -> int:
-    """As many requests as there is time for."""
+    """Return the number of requests for which there is time."""
     per_s = run(Setup(method="default", requests=WARM_UP_REQUESTS)).throughput_per_s
     runs = repeats * len(methods)
     at_once = THREADS * len(NAMES)
     fitting = int((minutes * 60 / runs - START_S) * per_s / at_once)
     chosen = max(1, min(requests, fitting))
     minutes_left = runs * (chosen * at_once / per_s + START_S) / 60
-    say(f"about {minutes_left:.0f} min for {runs} runs of {chosen} requests a thread")
+    print_progress(f"about {minutes_left:.0f} min for {runs} runs of {chosen} requests a thread")
     if chosen < requests:
         print(
             f"Not {requests} but {chosen} requests a thread, to be done in {minutes:g} min at {per_s:.0f} a second.\n"

@@ -1,12 +1,12 @@
-"""Experiments under way on this machine and what goes wrong with them, against a backend of its own.
+"""Experiments on this machine, and failures during them, with a separate backend.
 
     python -m tests.bench.bench_experiments false-alarms [--seeds 30] [--simulated]
     python -m tests.bench.bench_experiments planted [--times 5]
     python -m tests.bench.bench_experiments cuts [--times 20]       (as root)
 
-false-alarms: the node against itself with one seed after the other; how often a difference is found. planted: 10 %
-more work a request. cuts: agent, backend and database are killed in turn while an interrupt is moved for a run; how
-long until it is back, and whether anything is left in the end. Load is on namespaces of the experiment's own.
+false-alarms: A/A with one seed after the other; the rate of false positives. planted: 10 % more work per request. cuts:
+agent, backend and database are killed in turn while an interrupt is moved for a run; the time until it is restored, and
+whether anything is left at the end. The load runs in the experiment's own namespaces.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def false_alarms(host: Backend, seeds: int, *, simulated: bool) -> bool:
-    """Prints each seed's interval and the count; true where there are more than 2 in 30."""
+    """Print each seed's interval and the false positives; return whether there are more than 2 in 30."""
     spec = {"kind": "aa", "workload": LITTLE, "primary": "rtt_p50_us", **QUICK}
     with nodes_of(host, seeds if simulated else 1, simulated=simulated) as nodes:
         started = [
@@ -70,7 +70,7 @@ def false_alarms(host: Backend, seeds: int, *, simulated: bool) -> bool:
 
 
 def planted(host: Backend, times: int) -> bool:
-    """Prints what was found of a tenth more work a request; true where a time missed it."""
+    """Print the effect of 10 % more work per request; return whether a repeat missed it."""
     levels = [{"name": "400 µs", "workload": {"work_us": 400}}, {"name": "440 µs", "workload": {"work_us": 440}}]
     workload = {**REQUESTS, "connections": 1, "server_cpus": "1", "client_cpus": "0"}
     spec = {"kind": "ab", "workload": workload, "primary": "requests_per_s", **QUICK, "aa_blocks": 6}
@@ -83,7 +83,7 @@ def planted(host: Backend, times: int) -> bool:
 
 
 def cuts(host: Backend, times: int) -> bool:
-    """Prints for each cut how long the interrupt was away; true where anything was not as before in the end."""
+    """Print for each cut the time until the interrupt was restored; return whether anything was left at the end."""
     node = host.await_live(HOST)["id"]
     before = affinities()
     irq, elsewhere = movable(before)
@@ -102,8 +102,8 @@ def cuts(host: Backend, times: int) -> bool:
         at = time.monotonic()
         until(lambda: affinities()[irq] == before[irq], RETURN_S, f"IRQ {irq} stays at {elsewhere}")
         took.append(time.monotonic() - at)
-        went_on = goes_on(host, experiment)
-        left = leftovers(before)
+        went_on = outcome_of(host, experiment)
+        left = find_differences(before)
         bad += bool(left)
         print(
             f"{number + 1:2} {what:8}{'' if was_away else ' between moves'}: back after {took[-1]:.2f} s, "
@@ -119,26 +119,26 @@ def cuts(host: Backend, times: int) -> bool:
     return bad > 0
 
 
-def goes_on(host: Backend, experiment: int) -> str:
-    """What the experiment does after a cut, in words: the next run that counts is waited for, then it is cancelled."""
+def outcome_of(host: Backend, experiment: int) -> str:
+    """Wait for the next counted run after a cut, cancel the experiment, and return the outcome as a text."""
     path = f"/api/experiments/{experiment}"
-    begun = until(lambda: answers(host, path), 60, "the backend stays away")
+    begun = until(lambda: try_get(host, path), 60, "the backend stays away")
 
     def further() -> dict[str, Any] | None:
-        now = answers(host, path)
+        now = try_get(host, path)
         return now if now and (now["runs_done"] > begun["runs_done"] or now["state"] in ENDED) else None
 
     later = until(further, 180, f"experiment {experiment} does not go on")
     if later["state"] in ENDED:
         return f"the experiment is {later['state']}: {later['sentence']}"
-    host.ask("POST", f"{path}/cancel")
+    host.request("POST", f"{path}/cancel")
     ended = wait_for_end(host, experiment)
     return f"the experiment went on, {ended['runs_discarded']} runs discarded, then it was {ended['state']}"
 
 
 @contextmanager
 def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int]]:
-    """The numbers of nodes to work on: this one, or so many simulated ones while the block runs."""
+    """Yield the ids of nodes: this one, or a number of simulated ones."""
     if not simulated:
         yield [host.await_live(HOST)["id"]]
         return
@@ -151,9 +151,8 @@ def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int
     try:
 
         def live() -> list[int]:
-            return [
-                node["id"] for node in host.ask("GET", "/api/nodes") if node["simulated"] and node["health"] == "live"
-            ]
+            nodes = host.request("GET", "/api/nodes")
+            return [node["id"] for node in nodes if node["simulated"] and node["health"] == "live"]
 
         until(lambda: len(live()) == count, 60, "the simulated nodes are not live")
         yield live()
@@ -163,15 +162,15 @@ def nodes_of(host: Backend, count: int, *, simulated: bool) -> Iterator[list[int
 
 
 def start(host: Backend, spec: dict[str, Any]) -> int:
-    """The experiment's number."""
-    number: int = host.ask("POST", "/api/experiments", {"spec": spec})["id"]
+    """Start an experiment; return its id."""
+    number: int = host.request("POST", "/api/experiments", {"spec": spec})["id"]
     return number
 
 
-def answers(host: Backend, path: str) -> dict[str, Any] | None:
-    """What the backend says, None while it is away."""
+def try_get(host: Backend, path: str) -> dict[str, Any] | None:
+    """Return the backend's answer, None while it does not respond."""
     try:
-        found: dict[str, Any] = host.ask("GET", path)
+        found: dict[str, Any] = host.request("GET", path)
     except Exception as error:
         if "answered with 4" in str(error):
             raise
@@ -180,18 +179,18 @@ def answers(host: Backend, path: str) -> dict[str, Any] | None:
 
 
 def wait_for_end(host: Backend, number: int) -> dict[str, Any]:
-    """The experiment when it has ended."""
+    """Return the experiment once it has ended."""
     path = f"/api/experiments/{number}"
 
     def ended() -> dict[str, Any] | None:
-        found = answers(host, path)
+        found = try_get(host, path)
         return found if found is not None and found["state"] in ENDED else None
 
     return until(ended, 3600, f"experiment {number} does not end", look_s=0.5)
 
 
 def verdict_of(experiment: dict[str, Any]) -> str:
-    """Of the figure that decides; printed with its interval."""
+    """Print the effect on the primary metric; return the verdict."""
     analysis = experiment["analysis"]
     found = [one for one in analysis["comparisons"] if one["metric"] == experiment["primary"]]
     one = found[0] if found else analysis["noise"].get(experiment["primary"])
@@ -210,7 +209,7 @@ def verdict_of(experiment: dict[str, Any]) -> str:
 
 
 def until(look: Callable[[], T | None], seconds: float, sentence: str, *, look_s: float = LOOK_S) -> T:
-    """What was seen once it is true. Raises TimeoutError with the sentence."""
+    """Return the first true value of a check. Raises TimeoutError with the message."""
     end = time.monotonic() + seconds
     while not (seen := look()):
         if time.monotonic() > end:
@@ -220,12 +219,12 @@ def until(look: Callable[[], T | None], seconds: float, sentence: str, *, look_s
 
 
 def affinities() -> dict[str, str]:
-    """Of all interrupts that have one."""
+    """Return the affinities of all interrupts."""
     return {path.parent.name: path.read_text().strip() for path in Path("/proc/irq").glob("*/smp_affinity_list")}
 
 
 def movable(before: dict[str, str]) -> tuple[str, str]:
-    """The quietest interrupt that may be moved, and a CPU list that it does not have."""
+    """Return the movable interrupt with the fewest events, and a different CPU list for it."""
     counts = {}
     for line in Path("/proc/interrupts").read_text().splitlines():
         label, _, rest = line.partition(":")
@@ -235,8 +234,8 @@ def movable(before: dict[str, str]) -> tuple[str, str]:
     return irq, next(cpus for cpus in ("1", "0") if cpus != before[irq])
 
 
-def leftovers(before: dict[str, str]) -> list[str]:
-    """What is not as it was; looked at until the agent has had time to end what it began."""
+def find_differences(before: dict[str, str]) -> list[str]:
+    """Return the remaining differences after the agent had time to restore."""
     end = time.monotonic() + AGENT_ENDS_S
     while True:
         now = affinities()
@@ -249,12 +248,12 @@ def leftovers(before: dict[str, str]) -> list[str]:
 
 
 def loads() -> list[int]:
-    """Processes of a workload, of whatever parent."""
+    """Return the processes of workloads, with any parent."""
     return [pid for pid, command, _ in processes() if "coresteer_agent" in command and "workload" in command]
 
 
 def kill(what: str, state_dir: str) -> None:
-    """At once, with its children."""
+    """Kill a process and its children."""
     word = {"agent": "coresteer_agent", "backend": "serve", "database": "postgres"}[what]
     killed = [
         pid
@@ -271,7 +270,7 @@ def kill(what: str, state_dir: str) -> None:
 
 
 def processes() -> Iterator[tuple[int, str, str]]:
-    """Number, command line and environment of each process."""
+    """Yield PID, command line and environment of each process."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             command, environment = (

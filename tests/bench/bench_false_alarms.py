@@ -1,7 +1,7 @@
-"""How often an experiment finds a difference where there is none, and how often it finds one of 10 %.
+"""Rate of false positives of an experiment, and its power to detect a difference of 10 %.
 
-Whole simulated experiments: the schedule's order, runs whose logarithms have noise in the order of running, and the
-analysis that users get. A run deviates by 5 % (standard deviation), a drift moves the node by 50 % over the experiment.
+Complete simulated experiments: the schedule's order, runs whose logarithms have noise in chronological order, and the
+analysis of the product. A run deviates by 5 % (standard deviation), a drift moves the node by 50 % over the experiment.
 """
 
 import math
@@ -22,7 +22,7 @@ DEVIATION, DRIFT, PLANTED = 0.05, 10.0, 0.10
 
 
 def autocorrelated(noise: Numbers) -> Numbers:
-    """AR(1) with 0.8 of the same variance."""
+    """Return AR(1) noise with 0.8, of the same variance."""
     noise = noise.copy()
     for run in range(1, len(noise)):
         noise[run] = 0.8 * noise[run - 1] + 0.6 * noise[run]
@@ -56,7 +56,7 @@ def spec_of(kind: Kind, levels: int, blocks: int) -> Spec:
 
 
 def simulate(spec: Spec, seed: int, noise: str, effects: dict[int, float], noisy: dict[int, float]) -> Analysis:
-    """One experiment. effects: relative, by label of the main stage; noisy: how many times the deviation, likewise."""
+    """Simulate one experiment. effects: relative, by label of the main stage. noisy: factors of the deviation."""
     places = plan_runs(spec, seed)
     deviations = NOISES[noise](np.random.default_rng([seed, 1]), len(places))
     runs = []
@@ -78,8 +78,8 @@ def simulate(spec: Spec, seed: int, noise: str, effects: dict[int, float], noisy
     return analyse(spec, seed, runs)
 
 
-def found(analysis: Analysis, labels: list[int]) -> bool:
-    """Whether one of these labels was found to differ from the baseline."""
+def is_detected(analysis: Analysis, labels: list[int]) -> bool:
+    """Return whether one of these labels was found to differ from the baseline."""
     return any(analysis.comparisons[label - 1].verdict in {"higher", "lower"} for label in labels)
 
 
@@ -87,8 +87,8 @@ def differs_from_itself(analysis: Analysis) -> bool:
     return analysis.noise[FIGURE].verdict in {"higher", "lower"}
 
 
-def holds(analysis: Analysis, effects: dict[int, float]) -> bool:
-    """Whether all intervals together hold the true effects."""
+def includes_effects(analysis: Analysis, effects: dict[int, float]) -> bool:
+    """Return whether all intervals include the true effects."""
     intervals = [comparison.effect for comparison in analysis.comparisons]
     truths = [effects.get(label, 0.0) for label in range(1, len(intervals) + 1)]
     return all(
@@ -98,22 +98,22 @@ def holds(analysis: Analysis, effects: dict[int, float]) -> bool:
 
 
 def row(kind: Kind, levels: int, blocks: int, noise: str, *, count: int, noisy: dict[int, float] | None = None) -> None:
-    """Print one line: no effect at all, then 10 % more at the second label."""
+    """Print one row: without an effect, then with 10 % more at the second label."""
     spec, noisy = spec_of(kind, levels, blocks), noisy or {}
     nothing = [simulate(spec, seed, noise, {}, noisy) for seed in range(count)]
     planted = [simulate(spec, seed, noise, {1: PLANTED}, noisy) for seed in range(count)]
     others = list(range(2, levels))
-    alarms = sum(found(each, [1, *others]) for each in nothing) / count
-    beside = f"{sum(found(each, others) for each in planted) / count:8.1%}" if others else " " * 8
-    held = sum(holds(each, {1: PLANTED}) for each in planted) / count
-    power = sum(found(each, [1]) for each in planted) / count
+    alarms = sum(is_detected(each, [1, *others]) for each in nothing) / count
+    beside = f"{sum(is_detected(each, others) for each in planted) / count:8.1%}" if others else " " * 8
+    held = sum(includes_effects(each, {1: PLANTED}) for each in planted) / count
+    power = sum(is_detected(each, [1]) for each in planted) / count
     visible = np.median([each.comparisons[0].minimum_detectable or math.nan for each in planted])
     name = f"{kind} {levels} × {blocks}" + (" noisy arm" if noisy else "")
     print(f"{name:24}{noise:18}{alarms:8.1%}{beside}{held:8.1%}{power:8.1%}{visible:10.1%}", flush=True)
 
 
 def main() -> None:
-    """Print the 30 A/A experiments, then rates; the number of experiments a row may be given."""
+    """Print the 30 A/A experiments, then rates; the argument is the number of experiments per row."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     began = time.perf_counter()
     aa = spec_of("aa", 0, 6)

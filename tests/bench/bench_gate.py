@@ -1,4 +1,4 @@
-"""What the gate costs a request: enter and leave with a free slot, in µs.
+"""Cost of the gate per request: enter and leave with a free slot, µs.
 
     python -m tests.bench.bench_gate [--seconds 10]
 
@@ -40,7 +40,7 @@ PACE_S = 0.001
 
 
 class Figures(Struct):
-    """Of one way to ask. server_us: CPU of the gate's process per request, None where there is none."""
+    """Figures of one client. server_us: CPU time of the gate's process per request, None without a gate."""
 
     p50_us: float
     p99_us: float
@@ -49,7 +49,7 @@ class Figures(Struct):
 
 
 def serve(path: str, root: str | None, ours: Connection) -> None:
-    """A gate; where there is a root, this thread samples it once a second, as the agent does."""
+    """Run a gate; with a root, sample it once a second, as the agent does."""
     server = GateServer(Path(path))
     server.start()
     server.set_policy(ServiceClasses(CLASSES))
@@ -70,7 +70,7 @@ def serve(path: str, root: str | None, ours: Connection) -> None:
 
 @contextmanager
 def agent(root: str | None) -> Iterator[tuple[str, int]]:
-    """The gate's path and pid."""
+    """Yield the path and PID of a gate."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         path = f"{folder}/gate.sock"
         pipe, theirs = PROCESSES.Pipe()
@@ -87,17 +87,17 @@ def agent(root: str | None) -> Iterator[tuple[str, int]]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process so far, to the nanosecond."""
+    """Return the CPU time of a process so far, s, with nanosecond resolution."""
     return time.clock_gettime(_clock_of(pid))
 
 
 def _clock_of(pid: int) -> int:
-    """The process's CPU clock (clock_getcpuclockid(3); linux/posix-timers.h, CPUCLOCK_SCHED)."""
+    """Return the process's CPU clock (clock_getcpuclockid(3); linux/posix-timers.h, CPUCLOCK_SCHED)."""
     return (~pid << 3) | 2
 
 
 def measure(seconds: float, pid: int | None, request: Callable[[], None], pace_s: float = 0.0) -> Figures:
-    """One way to ask, for so long."""
+    """Measure one client for a number of seconds."""
     took_ns: list[int] = []
     clock = time.perf_counter_ns
     request()
@@ -112,7 +112,7 @@ def measure(seconds: float, pid: int | None, request: Callable[[], None], pace_s
 
 
 async def measure_task(seconds: float, pid: int, gate: AsyncGate) -> Figures:
-    """The same for a task of asyncio."""
+    """Measure a client in an asyncio task."""
     took_ns: list[int] = []
     clock = time.perf_counter_ns
     async with gate.enter("class-3"):
@@ -134,7 +134,7 @@ def _figures(took_ns: list[int], server_s: float | None) -> Figures:
 
 
 def visit(gate: Gate, expected: str) -> Callable[[], None]:
-    """One request, let in as what is expected."""
+    """Send one request; check how it is admitted."""
 
     def request() -> None:
         with gate.enter("class-3") as entered:
@@ -145,7 +145,7 @@ def visit(gate: Gate, expected: str) -> Callable[[], None]:
 
 
 def newcomer(path: str) -> Callable[[], None]:
-    """One request over a connection of its own."""
+    """Send one request over a new connection."""
 
     def request() -> None:
         gate = Gate(path)
@@ -156,7 +156,7 @@ def newcomer(path: str) -> Callable[[], None]:
 
 
 def main() -> int:
-    """Everything, as one table."""
+    """Print all results as one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each way to ask is measured")
     seconds = parser.parse_args().seconds

@@ -1,4 +1,4 @@
-"""What the backend costs with many nodes: python -m tests.bench.bench_ingest [--nodes 1000 5000] [--seconds 60].
+"""Cost of the backend with many nodes: python -m tests.bench.bench_ingest [--nodes 1000 5000] [--seconds 60].
 
 Starts a PostgreSQL and a backend of its own, lets simulated nodes of 64 CPUs and 150 interrupts send a sample each
 second, and asks for a heatmap of an hour. Exits with 1 when a sample is lost or stored twice. The simulation and the
@@ -55,7 +55,7 @@ def _peak_mib(pid: int) -> float:
 
 
 async def _prepare(database: Database) -> None:
-    """One-time tokens for simulated nodes are used up, so the bench makes one that it can use; and somebody to ask."""
+    """Create an enrolment token and a user for the bench."""
     async with database.pool.connection() as connection:
         await connection.execute(
             "INSERT INTO one_time_token (token_hash, purpose, simulated, created_by, expires_at) "
@@ -93,7 +93,7 @@ async def _sizes(database: Database) -> dict[str, int]:
 
 
 async def _stored(database: Database) -> tuple[int, int]:
-    """(samples in the database, different ones)."""
+    """Return the number of samples in the database, and of distinct ones."""
     seqs: list[tuple[int, int]] = []
     async with database.pool.connection() as connection, connection.cursor("stored") as cursor:
         await cursor.execute("SELECT node_id, scalars FROM telemetry_chunk")
@@ -107,7 +107,7 @@ def _connections(pid: int) -> int:
 
 
 async def _steady_share(pid: int, nodes: int, seconds: int) -> float:
-    """The backend's share of a core from when all nodes are connected, for as long as all send."""
+    """Return the backend's share of a core while all nodes are connected and send."""
     async with asyncio.timeout(300):
         while _connections(pid) < nodes:  # noqa: ASYNC110 - the backend is another process, which tells no event
             await asyncio.sleep(0.5)
@@ -128,7 +128,7 @@ async def _simulate(url: str, nodes: int, seconds: int, state_dir: Path) -> dict
 
 
 async def _hour(database: Database) -> int:
-    """A node with an hour of samples, through the codec; its id."""
+    """Store a node with an hour of samples, encoded by the codec; return its id."""
     async with database.session() as session:
         (node,) = await enrol(session, ["heatmap-bench"], simulated=False)
     now_ms = time.time_ns() // 1_000_000
@@ -163,7 +163,7 @@ async def _heatmap_ms(url: str, database: Database) -> list[float]:
 
 
 async def run(nodes: int, seconds: int) -> bool:
-    """One measurement; whether nothing was lost."""
+    """Measure one fleet size; return whether no sample was lost."""
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-bench-"))
     postgres = EmbeddedPostgres(state_dir)
     await postgres.start()
@@ -220,7 +220,7 @@ async def run(nodes: int, seconds: int) -> bool:
 
 
 def main() -> int:
-    """Every fleet size in turn."""
+    """Measure every fleet size in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--seconds", type=int, default=60)

@@ -1,4 +1,4 @@
-"""The model's figures beside those of Park, Woo, Lee and Kim, for every point that they state.
+"""The model's results compared with those of Park, Woo, Lee and Kim, for every published point.
 
     python -m tests.bench.bench_nic_model
 
@@ -21,7 +21,7 @@ _FRAMES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 
 
 def surface_ms(timer: Timer, packets_per_s: float) -> float:
-    """CPU time of a surface of one queue."""
+    """Return the CPU time of a surface of one queue, ms."""
     arrivals = QueueTraffic(packets_per_s, 1500, 10**11)
     began = time.process_time()
     for rx_usecs in _USECS:
@@ -31,7 +31,7 @@ def surface_ms(timer: Timer, packets_per_s: float) -> float:
 
 
 def main() -> int:
-    """Print the table; whether every point holds, as an exit code."""
+    """Print the table; return 0 if every point agrees."""
     rows = [(point, figure, point.holds(figure)) for point in POINTS for figure in [point.figure()]]
     width = max(len(point.stated) for point in POINTS)
     print(f"{'stated':{width}}  {'authors':>10}  {'model':>12}  holds")

@@ -62,7 +62,7 @@ def run(*command: str) -> None:
 
 @contextlib.contextmanager
 def namespaces() -> Iterator[None]:
-    """Both, with their ends of the veth pair."""
+    """Create both namespaces with their ends of the veth pair."""
     try:
         for name in (SENDER, RECEIVER):
             run("ip", "netns", "add", name)
@@ -77,40 +77,40 @@ def namespaces() -> Iterator[None]:
 
 
 def set_rps(cpu: int) -> None:
-    """Have what veth1 receives handled there."""
+    """Let a CPU handle the packets that veth1 receives."""
     path = "/sys/class/net/veth1/queues/rx-0/rps_cpus"
-    run(*within(RECEIVER), "sh", "-c", f"echo {1 << cpu:x} > {path}")
+    run(*command_prefix(RECEIVER), "sh", "-c", f"echo {1 << cpu:x} > {path}")
 
 
 def busy_s() -> float:
-    """CPU time of the whole machine that was not idle."""
+    """Return the non-idle CPU time of the machine, s."""
     cells = [int(cell) for cell in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(cells) - cells[3] - cells[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def transfer(receiver_cpu: int | None, warm_up_s: float = 0.5, seconds: float = SECONDS) -> tuple[float, float]:
-    """Gbit/s, and CPU seconds of the whole machine a gigabit. receiver_cpu: None leaves it to the scheduler."""
+    """Return Gbit/s, and CPU seconds of the machine per gigabit. receiver_cpu: None leaves it to the scheduler."""
     pin = () if receiver_cpu is None else ("taskset", "-c", str(receiver_cpu))
     receive = (*pin, sys.executable, "-c", _RECEIVE, str(PORT), str(warm_up_s))
     send = ("taskset", "-c", str(CPUS[-1]), sys.executable, "-c", _SEND, ADDRESS, str(PORT), str(warm_up_s + seconds))
-    with subprocess.Popen([*within(RECEIVER), *receive], stdout=subprocess.PIPE, text=True) as receiver:
+    with subprocess.Popen([*command_prefix(RECEIVER), *receive], stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdout is not None
         receiver.stdout.readline()
-        with subprocess.Popen([*within(SENDER), *send]):
+        with subprocess.Popen([*command_prefix(SENDER), *send]):
             receiver.stdout.readline()
             before, start = busy_s(), time.monotonic()
         gigabits = int(receiver.stdout.read()) * 8 / 1e9
         return gigabits / (time.monotonic() - start), (busy_s() - before) / gigabits
 
 
-def within(namespace: str) -> tuple[str, ...]:
-    """What runs a command there."""
+def command_prefix(namespace: str) -> tuple[str, ...]:
+    """Return the prefix that runs a command in a namespace."""
     return ("ip", "netns", "exec", namespace)
 
 
 @contextlib.contextmanager
 def enforcing() -> Iterator[None]:
-    """The agent in the receiver's namespace with network-process in force, as it goes on while the backend is away."""
+    """Run the agent in the receiver's namespace with network-process in force and without a backend."""
     spec = NetworkProcess(max_distance=Locality.CPU, max_load=1.0)
     policy = PolicyInForce("bench", 1, "bench", 0, Mode.ENFORCE, spec, scope=Scope(netdevs=["veth*"]))
     with tempfile.TemporaryDirectory() as state_dir:
@@ -120,7 +120,7 @@ def enforcing() -> Iterator[None]:
         options = ("--backend", key.backend, "--state-dir", state_dir)
         with Path(state_dir, "log").open("w") as log:
             agent = subprocess.Popen(
-                [*within(RECEIVER), sys.executable, "-m", "coresteer_agent", "run", *options], stderr=log
+                [*command_prefix(RECEIVER), sys.executable, "-m", "coresteer_agent", "run", *options], stderr=log
             )
         try:
             yield
@@ -133,14 +133,14 @@ def enforcing() -> Iterator[None]:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean with its 95 % interval, by the percentile bootstrap with a fixed seed."""
+    """Return the mean with its 95 % interval, by the percentile bootstrap with a fixed seed."""
     means = np.random.default_rng(1).choice(values, (10_000, len(values))).mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
 def sweep() -> None:
-    """⟨m-n⟩: packets handled on CPU m, receiver on CPU n."""
+    """Measure ⟨m-n⟩: packets handled on CPU m, receiver on CPU n."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {pair: [] for pair in product(CPUS, CPUS)}
     order = random.Random(7)  # noqa: S311 - an order of runs, not a secret
     for _ in range(REPEATS):
@@ -155,7 +155,7 @@ def sweep() -> None:
 
 
 def default_against_enforce() -> None:
-    """The receiver where the scheduler puts it, and where the policy does; RPS on the first CPU."""
+    """Compare placement of the receiver by the scheduler and by the policy; RPS on the first CPU."""
     set_rps(CPUS[0])
     found: dict[str, list[tuple[float, float]]] = {"default": [], "enforce": []}
     for pair in range(PAIRS):

@@ -1,9 +1,9 @@
-"""How well network-process places, and what a round of both policies costs on a large machine.
+"""Quality of network-process, and CPU time of a round of both policies on a large machine.
 
     python -m tests.bench.bench_policies [--rounds 31]
 
-Quality: cost against trying everything on small cases, traffic seated on 256 CPUs against the most that any assignment
-could seat (tests/core/placement.py says what cost, constraint and bounds are). Time: engine.step with 256 CPUs, 600
+Quality: cost compared with an exhaustive search on small cases, traffic placed on 256 CPUs compared with the maximum of
+any assignment (tests/core/placement.py says what cost, constraint and bounds are). Time: engine.step with 256 CPUs, 600
 interrupts and 500 processes, each policy alone and both, in the first round and once settled: medians of CPU time, as
 other work on the machine would be measured otherwise. coalescing on 8 netdevs of 64 queues, in its first round and once
 it judges and keeps what it set. Exits with 1 when a policy's settled round is over its budget.
@@ -40,7 +40,7 @@ _MOST_ROUNDS = 60
 
 
 class Figure(Struct):
-    """Milliseconds of CPU a round. rounds: until nothing was to be written any more, None if that was not reached."""
+    """CPU time per round, ms. rounds: until nothing more was written, None if that was not reached."""
 
     first_ms: float
     settled_ms: float
@@ -48,7 +48,7 @@ class Figure(Struct):
 
 
 def large_machine(random: Random, talking: float) -> Machine:
-    """Four NICs of 64 queues, the rest of the interrupts NVMe's; that share of the processes talks, others hardly."""
+    """Return a view with four NICs of 64 queues, NVMe interrupts, and this share of processes with traffic."""
     irqs: list[Irq] = []
     netdevs = []
     for n in range(4):
@@ -95,7 +95,7 @@ def _median_ms(machine: Machine, policies: list[PolicyInForce], memory: EngineMe
 
 
 def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
-    """Enforce some policies until nothing moves; 64 moves a round, so that this is soon."""
+    """Enforce policies until nothing moves; 64 moves per round, so that this is reached soon."""
     damping = Damping(moves_per_step=64, dwell_s=0.0)
     policies = [
         PolicyInForce(str(rank), 1, str(rank), rank, Mode.ENFORCE, spec, damping=damping)
@@ -118,7 +118,7 @@ def measure(machine: Machine, specs: list[Spec], rounds: int) -> Figure:
 
 
 def quality() -> None:
-    """Print it."""
+    """Print the quality of placements."""
     cases = [small_case(Random(seed)) for seed in range(1000)]  # noqa: S311, cases, not secrets
     pairs = [(case.cost(chosen(case)), best_cost(case)) for case in cases]
     best = sum(found <= best + 1e-9 for found, best in pairs)
@@ -136,7 +136,7 @@ def quality() -> None:
 
 
 def many_nics(rx_usecs: int, interrupts_per_s: float) -> View:
-    """Eight NICs of 64 queues that receive a million packets a second each."""
+    """Return a view with eight NICs of 64 queues that receive a million packets per second each."""
     irqs, netdevs, loads = [], [], []
     for n in range(8):
         queues = [Queue(f"rx-{q}", 100 + 64 * n + q) for q in range(64)]
@@ -151,7 +151,7 @@ def many_nics(rx_usecs: int, interrupts_per_s: float) -> View:
 
 
 def coalescing(rounds: int) -> bool:
-    """Print what a round costs, when it proposes and when it keeps; whether that is over the budget."""
+    """Print the cost of rounds that propose and that change nothing; return whether they exceed the budget."""
     spec = Coalescing(max_added_us=2000.0)
     first, later = many_nics(20, 8000.0), many_nics(1200, 900.0)
     memory = CoalescingMemory()
@@ -173,7 +173,7 @@ def coalescing(rounds: int) -> bool:
 
 
 def main() -> int:
-    """Print all figures."""
+    """Print all results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=31, help="of which the median is taken")
     rounds = parser.parse_args().rounds

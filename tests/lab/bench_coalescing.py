@@ -1,9 +1,9 @@
-"""What rx-usecs does in one guest beside what the model says of it, and the coalescing policy against the driver's own.
+"""Effect of rx-usecs in one guest compared with the model, and the coalescing policy with the driver's default.
 
 The guest has an igb and an e1000e. First each value stands for a while under a steady flood, not in order:
 interrupts a second beside the model's, with Spearman's rank correlation. Then the policy on igb and the driver's
 default take turns (default, policy, policy, default) under a bulk load and under requests and responses. Everything is
-put back and read again. The guest is emulated, an interrupt in it takes hundreds of µs: only ratios and ranks count.
+restored and verified. The guest is emulated, an interrupt in it takes hundreds of µs: only ratios and ranks count.
 """
 
 import json
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from tests.lab.fleet import Backend, agent_in, await_said, backend
 from tests.lab.machines import PEER, Machine, Nic
-from tests.lab.nics import Counts, counts, enforced, ethtool, load, sink, told
+from tests.lab.nics import Counts, counts, enforced, ethtool, ethtool_value, load, sink
 from tests.lab.provision import provide
 from tests.lab.rig import Guest, GuestError, boot
-from tests.lab.test_affinity import STATE, door
+from tests.lab.test_affinity import STATE, write_settings
 
 from coresteer_core.node.nic import Timer, selects_adaptive_mode
 from coresteer_core.node.nic_model import QueueTraffic, TimerParams, predict
@@ -52,18 +52,18 @@ def main() -> None:
             for netdev, driver, address in RECEIVERS:
                 for rate in RATES:
                     sweep(guest, netdev, driver, address, rate)
-            say_restored(guest)
+            print_restored(guest)
             with agent_in(guest, host):
                 for name, max_added_us, arguments in LOADS:
                     compare(guest, host, name, max_added_us, arguments)
-        say_restored(guest)
+        print_restored(guest)
         same = all(ethtool(guest, netdev) == text for netdev, text in before.items())
         print(f"\nAll that ethtool -c and -g say is {'as it was' if same else 'NOT as it was'}.")
     sys.exit(not same)
 
 
-def say_restored(guest: Guest) -> None:
-    """Put back what the journal still has, and say so."""
+def print_restored(guest: Guest) -> None:
+    """Restore the originals of the journal, and print that."""
     said = guest.run("coresteer-agent", "restore", "--state-dir", STATE).stdout.splitlines()
     print(f"\nThe journal: {' '.join(said)}", flush=True)
 
@@ -75,7 +75,7 @@ def sweep(guest: Guest, netdev: str, driver: str, address: str, rate: int) -> No
     measured: dict[int, Counts] = {}
     with load(guest, "flood", "--to", address, "--rate", str(rate)):
         for value in (*RX_USECS[::2], *RX_USECS[1::2]):  # a machine that grows slower is not taken for an effect
-            [result] = door(guest, f"netdev/{netdev}/coalesce/rx-usecs={value}")
+            [result] = write_settings(guest, f"netdev/{netdev}/coalesce/rx-usecs={value}")
             if result["outcome"] != "applied":
                 raise GuestError(result["sentence"])
             measured[value] = during(guest, netdev, POINT_S)
@@ -94,14 +94,14 @@ def sweep(guest: Guest, netdev: str, driver: str, address: str, rate: int) -> No
 
 
 def during(guest: Guest, netdev: str, seconds: float) -> Counts:
-    """What is counted in so many seconds from now."""
+    """Return the counts of the next seconds."""
     before = counts(guest, netdev)
     time.sleep(seconds)
     return counts(guest, netdev).since(before)
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Rank correlation; equal values share the mean of their ranks."""
+    """Return Spearman's rank correlation; equal values have the mean of their ranks."""
 
     def ranks(values: Sequence[float]) -> list[float]:
         ordered = sorted(values)
@@ -123,7 +123,7 @@ LOADS: tuple[tuple[str, int, tuple[tuple[str, ...], ...]], ...] = (
 
 @dataclass
 class Arm:
-    """One turn of the default or the policy."""
+    """One period with the default or the policy."""
 
     counted: Counts
     requests: dict[str, float]
@@ -150,7 +150,7 @@ def compare(guest: Guest, host: Backend, name: str, max_added_us: int, traffic: 
                     stood.append(settled(guest))
                 for _ in range(2):
                     arms["policy"].append(measure(guest))
-                    stood.append(told(guest, "eth0", "rx-usecs"))
+                    stood.append(ethtool_value(guest, "eth0", "rx-usecs"))
             returned(guest)
             arms["default"].append(measure(guest))
     print(f"\n{name}; the policy may add {max_added_us} µs; {BLOCKS} blocks of default, policy, policy, default")
@@ -180,7 +180,7 @@ def compare(guest: Guest, host: Backend, name: str, max_added_us: int, traffic: 
 
 
 def measure(guest: Guest) -> Arm:
-    """ARM_S of the load, with requests on one connection beside it, which begin before and end after."""
+    """Measure ARM_S seconds of the load, with concurrent requests on one connection."""
     command = ("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "request", "--to", "10.1.0.1")
     guest.start(*command, "--count", "1000000", "--seconds", str(ARM_S + 2 * STARTING_S), output="request.log")
     time.sleep(STARTING_S)
@@ -193,20 +193,20 @@ def measure(guest: Guest) -> Arm:
 
 
 def settled(guest: Guest) -> str:
-    """rx-usecs once it has stood for a third of SETTLING_S, or at its end."""
+    """Return rx-usecs once it is unchanged for a third of SETTLING_S, or at its end."""
     end = time.monotonic() + SETTLING_S
-    value, since = told(guest, "eth0", "rx-usecs"), time.monotonic()
+    value, since = ethtool_value(guest, "eth0", "rx-usecs"), time.monotonic()
     while (now := time.monotonic()) < end and now - since < SETTLING_S / 3:
         time.sleep(1)
-        if (found := told(guest, "eth0", "rx-usecs")) != value:
+        if (found := ethtool_value(guest, "eth0", "rx-usecs")) != value:
             value, since = found, now
     return value
 
 
 def returned(guest: Guest) -> None:
-    """TimerParams until the driver's own value stands again."""
+    """Wait until the driver's own value is restored."""
     end = time.monotonic() + SETTLING_S
-    while told(guest, "eth0", "rx-usecs") != "3" and time.monotonic() < end:
+    while ethtool_value(guest, "eth0", "rx-usecs") != "3" and time.monotonic() < end:
         time.sleep(0.5)
 
 

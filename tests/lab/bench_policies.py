@@ -34,7 +34,7 @@ PROCESS: dict[str, object] = {"type": "network-process", "min_bytes_per_s": 20_0
 
 @dataclass
 class Measured:
-    """Shares of received bytes and of CPU time; moves are changes of an affinity that somebody made.
+    """Shares of received bytes and of CPU time. moves: changes of affinities.
 
     best_l2: the most that could share an L2 wherever the programs ran, each on one CPU at a time: a program whose
     flows are handled on several CPUs cannot be next to all of them.
@@ -127,24 +127,24 @@ def measure(guest: Guest) -> Measured:
 
 
 def lines(guest: Guest, port: int) -> list[str]:
-    """What a consumer printed so far."""
+    """Return the output of a consumer so far."""
     return [line for line in (guest.share / f"consumer-{port}").read_text().splitlines() if line.endswith("}")]
 
 
 def cpu_times(guest: Guest) -> list[int]:
-    """Ticks of each CPU that were not idle."""
+    """Return the non-idle ticks of each CPU."""
     rows = re.findall(r"^cpu\d+ (.*)$", guest.read("/proc/stat"), re.MULTILINE)
     return [sum(int(cell) for at, cell in enumerate(row.split()[:8]) if at not in (3, 4)) for row in rows]
 
 
 def nic_interrupts(guest: Guest) -> list[int]:
-    """Of the two igb, by CPU."""
+    """Return the interrupts of the two igb NICs by CPU."""
     rows = re.findall(r"^ *\d+:((?: +\d+)+) .* eth[01]-TxRx-\d+$", guest.read("/proc/interrupts"), re.MULTILINE)
     return [sum(cells) for cells in zip(*(map(int, row.split()) for row in rows), strict=True)]
 
 
 def affinities(guest: Guest) -> dict[str, str]:
-    """Of all interrupts, and of the consumers."""
+    """Return the affinities of all interrupts and of the consumers."""
     script = (
         "cd /proc/irq; for i in [0-9]*; do read -r a < $i/smp_affinity_list; echo irq/$i $a; done; "
         "for p in $(pgrep -f tests.lab.consumer); do "
@@ -174,12 +174,12 @@ def policies(guest: Guest, host: Backend, *specs: dict[str, object]) -> Callable
     made = []
     for rank, spec in enumerate(specs):
         body = {"name": f"{spec['type']}-{time.monotonic_ns()}", "rank": rank, "mode": "enforce", "spec": spec}
-        made.append(host.ask("POST", "/api/policies", body)["id"])
-        host.ask("POST", f"/api/policies/{made[-1]}/enable")
+        made.append(host.request("POST", "/api/policies", body)["id"])
+        host.request("POST", f"/api/policies/{made[-1]}/enable")
 
     def end() -> None:
         for policy_id in made:
-            host.ask("POST", f"/api/policies/{policy_id}/disable")
+            host.request("POST", f"/api/policies/{policy_id}/disable")
         time.sleep(10)  # settings return in the next rounds
         guest.run("kill", str(pid))
         print((guest.share / "agent.log").read_text()[-1500:], file=sys.stderr)

@@ -62,15 +62,15 @@ def main() -> None:
         else:
             node = host.await_live(HOST)["id"]
         spec = {"type": "network-process"}
-        host.ask("POST", "/api/policies", {"name": "near their interrupts", "mode": "observe", "spec": spec})
+        host.request("POST", "/api/policies", {"name": "near their interrupts", "mode": "observe", "spec": spec})
         query = "" if peer is None else f"?peer_node_id={peer}"
-        for template in host.ask("GET", f"/api/nodes/{node}/experiment-templates{query}"):
+        for template in host.request("GET", f"/api/nodes/{node}/experiment-templates{query}"):
             if not args.only or template["slug"] in args.only:
                 report(host, template, args)
 
 
 def report(host: Backend, template: dict[str, Any], args: argparse.Namespace) -> None:
-    """Run a template's experiment and keep its reports."""
+    """Run a template's experiment and store its reports."""
     spec, slug = template["spec"], template["slug"]
     if spec is None:
         print(f"{slug}: not here: {template['unavailable_because']}", flush=True)
@@ -98,7 +98,7 @@ def report(host: Backend, template: dict[str, Any], args: argparse.Namespace) ->
 
 @contextlib.contextmanager
 def peer_in(guest: Guest, host: Backend) -> Iterator[int]:
-    """An agent in the namespace that the guest's traffic comes from; gives its node's number."""
+    """Run an agent in the namespace that generates the guest's traffic; yield its node's id."""
     near = guest.machine.nics[0].addresses[0].partition("/")[0]
     relay = guest.start("python", "-c", RELAY, near, str(RELAY_PORT), *map(str, BACKEND), output="relay.log")
     (guest.share / "peer-token").write_text(host.token())

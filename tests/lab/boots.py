@@ -1,4 +1,4 @@
-"""Boots each machine again and again and counts the boots that needed another try."""
+"""Boot each machine repeatedly and count the boots that had to be repeated."""
 
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""One Ethernet for several guests: a bridge and taps in a network namespace of the lab's own."""
+"""One Ethernet for several guests: a bridge and taps in a separate network namespace."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ _IFF_TAP, _IFF_NO_PI, _IFF_MULTI_QUEUE, _IFF_VNET_HDR = 0x0002, 0x1000, 0x0100, 
 
 @contextlib.contextmanager
 def bridge(kit: Kit, queues: list[int]) -> Iterator[list[list[int]]]:
-    """Taps on a bridge, one a guest; of each the descriptors, one a queue. Raises LabUnavailableError without root.
+    """Yield the descriptors of one tap per guest, one per queue. Raises LabUnavailableError without root.
 
     A tap stays in the namespace that it was made in, so QEMU, which gets the descriptor, need not enter it.
     """
@@ -45,21 +45,21 @@ def bridge(kit: Kit, queues: list[int]) -> Iterator[list[list[int]]]:
 
 
 def attach(queues: list[int]) -> None:
-    """Queues of a tap as they were made, after a QEMU that detached some of them ended: the next one insists on it."""
+    """Attach all queues of a tap again, which the next QEMU requires after one that detached some of them."""
     for queue in queues:
         with contextlib.suppress(OSError):  # it is attached, or the only one
             fcntl.ioctl(queue, _TUNSETQUEUE, struct.pack("16sH22x", b"", _IFF_ATTACH_QUEUE))
 
 
 def _ip(kit: Kit, *arguments: str) -> None:
-    """Run ip, the kit's where the host has none. Raises LabUnavailableError with what it says."""
+    """Run ip, the kit's if the host has none. Raises LabUnavailableError with its output."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, env=kit.env, check=False)
     if done.returncode:
         raise LabUnavailableError(f"“ip {' '.join(arguments)}” failed: {done.stderr.strip()}")
 
 
 def _within(namespace: str, name: str, queues: int) -> list[int]:
-    """Make a tap in a namespace. A thread enters it and ends; the process stays where it is."""
+    """Create a tap in a namespace. A thread enters it and ends; the process stays in its own."""
     opened: list[int] = []
     failed: list[OSError] = []
 

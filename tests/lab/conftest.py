@@ -20,7 +20,7 @@ def kit() -> Kit:
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[Backend]:
-    """A backend on this host, which guests that are given its port can reach."""
+    """Yield a backend on this host that guests can reach by its port."""
     with backend() as running:
         yield running
 
@@ -39,7 +39,7 @@ def small_vm(kit: Kit, host: Backend) -> Iterator[Guest]:
 
 @pytest.fixture(params=["two_socket", "small_vm"])
 def guest(request: pytest.FixtureRequest) -> Guest:
-    """Each of the single machines in turn."""
+    """Yield each of the single machines in turn."""
     found: Guest = request.getfixturevalue(request.param)
     return found
 
@@ -54,6 +54,6 @@ def trio(kit: Kit, host: Backend) -> Iterator[list[Guest]]:
 
 @pytest.fixture
 def agent(two_socket: Guest, host: Backend) -> Iterator[int]:
-    """The number of the agent's process in the guest."""
+    """Return the PID of the agent in the guest."""
     with agent_in(two_socket, host) as pid:
         yield pid

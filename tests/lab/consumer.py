@@ -1,7 +1,7 @@
-"""A program that receives, and tells on which CPU its packets were handled and on which it read them.
+"""A receiving program that prints on which CPU its packets were handled and on which it read them.
 
-Runs in a guest; standard library only. SO_INCOMING_CPU is the kernel's own word (net/core/sock.c): the CPU that
-handled a socket's last packet.
+Runs in a guest; standard library only. SO_INCOMING_CPU (net/core/sock.c) is the CPU that handled a
+socket's last packet.
 """
 
 import argparse

@@ -33,11 +33,11 @@ HOST = "this-host"
 
 
 class BackendError(Exception):
-    """The backend did not start, or refused what was asked; the message holds what it said."""
+    """The backend did not start, or refused a request; the message has its output."""
 
 
 class Backend:
-    """A running backend. set_up_link: works until somebody is made administrator, as the first ask does."""
+    """A running backend. set_up_link: valid until an administrator exists, whom the first request creates."""
 
     def __init__(self, port: int, set_up_link: str, env: dict[str, str]) -> None:
         self.port = port
@@ -51,25 +51,25 @@ class Backend:
         )
 
     def token(self) -> str:
-        """A one-time token that lets an agent in. Raises BackendError."""
+        """Return a one-time enrolment token. Raises BackendError."""
         command = [sys.executable, "-m", "coresteer", "enrolment-token"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=self.env)
         if done.returncode:
             raise BackendError(done.stderr.strip())
         return done.stdout.strip()
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON of whatever was asked for
-        """A request as the administrator, who is made at the first one. Raises BackendError for a refusal."""
+    def request(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON of whatever was asked for
+        """Send a request as administrator, who is created by the first one. Raises BackendError for a refusal."""
         if self._csrf_token is None:
             token = self.set_up_link.partition("token=")[2]
             self._csrf_token = self._send("POST", "/api/auth/setup", {"token": token, **ADMIN})["csrf_token"]
         return self._send(method, path, body)
 
     def await_live(self, name: str, timeout_s: float = 30) -> dict[str, Any]:
-        """The node's summary, once a sample of it is there. Raises BackendError."""
+        """Return the node's summary, once the backend has a sample of it. Raises BackendError."""
         end = time.monotonic() + timeout_s
         while True:
-            found: list[dict[str, Any]] = [node for node in self.ask("GET", "/api/nodes") if node["name"] == name]
+            found: list[dict[str, Any]] = [node for node in self.request("GET", "/api/nodes") if node["name"] == name]
             if found and found[0]["health"] == "live":
                 return found[0]
             if time.monotonic() > end:
@@ -77,7 +77,7 @@ class Backend:
             time.sleep(0.1)
 
     def read(self, path: str) -> bytes:
-        """A file that the backend makes, as the administrator. Raises BackendError."""
+        """Download a file of the backend as administrator. Raises BackendError."""
         return self._open("GET", path, None)
 
     def _send(self, method: str, path: str, body: object) -> Any:  # noqa: ANN401 - as above
@@ -97,7 +97,7 @@ class Backend:
 
 @contextlib.contextmanager
 def backend(port: int | None = None) -> Iterator[Backend]:
-    """`coresteer up` with a state folder of its own, on a free port unless one is given. Raises BackendError."""
+    """Run `coresteer up` with a temporary state folder, on a free port unless one is given. Raises BackendError."""
     port = port or _free_port()
     state_dir = Path(tempfile.mkdtemp(prefix="coresteer-lab-state-"))
     env = {name: value for name, value in os.environ.items() if not name.startswith(("CORESTEER_", "DATABASE_URL"))}
@@ -124,7 +124,7 @@ def backend(port: int | None = None) -> Iterator[Backend]:
 
 
 def join(guest: Guest, backend: Backend) -> int:
-    """Start the agent in the guest and wait until the backend has let it in. Returns its process's number."""
+    """Start the agent in the guest and wait until it is connected; return its PID."""
     pid = start_agent(guest, backend)
     await_joined(guest)
     return pid

@@ -1,4 +1,4 @@
-"""Joins standard input and output to a port of this machine: QEMU runs it for each connection of a guest."""
+"""Connect standard input and output to a port of this machine; QEMU runs it for each connection of a guest."""
 
 import os
 import select
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Until either side ends."""
+    """Forward until either side ends."""
     with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as backend:
         ways = {0: backend.fileno(), backend.fileno(): 1}
         while True:

@@ -35,7 +35,7 @@ exec switch_root /memory/root $python $inside
 
 
 def write_initramfs(path: Path, sysroot: Path, release: str) -> Path:
-    """Write the archive and return its path. sysroot: where the kernel's and busybox's packages were unpacked."""
+    """Write the archive and return its path. sysroot: folder of the unpacked kernel and busybox packages."""
     modules = sysroot / "usr/lib/modules" / release
     order = list(_in_order(modules))
     entries: list[tuple[str, int, bytes]] = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "dev", "proc")]
@@ -56,7 +56,7 @@ def _stem(name: str) -> str:
 
 
 def _in_order(modules: Path) -> Iterator[str]:
-    """The files of MODULES and of all that they need, each after what it needs."""
+    """Return the files of MODULES and of their dependencies, each after its own dependencies."""
     needs = dict(line.split(":", 1) for line in (modules / "modules.dep").read_text().splitlines())
     file_of = {_stem(file).replace("-", "_"): file for file in needs}
     done: set[str] = set()
@@ -70,7 +70,7 @@ def _in_order(modules: Path) -> Iterator[str]:
 
 
 def _cpio(entries: list[tuple[str, int, bytes]]) -> bytes:
-    """The newc format of Documentation/driver-api/early-userspace/buffer-format.rst."""
+    """Return an archive in the newc format (Documentation/driver-api/early-userspace/buffer-format.rst)."""
     out = bytearray()
     for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], start=1):
         fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)

@@ -1,8 +1,7 @@
-"""The first program of a guest: readies it, then runs the commands that the host sends. Standard library only.
+"""The init program of a guest: prepares it, then runs the commands that the host sends. Standard library only.
 
 `python` and `coresteer-agent` are the checkout's. A line of JSON each way over a virtio port. ``{"run": [...],
-"timeout_s": 5}`` answers with status and output, ``{"start": [...]}`` with the process's number; a status of 124
-says that the time was over.
+"timeout_s": 5}`` answers with status and output, ``{"start": [...]}`` with the PID; status 124 is a timeout.
 """
 
 import ctypes
@@ -36,7 +35,7 @@ def main() -> None:
 
 
 def ready(description: dict[str, Any]) -> None:
-    """Drivers, file systems, addresses. What fails is told on the console, where the host keeps it."""
+    """Load drivers, mount file systems, set addresses. Failures are printed to the console, which the host stores."""
     socket.sethostname(description["name"])
     for kind, at in (
         ("cgroup2", "/sys/fs/cgroup"),
@@ -60,7 +59,7 @@ def ready(description: dict[str, Any]) -> None:
 
 
 def network(nics: list[dict[str, Any]]) -> None:
-    """Name the NICs, found by their MAC addresses, in the order described, and give each its addresses."""
+    """Name the NICs by their MAC addresses in the described order, and set their addresses."""
     found = {path.read_text().strip(): path.parent.name for path in Path("/sys/class/net").glob("*/address")}
     for nic in nics:
         if nic["mac"] not in found:
@@ -96,7 +95,7 @@ def answer(port: IO[bytes], value: dict[str, Any]) -> None:
 
 
 def start(asked: dict[str, Any]) -> dict[str, Any]:
-    """A process in the background, its output in a file of the share."""
+    """Start a process in the background with its output in a file of the share."""
     with (SHARE / asked["output"]).open("wb") as output:
         process = subprocess.Popen(
             asked["start"], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment(asked)
@@ -105,7 +104,7 @@ def start(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(asked: dict[str, Any]) -> dict[str, Any]:
-    """A process to its end, or to the end of its time; then its whole process group is killed."""
+    """Run a process until its end or timeout, then kill its process group."""
     process = subprocess.Popen(
         asked["run"],
         stdin=subprocess.DEVNULL,

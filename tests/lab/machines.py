@@ -1,4 +1,4 @@
-"""The machines of the lab, as values."""
+"""Definitions of the lab's machines."""
 
 from dataclasses import dataclass, field
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 class Nic:
     """One network card on the machine's wire.
 
-    model: as QEMU names it. numa_node: the node whose PCI host bridge it hangs on; None is the main one, which tells
-    no node. addresses: in CIDR notation. netns: the namespace of the guest it is moved to, None for none.
+    model: QEMU's name. numa_node: the node of its PCI host bridge; None is the main bridge, which has no node.
+    addresses: in CIDR notation. netns: the namespace of the guest it is moved to, None for none.
     queues: of a tap (virtio-net-pci only); a card without tap has what its model has.
     """
 
@@ -23,10 +23,9 @@ class Nic:
 class Machine:
     """One guest. numa_nodes share the CPUs and the memory evenly, in order.
 
-    disk: an NVMe disk, whose interrupts the kernel keeps to itself. spare_controllers: of virtio-serial, without use,
-    each with 64 interrupts that may be moved. interrupt_remapping: as servers have it; with it an affinity takes
-    effect as it is written, and a CPU whose vectors are used up is told, without it at the next interrupt.
-    kernel_arguments: beside those every guest has.
+    disk: an NVMe disk with managed interrupts. spare_controllers: unused virtio-serial controllers with 64 movable
+    interrupts each. interrupt_remapping: as on servers; with it an affinity takes effect, and a full CPU is refused, at
+    the write, without it at the next interrupt. kernel_arguments: in addition to those of every guest.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Machine:
 
     @property
     def cpus(self) -> int:
-        """Logical CPUs."""
+        """Return the number of logical CPUs."""
         return self.packages * self.cores * self.threads
 
 

@@ -1,4 +1,4 @@
-"""A NIC in a guest: what ethtool tells of it, what it received and how often it interrupted; and a policy for it."""
+"""A NIC in a guest: ethtool's settings, its counters of packets and interrupts, and a policy for it."""
 
 import contextlib
 import re
@@ -14,26 +14,26 @@ SINK_S = 2400
 
 
 def ethtool(guest: Guest, netdev: str) -> str:
-    """All that -c and -g say; the same text where nothing changed."""
+    """Return the output of ethtool -c and -g, to be compared."""
     return guest.run("sh", "-c", f"ethtool -c {netdev}; ethtool -g {netdev}").stdout
 
 
-def told(guest: Guest, netdev: str, name: str) -> str:
-    """One of them, as it stands: rx-usecs; RX is the ring, after the most it could be."""
+def ethtool_value(guest: Guest, netdev: str, name: str) -> str:
+    """Return one present value of ethtool's output, e.g. rx-usecs; RX is the ring's size, not its maximum."""
     found: list[str] = re.findall(rf"^{name}:\s+(\S+)", ethtool(guest, netdev), re.MULTILINE)
     return found[-1]
 
 
-def await_told(guest: Guest, netdev: str, name: str, value: str, *, seconds: float = 60) -> None:
+def await_value(guest: Guest, netdev: str, name: str, value: str, *, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
-    while (found := told(guest, netdev, name)) != value:
+    while (found := ethtool_value(guest, netdev, name)) != value:
         assert time.monotonic() < end, f"{name} of {netdev} is {found} and not {value}."
         time.sleep(0.5)  # a NIC tells nobody when it is set
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Of a netdev. interrupts: of its receiving vectors."""
+    """Counters of a netdev. interrupts: of its receive vectors."""
 
     seconds: float
     packets: int
@@ -41,7 +41,7 @@ class Counts:
     interrupts: int
 
     def since(self, before: "Counts") -> "Counts":
-        """What was added."""
+        """Return the difference of two readings."""
         return Counts(
             self.seconds - before.seconds,
             self.packets - before.packets,
@@ -55,7 +55,7 @@ class Counts:
 
 
 def counts(guest: Guest, netdev: str) -> Counts:
-    """As they are now, by the guest's own clock."""
+    """Read the counters, with the time of the guest's clock."""
     files = (f"/sys/class/net/{netdev}/statistics/{name}" for name in ("rx_packets", "rx_bytes"))
     uptime, packets, received, *rows = guest.run("cat", "/proc/uptime", *files, "/proc/interrupts").stdout.splitlines()
     receiving = re.compile(rf" {netdev}-(?:Tx)?[Rr]x-\d+$")
@@ -65,7 +65,7 @@ def counts(guest: Guest, netdev: str) -> Counts:
 
 @contextlib.contextmanager
 def sink(guest: Guest) -> Iterator[None]:
-    """Somebody who takes and answers what comes."""
+    """Run a server that receives and answers all traffic."""
     pid = guest.start("python", "-m", "tests.lab.traffic", "serve", "--seconds", str(SINK_S), output="sink.log")
     await_said(guest, "sink.log", "ready")
     try:
@@ -76,7 +76,7 @@ def sink(guest: Guest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def load(guest: Guest, *arguments: str) -> Iterator[None]:
-    """Traffic from the guest's peer (arguments of tests.lab.traffic) that does not end by itself before SINK_S."""
+    """Generate traffic from the guest's peer (arguments of tests.lab.traffic) for up to SINK_S."""
     bounds = ("--count", "100000000", "--seconds", str(SINK_S))
     command = ("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", *arguments, *bounds)
     pid = guest.start(*command, output=f"load-{arguments[0]}.log")
@@ -88,10 +88,10 @@ def load(guest: Guest, *arguments: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def enforced(host: Backend, name: str, spec: dict[str, object], **body: object) -> Iterator[int]:
-    """A policy in force; disabled at the end. Gives its number."""
-    made = host.ask("POST", "/api/policies", {"name": name, "mode": "enforce", "spec": spec, **body})
-    host.ask("POST", f"/api/policies/{made['id']}/enable")
+    """Enforce a policy; yield its id and disable it at the end."""
+    made = host.request("POST", "/api/policies", {"name": name, "mode": "enforce", "spec": spec, **body})
+    host.request("POST", f"/api/policies/{made['id']}/enable")
     try:
         yield made["id"]
     finally:
-        host.ask("POST", f"/api/policies/{made['id']}/disable")
+        host.request("POST", f"/api/policies/{made['id']}/disable")

@@ -1,4 +1,4 @@
-"""Whether flows land where the agent says. Runs in a guest: one flow at a time, against the counts of /proc/interrupts.
+"""Compare predicted RX placements with /proc/interrupts, one flow at a time. Runs in a guest.
 
 serve ADDRESS FLOWS starts the client (this module again) in the peer's namespace and prints, as JSON, of each flow
 what was predicted (queue, irq, cpu, how) and which interrupt of the netdev grew most.
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def client(address: str, flows: int) -> None:
-    """Opens the flows one after the other; each sends packets so far apart that NAPI does not go over to polling."""
+    """Open flows one after the other; the packets are so far apart that NAPI does not switch to polling."""
     for _ in range(flows):
         with socket.create_connection((address, _PORT), 10) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -50,7 +50,7 @@ def client(address: str, flows: int) -> None:
 
 @contextmanager
 def sent_by_the_first_queue() -> Iterator[None]:
-    """So that an interrupt of another one is for received packets."""
+    """Send from the first queue, so that interrupts of other queues are for received packets."""
     files = list(ROOT.glob("sys/class/net/eth0/queues/tx-*/xps_cpus"))
     before = [file.read_text() for file in files]
     try:
@@ -96,7 +96,7 @@ def serve(address: str, flows: int) -> dict[str, object]:
 
 
 def counts() -> dict[int, list[int]]:
-    """By interrupt and CPU."""
+    """Return the counts by interrupt and CPU."""
     rows = [line.split() for line in Path("/proc/interrupts").read_text().splitlines()]
     cpus = len(rows[0])
     return {int(row[0][:-1]): list(map(int, row[1 : cpus + 1])) for row in rows[1:] if row[0][:-1].isdecimal()}

@@ -1,4 +1,4 @@
-"""What the lab's tests ask in a guest of the agent's own modules: the inventory, and the door to the kernel."""
+"""Requests of the lab's tests to the agent's modules in a guest: the inventory, and the executor."""
 
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ ROOT = Path("/")
 
 
 def view() -> View:
-    """The node as it is now."""
+    """Return the present view of the node."""
     return View(read_topology(ROOT), InventoryReader(ROOT).read())
 
 
 def standing(key: str) -> str:
-    """What a setting is now; for one that is not there, a value of its kind."""
+    """Return the present value of a setting; for a missing one any valid value."""
     setting = parse_setting(key)
     try:
         return Tunable(ROOT, setting).read()

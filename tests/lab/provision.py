@@ -1,8 +1,8 @@
-"""What the lab runs on: QEMU, a stock kernel and a few tools, fetched into a cache folder, nothing installed.
+"""Requirements of the lab: QEMU, a stock kernel and a few tools, fetched to a cache folder without installing them.
 
-On Debian and its kin the packages come through apt with lists, sources and archives of the lab's own, so no root is
-needed and the machine stays as it is. They are unpacked into one folder, the sysroot, which guests see laid over the
-host's own root directory.
+On Debian and its kin the packages come through apt with separate lists, sources and archives, so root is not
+required and the machine is not changed. They are unpacked into one folder, the sysroot, which guests see as an overlay
+of the host's root directory.
 """
 
 import os
@@ -29,7 +29,7 @@ class LabUnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Kit:
-    """sysroot: the unpacked packages. env: with which its programs and their libraries are found."""
+    """sysroot: the unpacked packages. env: environment in which its programs and libraries are found."""
 
     qemu: str
     qemu_options: tuple[str, ...]
@@ -40,7 +40,7 @@ class Kit:
 
 
 def provide() -> Kit:
-    """The kit, fetched when it is not there yet. Raises LabUnavailableError."""
+    """Return the kit; fetch it if it is missing. Raises LabUnavailableError."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresteer-lab"
     sysroot = cache / "sysroot"
     if not (cache / "complete").exists():
@@ -59,7 +59,7 @@ def provide() -> Kit:
 
 
 def _environment(sysroot: Path) -> dict[str, str]:
-    """With which the sysroot's programs are found after the host's, and find their libraries."""
+    """Return the environment in which the sysroot's programs are found, after the host's, with their libraries."""
     libraries = [str(path) for path in sorted((sysroot / "usr/lib").glob("*-linux-gnu*"))]
     libraries += [f"{path}/pulseaudio" for path in libraries]
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{sysroot}/usr/sbin:{sysroot}/usr/bin"
@@ -69,7 +69,7 @@ def _environment(sysroot: Path) -> dict[str, str]:
 def _fetch(cache: Path, sysroot: Path) -> None:
     if shutil.which("apt-get") is None:
         raise LabUnavailableError("The lab fetches its kernel with apt-get, which this machine does not have.")
-    say("Fetching QEMU, a kernel and tools for the lab; nothing is installed.")
+    print_progress("Fetching QEMU, a kernel and tools for the lab; nothing is installed.")
     apt = _private_apt(cache)
     _run(*apt, "update")
     kernel = _kernel_package(apt)
@@ -89,13 +89,13 @@ def _fetch(cache: Path, sysroot: Path) -> None:
 
 
 def _unpack(package: Path, into: Path) -> None:
-    """As dpkg -x does, but through the links of a merged /usr instead of over them."""
+    """Unpack a package like dpkg -x, but follow the links of a merged /usr instead of replacing them."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as members:
         subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", str(into)], stdin=members.stdout, check=True)
 
 
 def _private_apt(cache: Path) -> list[str]:
-    """apt-get with folders of its own and, for Debian 12, its backports, whose QEMU has igb."""
+    """Return an apt-get with separate folders and, for Debian 12, its backports, whose QEMU has igb."""
     sources = cache / "sources"
     shutil.copytree("/etc/apt/sources.list.d", sources, ignore=shutil.ignore_patterns("*.disabled*"))
     (cache / "lists/partial").mkdir(parents=True)
@@ -125,7 +125,7 @@ def _private_apt(cache: Path) -> list[str]:
 
 
 def _kernel_package(apt: list[str]) -> str:
-    """The package that holds the kernel: what the newest of the meta-packages depends on."""
+    """Return the kernel's package, a dependency of the newest meta-package."""
     for meta in KERNELS:
         shown = subprocess.run(["apt-cache", *apt[2:], "depends", meta], capture_output=True, text=True, check=False)
         if found := re.search(r"Depends: (linux-image-\S+)", shown.stdout):
@@ -136,8 +136,8 @@ def _kernel_package(apt: list[str]) -> str:
 def _host_qemu_will_do() -> bool:
     if shutil.which("qemu-system-x86_64") is None:
         return False
-    told = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"version (\d+)", told)
+    output = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"version (\d+)", output)
     return found is not None and int(found[1]) >= OLDEST_QEMU
 
 
@@ -147,7 +147,7 @@ def _codename() -> str:
 
 
 def _depmod(sysroot: Path, env: dict[str, str]) -> None:
-    """kmod's own link to itself is absolute, so where the host has none it is called by the name that it answers to."""
+    """Run kmod as depmod; its own link is absolute and therefore invalid in the sysroot."""
     release = next((sysroot / "usr/lib/modules").iterdir()).name
     kmod = sysroot / "usr/bin/kmod"
     if not kmod.exists():
@@ -166,6 +166,6 @@ def _run(*command: str, cwd: Path | None = None) -> None:
         )
 
 
-def say(text: str) -> None:
-    """To the person who waits."""
+def print_progress(text: str) -> None:
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)

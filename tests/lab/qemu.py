@@ -1,4 +1,4 @@
-"""A machine as QEMU's command line."""
+"""QEMU's command line of a machine."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _FIRST_BUS = 32
 
 
 def mac(nic: Nic) -> str:
-    """Of a NIC, made of its first address, by which it is found in the guest."""
+    """Return the MAC address of a NIC, derived from its first address; the guest identifies the NIC by it."""
     octets = nic.addresses[0].partition("/")[0].split(".")
     return "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in octets[1:])
 
@@ -34,9 +34,10 @@ def command(
     forward: str | None,
     taps: list[int],
 ) -> list[str]:
-    """control: path of the socket for commands. forward: a command that connects a guest to the backend.
+    """Return the command line. control: path of the socket for commands.
 
-    taps: descriptors, one a queue, of the taps of the machine's NICs; empty for NICs that share a wire of their own.
+    forward: a command that connects a guest to the backend.
+    taps: descriptors of the taps of the machine's NICs, one per queue; empty for NICs on a private link.
     """
     kernel_arguments = [
         KERNEL_ARGUMENTS,

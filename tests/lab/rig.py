@@ -1,4 +1,4 @@
-"""Boots machines and runs commands in them."""
+"""Boot machines and run commands in them."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from tests.lab import qemu
 from tests.lab.bridge import attach, bridge
 from tests.lab.machines import Machine
-from tests.lab.provision import Kit, say
+from tests.lab.provision import Kit, print_progress
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BOOT_S = 45
@@ -29,12 +29,12 @@ _INSIDE = REPOSITORY / "tests/lab/inside.py"
 
 
 class GuestError(Exception):
-    """A guest did not do what was asked; the message holds what it said."""
+    """A guest failed; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ended. status 124: its time was over."""
+    """A completed command. status 124: timeout."""
 
     status: int
     stdout: str
@@ -42,7 +42,7 @@ class Done:
 
 
 class Guest:
-    """A running machine. Commands one at a time; what takes longer runs in the background by start."""
+    """A running machine. run() executes one command at a time; start() runs one in the background."""
 
     def __init__(self, machine: Machine, folder: Path, processes: list[subprocess.Popen[bytes]], attempts: int) -> None:
         self.machine = machine
@@ -56,11 +56,11 @@ class Guest:
 
     @property
     def console(self) -> str:
-        """What QEMU, the kernel and the first program printed."""
+        """Return the output of QEMU, the kernel and the init program."""
         return (self._folder / "console").read_text(errors="replace")
 
     def connect(self, timeout_s: float) -> None:
-        """Wait until the guest takes commands. Raises GuestError."""
+        """Wait until the guest accepts commands. Raises GuestError."""
         end = time.monotonic() + timeout_s
         port = socket.socket(socket.AF_UNIX)
         while port.connect_ex(str(self._folder / "control")):
@@ -71,7 +71,7 @@ class Guest:
         self._receive(end - time.monotonic())
 
     def run(self, *command: str, timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None) -> Done:
-        """Run to its end. Raises GuestError when it fails and check is set, or when the guest does not answer."""
+        """Run a command to its end. Raises GuestError if it fails and check is set, or if the guest does not answer."""
         self._send({"run": command, "timeout_s": timeout_s, "env": env or {}})
         done = Done(**self._receive(timeout_s + 30))
         if check and done.status:
@@ -79,7 +79,7 @@ class Guest:
         return done
 
     def start(self, *command: str, output: str, env: dict[str, str] | None = None) -> int:
-        """Start in the background; its output goes to the file share / output. Returns the process's number."""
+        """Start a command in the background with its output in the file share / output; return its PID."""
         self._send({"start": command, "output": output, "env": env or {}})
         pid: int = self._receive(30)["pid"]
         return pid
@@ -89,7 +89,7 @@ class Guest:
         return self.run("python", "-m", module, *arguments, timeout_s=timeout_s, check=check)
 
     def read(self, path: str) -> str:
-        """A file's text, stripped."""
+        """Return the text of a file, stripped."""
         return self.run("cat", path).stdout.strip()
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Guest:
 
 @dataclass(frozen=True)
 class _Start:
-    """How a machine is started, once or again."""
+    """Parameters for starting a machine."""
 
     kit: Kit
     machine: Machine
@@ -166,7 +166,7 @@ class _Start:
         return Guest(self.machine, folder, [process, tee], attempt)
 
     def await_boot(self, guest: Guest) -> Guest:
-        """The guest, or the next one, that took commands in time. Raises GuestError after BOOTS of them."""
+        """Return a guest that accepts commands in time; boots up to BOOTS times. Raises GuestError."""
         while True:
             began = time.monotonic()
             try:
@@ -175,7 +175,7 @@ class _Start:
                 guest.close()
                 if guest.attempts == BOOTS:
                     raise GuestError(f"{self.machine.name} did not boot in {BOOTS} attempts. {error}") from error
-                say(f"{self.machine.name} did not boot; trying again.")
+                print_progress(f"{self.machine.name} did not boot; trying again.")
                 guest = self.begin(guest.attempts + 1)
             else:
                 guest.boot_s = time.monotonic() - began
@@ -193,9 +193,9 @@ class _Start:
 
 @contextlib.contextmanager
 def boot(kit: Kit, *machines: Machine, backend_port: int | None = None) -> Iterator[list[Guest]]:
-    """The machines, running; several are joined by a bridge. Ends them all at the end.
+    """Yield running machines; several are connected by a bridge. Ends all of them.
 
-    backend_port: of a backend on this host that the guests may reach. Raises GuestError.
+    backend_port: of a backend on this host for the guests. Raises GuestError.
     """
     with contextlib.ExitStack() as stack:
         queues = [sum(nic.queues for nic in machine.nics) for machine in machines]

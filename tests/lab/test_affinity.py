@@ -1,4 +1,4 @@
-"""Interrupt affinity in a guest: what moves, what the kernel refuses, and that it is told apart."""
+"""Interrupt affinity in a guest: moves, refusals of the kernel, and their reasons."""
 
 import json
 import re
@@ -11,25 +11,25 @@ from tests.lab.rig import Guest
 STATE = "/var/lib/coresteer"
 
 
-def door(guest: Guest, *desired: str) -> list[dict[str, Any]]:
-    """What the agent's executor answers to desired values of the form key=value."""
+def write_settings(guest: Guest, *desired: str) -> list[dict[str, Any]]:
+    """Return the executor's results for desired values of the form key=value."""
     results: list[dict[str, Any]] = json.loads(guest.python("tests.lab.probe", "apply", STATE, *desired).stdout)
     return results
 
 
 def interrupts(guest: Guest) -> dict[int, tuple[list[int], str]]:
-    """By number: the counts by CPU, and the name."""
+    """Return counts by CPU and the name, by interrupt."""
     rows = re.findall(r"^ *(\d+):((?: +\d+)+) +(?:\S+ +)+?(\S+)$", guest.read("/proc/interrupts"), re.MULTILINE)
     return {int(irq): (list(map(int, counts.split())), name) for irq, counts, name in rows}
 
 
 def softnet(guest: Guest) -> list[int]:
-    """Packets processed, by CPU."""
+    """Return the packets processed by CPU."""
     return [int(line.split()[0], 16) for line in guest.read("/proc/net/softnet_stat").splitlines()]
 
 
 def flood(guest: Guest, address: str, *, count: int = 900) -> int:
-    """UDP from the guest's peer, so slow that NAPI does not go over to polling. Returns how many were sent."""
+    """Send UDP from the guest's peer, too slowly for NAPI polling; return the number of packets."""
     options = ("--to", address, "--flows", "16", "--count", str(count), "--rate", "300")
     done = guest.run("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "flood", *options, timeout_s=60)
     sent: int = json.loads(done.stdout)["packets"]
@@ -56,7 +56,7 @@ def test_interrupts_and_packets_follow_the_affinity(
     origin = max(range(len(grown[busiest])), key=lambda cpu: grown[busiest][cpu])
     target = (origin + 1) % 3  # not CPU 3, which is isolated on one of the machines
 
-    [moved] = door(guest, f"irq/{busiest}/affinity={target}")
+    [moved] = write_settings(guest, f"irq/{busiest}/affinity={target}")
     assert (moved["outcome"], moved["read_back"]) == ("applied", str(target)), moved
 
     counts, packets = interrupts(guest)[busiest][0], softnet(guest)
@@ -75,45 +75,45 @@ def irq_named(guest: Guest, name: str) -> int:
     return next(irq for irq, (_, found) in interrupts(guest).items() if found == name)
 
 
-def test_a_managed_interrupt_is_refused_and_named_so(two_socket: Guest) -> None:
-    [result] = door(two_socket, f"irq/{irq_named(two_socket, 'nvme0q3')}/affinity=1")
+def test_a_managed_interrupt_is_refused_as_managed(two_socket: Guest) -> None:
+    [result] = write_settings(two_socket, f"irq/{irq_named(two_socket, 'nvme0q3')}/affinity=1")
     assert result["outcome"] == "refused"
     assert "cannot be moved" in result["sentence"]
-    [free] = door(two_socket, f"irq/{irq_named(two_socket, 'nvme0q0')}/affinity=2")
+    [free] = write_settings(two_socket, f"irq/{irq_named(two_socket, 'nvme0q0')}/affinity=2")
     assert free["outcome"] == "applied"
 
 
 def test_the_timer_is_refused_as_bound_to_its_cpu(small_vm: Guest) -> None:
-    [result] = door(small_vm, "irq/0/affinity=1")
+    [result] = write_settings(small_vm, "irq/0/affinity=1")
     assert (result["outcome"], "cannot be moved" in result["sentence"]) == ("refused", True)
 
 
-def test_an_interrupt_that_is_not_there_is_unsupported(small_vm: Guest) -> None:
-    [result] = door(small_vm, "irq/9999/affinity=1")
+def test_a_missing_interrupt_is_unsupported(small_vm: Guest) -> None:
+    [result] = write_settings(small_vm, "irq/9999/affinity=1")
     assert result["outcome"] == "unsupported"
 
 
 def test_an_isolated_cpu_is_refused_by_the_guard(small_vm: Guest) -> None:
-    [result] = door(small_vm, f"irq/{irq_named(small_vm, 'eth1-rx-0')}/affinity=3")
+    [result] = write_settings(small_vm, f"irq/{irq_named(small_vm, 'eth1-rx-0')}/affinity=3")
     assert result["outcome"] == "refused"
     assert "isolcpus" in result["sentence"]
 
 
-def test_a_cpu_that_went_offline_is_refused(two_socket: Guest) -> None:
+def test_an_offline_cpu_is_refused(two_socket: Guest) -> None:
     irq = irq_named(two_socket, "eth0-TxRx-1")
     online = "/sys/devices/system/cpu/cpu6/online"
     two_socket.run("sh", "-c", f"echo 0 > {online}")
     try:
-        [result] = door(two_socket, f"irq/{irq}/affinity=6")
+        [result] = write_settings(two_socket, f"irq/{irq}/affinity=6")
     finally:
         two_socket.run("sh", "-c", f"echo 1 > {online}")
     assert result["outcome"] == "refused"
     assert "CPU 6 is not online" in result["sentence"]
-    [result] = door(two_socket, f"irq/{irq}/affinity=6")
+    [result] = write_settings(two_socket, f"irq/{irq}/affinity=6")
     assert result["outcome"] == "applied"
 
 
-def test_a_cpu_whose_vectors_are_used_up_is_said_to_be_full(small_vm: Guest) -> None:
+def test_a_cpu_without_free_vectors_is_refused_as_full(small_vm: Guest) -> None:
     # by the shell alone: each program that starts takes a tenth of a second here
     fill = """
         while read -r irq rest; do irq=${irq%:}; case $rest in
@@ -128,10 +128,10 @@ def test_a_cpu_whose_vectors_are_used_up_is_said_to_be_full(small_vm: Guest) -> 
     back = "\n".join(f"for to in 0-1 {to}; do echo $to > /proc/irq/{irq}/smp_affinity_list; done" for irq, to in pairs)
     irq = irq_named(small_vm, "eth1-rx-0")
     try:
-        [result] = door(small_vm, f"irq/{irq}/affinity=2")
+        [result] = write_settings(small_vm, f"irq/{irq}/affinity=2")
     finally:
         small_vm.run("sh", "-c", back, timeout_s=60)
     assert result["outcome"] == "failed"
     assert "vectors are used up" in result["sentence"]
-    [result] = door(small_vm, f"irq/{irq}/affinity=2")
+    [result] = write_settings(small_vm, f"irq/{irq}/affinity=2")
     assert result["outcome"] == "applied"

@@ -1,4 +1,4 @@
-"""A guest's /proc and /sys, captured by the product's own command and replayed here."""
+"""A guest's /proc and /sys, captured by the product's command and read here."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from coresteer_core.node.topology import Topology
 
 @pytest.fixture(scope="module")
 def trees() -> dict[str, Path]:
-    """By machine, what was captured."""
+    """Return the captured tree by machine."""
     return {}
 
 
@@ -32,7 +32,7 @@ def tree(guest: Guest, trees: dict[str, Path], tmp_path_factory: pytest.TempPath
     return trees[name] / "tree"
 
 
-def test_a_captured_guest_is_read_here_as_the_agent_read_it_there(guest: Guest, tree: Path) -> None:
+def test_a_captured_guest_is_read_as_in_the_guest(guest: Guest, tree: Path) -> None:
     there = msgspec.json.decode(guest.run("coresteer-agent", "topology").stdout, type=Topology)
     assert read_topology(tree) == there
     inventory = InventoryReader(tree).read()
@@ -55,7 +55,7 @@ def test_a_captured_guest_gives_a_whole_sample(guest: Guest, tree: Path) -> None
     assert sample.netdevs is not None
 
 
-def test_what_could_be_secret_is_not_in_it(guest: Guest, tree: Path) -> None:
+def test_a_captured_tree_contains_no_secrets(guest: Guest, tree: Path) -> None:
     addresses = [address.split("/")[0] for nic in guest.machine.nics for address in nic.addresses]
     secrets = [guest.machine.name, "52:54:00", *addresses, guest.read("/proc/sys/kernel/random/boot_id")]
     found = [

@@ -1,4 +1,4 @@
-"""Changes asked of a backend on the host, carried out by an agent in a guest, read in the guest's kernel."""
+"""Changes requested at a backend on the host, applied by an agent in a guest, verified in the guest's kernel."""
 
 import time
 from typing import Any
@@ -11,17 +11,17 @@ OPEN = {"applying", "unconfirmed"}
 
 
 def apply(host: Backend, node_id: int, key: str, value: str, *, timeout_s: int = 120) -> dict[str, Any]:
-    """Preview and apply, and wait until it is carried out."""
-    previewed = host.ask("POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]})
+    """Preview and apply a change, and wait until it is applied."""
+    previewed = host.request("POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]})
     assert previewed["can_apply"], previewed
     asked = {"plan": previewed["plan"], "confirm_timeout_s": timeout_s}
-    change = host.ask("POST", f"/api/nodes/{node_id}/changes", asked)
+    change = host.request("POST", f"/api/nodes/{node_id}/changes", asked)
     return await_change(host, change["id"], {"unconfirmed"})
 
 
 def await_change(host: Backend, change_id: str, states: set[str], *, seconds: float = 60) -> dict[str, Any]:
     end = time.monotonic() + seconds
-    while (change := host.ask("GET", f"/api/changes/{change_id}"))["state"] not in states:
+    while (change := host.request("GET", f"/api/changes/{change_id}"))["state"] not in states:
         assert time.monotonic() < end, change
         time.sleep(0.1)
     found: dict[str, Any] = change
@@ -32,7 +32,7 @@ def affinity(guest: Guest, irq: int) -> str:
     return guest.read(f"/proc/irq/{irq}/smp_affinity_list")
 
 
-def test_a_change_reaches_the_guests_kernel_and_stays_when_it_is_kept(
+def test_a_change_is_applied_in_the_guest_and_persists_when_confirmed(
     two_socket: Guest, host: Backend, agent: int
 ) -> None:
     node_id = host.await_live("two-socket")["id"]
@@ -40,15 +40,15 @@ def test_a_change_reaches_the_guests_kernel_and_stays_when_it_is_kept(
     before = affinity(two_socket, irq)
     change = apply(host, node_id, f"irq/{irq}/affinity", "5")
     assert affinity(two_socket, irq) == "5"
-    host.ask("POST", f"/api/changes/{change['id']}/confirm")
+    host.request("POST", f"/api/changes/{change['id']}/confirm")
     await_change(host, change["id"], {"confirmed"})
     assert affinity(two_socket, irq) == "5"
-    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(two_socket, irq) == before
 
 
-def test_after_kill_9_restore_puts_the_kernel_back(two_socket: Guest, host: Backend, agent: int) -> None:
+def test_restore_works_after_kill_9(two_socket: Guest, host: Backend, agent: int) -> None:
     node_id = host.await_live("two-socket")["id"]
     irq = irq_named(two_socket, "eth0-TxRx-5")
     before = affinity(two_socket, irq)
@@ -64,7 +64,7 @@ def test_after_kill_9_restore_puts_the_kernel_back(two_socket: Guest, host: Back
     two_socket.run("kill", str(again))
 
 
-def test_three_guests_are_a_fleet_and_a_change_of_one_leaves_the_others(trio: list[Guest], host: Backend) -> None:
+def test_a_change_of_one_of_three_guests_does_not_affect_the_others(trio: list[Guest], host: Backend) -> None:
     agents = [join(guest, host) for guest in trio]
     nodes = [host.await_live(guest.machine.name) for guest in trio]
     assert len({node["id"] for node in nodes}) == 3
@@ -74,7 +74,7 @@ def test_three_guests_are_a_fleet_and_a_change_of_one_leaves_the_others(trio: li
     change = apply(host, nodes[1]["id"], f"irq/{irqs[1]}/affinity", target)
     after = [affinity(guest, irq) for guest, irq in zip(trio, irqs, strict=True)]
     assert after == [before[0], target, before[2]]
-    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert affinity(trio[1], irqs[1]) == before[1]
     for guest, pid in zip(trio, agents, strict=True):

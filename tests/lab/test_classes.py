@@ -1,4 +1,4 @@
-"""Service classes in a guest with control groups of version 2: weights of the kernel, steered ones, and the gate."""
+"""Service classes in a guest with cgroup version 2: static weights, adjusted weights, and the gate."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ with Gate().enter(sys.argv[1]) as entered:
 
 @pytest.fixture(scope="module")
 def node(small_vm: Guest, host: Backend) -> Iterator[int]:
-    """A node with an agent, and a server of each class in a cgroup of its own. At the end every weight is as before."""
+    """Yield a node with an agent, and a server of each class in its own cgroup; check that weights are restored."""
     for group in ("/sys/fs/cgroup", GROUPS):
         small_vm.run("sh", "-ec", f"mkdir -p {group}; echo +cpu +io > {group}/cgroup.subtree_control")
     servers = []
@@ -51,14 +51,14 @@ def cpu_weights(guest: Guest) -> dict[str, str]:
 
 
 def cpu_usecs(guest: Guest) -> dict[str, int]:
-    """CPU time that the processes of each group have had."""
+    """Return the CPU time of each cgroup, µs."""
     said = guest.run("grep", "-h", "^usage_usec", *(f"{GROUPS}/{name}/cpu.stat" for name in PORTS)).stdout
     return dict(zip(PORTS, map(int, said.split()[1::2]), strict=True))
 
 
 def classes(host: Backend, node_id: int) -> dict[str, dict[str, Any]]:
-    """What the agent told last of each class of the policy in force, by name; nothing before it has told."""
-    [policy] = host.ask("GET", f"/api/nodes/{node_id}/classes")["policies"]
+    """Return the latest figures of each class of the policy in force, by name; empty before the first report."""
+    [policy] = host.request("GET", f"/api/nodes/{node_id}/classes")["policies"]
     return {each["name"]: each for each in policy["reported"] or []}
 
 
@@ -67,7 +67,7 @@ def wait_for(read: Callable[[], T], accept: Callable[[T], object]) -> T:
     return poll(read, accept, timeout_s=45, interval_s=0.2)
 
 
-def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_all_go_on(
+def test_a_killed_worker_releases_its_slot_and_without_a_policy_all_are_admitted(
     small_vm: Guest, host: Backend, node: int
 ) -> None:
     graded = [{"name": "first", "target_percent": 90}, {"name": "last", "target_percent": 50}]
@@ -78,14 +78,14 @@ def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_a
         await_said(small_vm, "killed", "in as last, 0")
         second = small_vm.start("python", "-c", WORKER, "first", output="second")
         third = small_vm.start("python", "-c", WORKER, "last", output="third")
-        told = wait_for(lambda: classes(host, node), lambda seen: [c["waiting"] for c in seen.values()] == [1, 1])
-        assert [each["active"] for each in told.values()] == [0, 1]
+        figures = wait_for(lambda: classes(host, node), lambda seen: [c["waiting"] for c in seen.values()] == [1, 1])
+        assert [each["active"] for each in figures.values()] == [0, 1]
         assert (small_vm.share / "second").read_text() + (small_vm.share / "third").read_text() == ""
 
         small_vm.run("kill", "-9", str(killed))
         await_said(small_vm, "second", "in as first, 6")
-        told = wait_for(lambda: classes(host, node), lambda seen: seen["first"]["active"] == 1)
-        counted = {name: (each["requests"], each["satisfied"], each["source"]) for name, each in told.items()}
+        figures = wait_for(lambda: classes(host, node), lambda seen: seen["first"]["active"] == 1)
+        counted = {name: (each["requests"], each["satisfied"], each["source"]) for name, each in figures.items()}
         assert counted == {"first": (1, 0, "gate"), "last": (2, 0, "gate")}
         assert (small_vm.share / "third").read_text() == ""
     await_said(small_vm, "third", "in as nobody, None")
@@ -93,7 +93,7 @@ def test_a_killed_worker_gives_its_slot_to_the_class_before_and_without_policy_a
     small_vm.run("kill", str(second), str(third))
 
 
-def test_weights_reach_the_cgroups_files_and_go_back(small_vm: Guest, host: Backend, node: int) -> None:
+def test_weights_are_written_to_cgroups_and_restored(small_vm: Guest, host: Backend, node: int) -> None:
     desired = [
         {"key": "cgroup/lab/gold/cpu.weight", "value": "300"},
         {"key": "cgroup/lab/gold/io.weight", "value": "50"},
@@ -103,21 +103,22 @@ def test_weights_reach_the_cgroups_files_and_go_back(small_vm: Guest, host: Back
     assert before == "150\ndefault 100\n"
     # its processes are looked for every five seconds
     previewed = wait_for(
-        lambda: host.ask("POST", f"/api/nodes/{node}/previews", {"desired": desired}), lambda seen: seen["can_apply"]
+        lambda: host.request("POST", f"/api/nodes/{node}/previews", {"desired": desired}),
+        lambda seen: seen["can_apply"],
     )
-    change = host.ask("POST", f"/api/nodes/{node}/changes", {"plan": previewed["plan"]})
+    change = host.request("POST", f"/api/nodes/{node}/changes", {"plan": previewed["plan"]})
     applied = await_change(host, change["id"], {"unconfirmed"})
     assert [(result["found"], result["read_back"]) for result in applied["results"]] == [("150", "300"), ("100", "50")]
     assert small_vm.run("cat", *files).stdout == "300\ndefault 50\n"
-    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert small_vm.run("cat", *files).stdout == before
 
 
-def test_weights_follow_until_the_class_meets_its_deadline_and_go_back_with_the_policy(
+def test_weights_are_adjusted_until_the_class_meets_its_deadline_and_restored_with_the_policy(
     small_vm: Guest, host: Backend, node: int
 ) -> None:
-    """Gold needs two thirds of the CPU for it; its first weight gives it less."""
+    """Class gold requires two thirds of the CPU; its initial weight gives it less."""
     graded = [
         {"name": "gold", "target_percent": 100, "deadline_ms": 180, "match": {"listens": [PORTS["gold"]]}},
         {"name": "bronze", "target_percent": 50, "match": {"cgroups": ["/lab/bronze"]}},
@@ -126,10 +127,10 @@ def test_weights_follow_until_the_class_meets_its_deadline_and_go_back_with_the_
     with enforced(host, "weights", spec):
         wait_for(lambda: cpu_weights(small_vm), lambda seen: int(seen["gold"]) >= 10 * int(seen["bronze"]))
         before = cpu_usecs(small_vm)
-        told = wait_for(
+        figures = wait_for(
             lambda: classes(host, node), lambda seen: seen["gold"]["satisfied"] >= 0.8 * seen["gold"]["requests"] > 0
         )
         had = {name: usecs - before[name] for name, usecs in cpu_usecs(small_vm).items()}
         assert had["gold"] > 2 * had["bronze"], had
-        assert {(each["source"], each["tasks"]) for each in told.values()} == {("gate", 1)}, told
+        assert {(each["source"], each["tasks"]) for each in figures.values()} == {("gate", 1)}, figures
     assert wait_for(lambda: cpu_weights(small_vm), lambda seen: seen == OWN) == OWN

@@ -1,4 +1,4 @@
-"""How long a NIC in a guest waits: what its driver makes of what is asked, and what its interrupts say of that."""
+"""Interrupt coalescing of a NIC in a guest: its driver's handling of values, and the effect on interrupts."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.lab.fleet import Backend, agent_in
-from tests.lab.nics import await_told, enforced, ethtool, load, sink, told
+from tests.lab.nics import await_value, enforced, ethtool, ethtool_value, load, sink
 from tests.lab.rig import Guest
 from tests.lab.test_changes import apply, await_change
 from tests.lab.test_settings import restored
@@ -19,7 +19,7 @@ BOUND_US = 5000
 
 @pytest.fixture(scope="module")
 def node(two_socket: Guest, host: Backend) -> Iterator[int]:
-    """The node with an agent on it. At the end every value is as it was, and the journal has nothing left to do."""
+    """Yield a node with an agent; check at the end that all values are restored and the journal is empty."""
     before = ethtool(two_socket, "eth0")
     with agent_in(two_socket, host):
         yield host.await_live("two-socket")["id"]
@@ -34,22 +34,22 @@ def flooded(two_socket: Guest) -> Iterator[None]:
 
 
 def coalescing(host: Backend, node_id: int, netdev: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.ask("GET", f"/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
+    found: dict[str, Any] = host.request("GET", f"/api/nodes/{node_id}/netdevs/{netdev}/coalescing")
     return found
 
 
 def preview(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
-    found: dict[str, Any] = host.ask(
+    found: dict[str, Any] = host.request(
         "POST", f"/api/nodes/{node_id}/previews", {"desired": [{"key": key, "value": value}]}
     )
     return found
 
 
 def failed(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
-    """The only result of a change that ends as failed."""
+    """Return the single result of a change that failed."""
     previewed = preview(host, node_id, key, value)
     assert previewed["can_apply"], previewed
-    change = host.ask("POST", f"/api/nodes/{node_id}/changes", {"plan": previewed["plan"]})
+    change = host.request("POST", f"/api/nodes/{node_id}/changes", {"plan": previewed["plan"]})
     ended = await_change(host, change["id"], {"failed", "rolled_back", "unconfirmed"})
     assert ended["state"] == "failed", ended
     [result] = ended["results"]
@@ -60,7 +60,7 @@ def failed(host: Backend, node_id: int, key: str, value: str) -> dict[str, Any]:
 def response(
     host: Backend, node_id: int, netdev: str, name: str, requested: str, *, seconds: float = 15
 ) -> dict[str, Any]:
-    """What the agent has learned of a value that the driver was asked for."""
+    """Return what the agent learned about a value written to the driver."""
     end = time.monotonic() + seconds
     while True:
         everything = coalescing(host, node_id, netdev)["responses"]
@@ -73,37 +73,37 @@ def response(
         time.sleep(0.5)
 
 
-def test_a_value_reaches_the_nic_and_goes_back(two_socket: Guest, host: Backend, node: int) -> None:
+def test_a_value_is_written_to_the_nic_and_rolled_back(two_socket: Guest, host: Backend, node: int) -> None:
     change = apply(host, node, RX_USECS, "100")
-    assert told(two_socket, "eth0", "rx-usecs") == "100"
-    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    assert ethtool_value(two_socket, "eth0", "rx-usecs") == "100"
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
-    assert told(two_socket, "eth0", "rx-usecs") == IGB_OWN
+    assert ethtool_value(two_socket, "eth0", "rx-usecs") == IGB_OWN
 
 
-def test_what_a_driver_refuses_is_told_in_the_kernels_words_and_not_asked_again(
+def test_a_refusal_of_the_driver_has_the_kernels_message_and_is_not_retried(
     two_socket: Guest, host: Backend, node: int
 ) -> None:
     assert "Invalid argument" in failed(host, node, RX_USECS, "5")["sentence"]
-    assert told(two_socket, "eth0", "rx-usecs") == IGB_OWN
+    assert ethtool_value(two_socket, "eth0", "rx-usecs") == IGB_OWN
     assert response(host, node, "eth0", "coalesce/rx-usecs", "5")["verdict"] == "refused"
     again = preview(host, node, RX_USECS, "5")
     assert [refusal["code"] for refusal in again["refused"]] == ["learned"]
     assert "Invalid argument" in again["refused"][0]["sentence"]
 
 
-def test_a_ring_that_the_driver_rounds_is_undone_and_the_next_one_is_told(
+def test_a_rounded_ring_size_is_rolled_back_and_the_next_size_is_named(
     two_socket: Guest, host: Backend, node: int
 ) -> None:
     result = failed(host, node, "netdev/eth0/ring/rx", "500")
     assert (result["found"], result["read_back"]) == ("256", "504"), result
-    assert told(two_socket, "eth0", "RX") == "256"
+    assert ethtool_value(two_socket, "eth0", "RX") == "256"
     learned = response(host, node, "eth0", "ring/rx", "500")
     assert (learned["verdict"], learned["read_back"]) == ("rounded", "504")
     assert "use 504" in preview(host, node, "netdev/eth0/ring/rx", "500")["refused"][0]["sentence"]
 
 
-def test_a_driver_that_acknowledges_and_changes_nothing_is_found_out(trio: list[Guest], host: Backend) -> None:
+def test_a_driver_that_ignores_a_value_is_detected(trio: list[Guest], host: Backend) -> None:
     with agent_in(trio[0], host):
         node_id = host.await_live("trio-1")["id"]
         failed(host, node_id, "netdev/eth0/coalesce/adaptive-rx", "on")
@@ -112,32 +112,32 @@ def test_a_driver_that_acknowledges_and_changes_nothing_is_found_out(trio: list[
 
 
 @pytest.mark.usefixtures("flooded")
-def test_the_policy_waits_as_long_as_it_may_then_interrupts_are_fewer_and_the_original_returns(
+def test_the_policy_coalesces_up_to_its_limit_and_the_original_is_restored(
     two_socket: Guest, host: Backend, node: int
 ) -> None:
     await_point(host, node, int(IGB_OWN))
     spec = {"type": "coalescing", "max_added_us": BOUND_US, "packets_per_interrupt": 64, "min_packets_per_s": 500}
     with enforced(host, "few interrupts", spec, damping={"dwell_s": 5}):
-        await_told(two_socket, "eth0", "rx-usecs", str(BOUND_US), seconds=90)
+        await_value(two_socket, "eth0", "rx-usecs", str(BOUND_US), seconds=90)
         waiting = await_point(host, node, BOUND_US)
     own = await_point(host, node, int(IGB_OWN))
     assert waiting >= 1.5 * own  # twenty times, unless the host is so busy that packets gather by themselves
-    await_told(two_socket, "eth0", "rx-usecs", IGB_OWN)
+    await_value(two_socket, "eth0", "rx-usecs", IGB_OWN)
     await_seen(host, node, "coalesce/rx-usecs", IGB_OWN)
 
 
 @pytest.mark.usefixtures("flooded")
-def test_a_value_that_reads_back_and_does_not_hold_is_found_by_its_interrupts(host: Backend, node: int) -> None:
-    """igb keeps the lower 13 bits of it, so of 8192 nothing is left (kernel: igb_main.c, igb_write_itr)."""
+def test_an_ineffective_value_is_detected_by_its_interrupts(host: Backend, node: int) -> None:
+    """igb uses the lower 13 bits of the value, which are 0 for 8192 (kernel: igb_main.c, igb_write_itr)."""
     change = apply(host, node, RX_USECS, "8192")
     learned = response(host, node, "eth0", "coalesce/rx-usecs", "8192", seconds=60)
     assert (learned["verdict"], learned["read_back"]) == ("no_effect", "8192"), learned
-    host.ask("POST", f"/api/changes/{change['id']}/rollback")
+    host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
 
 
 def await_seen(host: Backend, node_id: int, name: str, value: str, *, seconds: float = 15) -> None:
-    """Wait until the backend knows of a value of eth0."""
+    """Wait until the backend has a value of eth0."""
     end = time.monotonic() + seconds
     while (params := coalescing(host, node_id, "eth0")["params"])[name] != value:
         assert time.monotonic() < end, params
@@ -145,7 +145,7 @@ def await_seen(host: Backend, node_id: int, name: str, value: str, *, seconds: f
 
 
 def await_point(host: Backend, node_id: int, rx_usecs: int, *, seconds: float = 40) -> float:
-    """Packets per interrupt that were measured while rx-usecs stood at a value, over 5 s at least."""
+    """Return the packets per interrupt measured at a value of rx-usecs over at least 5 s."""
     end = time.monotonic() + seconds
     while True:
         points = coalescing(host, node_id, "eth0")["points"]

@@ -1,4 +1,4 @@
-"""Flows of a multi-queue NIC land on the queue, interrupt and CPU that the agent computes from its key and table."""
+"""RX placement of flows of a multi-queue NIC: queue, interrupt and CPU as computed from its key and table."""
 
 import json
 

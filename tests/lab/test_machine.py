@@ -1,4 +1,4 @@
-"""What the agent reads in a guest, against what other programs read there."""
+"""Topology and inventory as read by the agent in a guest, compared with other programs."""
 
 import json
 import re
@@ -16,7 +16,7 @@ def topology(guest: Guest) -> dict[str, Any]:
 
 
 def netdevs(guest: Guest, *, netns: str | None = None) -> dict[str, dict[str, Any]]:
-    """By name, with what a namespace's own agent would see."""
+    """Return netdevs by name, as an agent in the namespace would read them."""
     enter = ("ip", "netns", "exec", netns) if netns else ()
     said = guest.run(*enter, "python", "-m", "tests.lab.probe", "inventory", timeout_s=60).stdout
     return {n["name"]: n for n in json.loads(said)["netdevs"]}
@@ -24,23 +24,23 @@ def netdevs(guest: Guest, *, netns: str | None = None) -> dict[str, dict[str, An
 
 def test_cpus_cores_packages_and_nodes_are_those_of_lscpu(guest: Guest) -> None:
     rows = [line.split(",") for line in guest.run("lscpu", "--parse=CPU,CORE,SOCKET,NODE").stdout.splitlines()]
-    told = {int(row[0]): tuple(map(int, row[1:])) for row in rows if not row[0].startswith("#")}
-    assert len(told) == guest.machine.cpus
+    lscpu = {int(row[0]): tuple(map(int, row[1:])) for row in rows if not row[0].startswith("#")}
+    assert len(lscpu) == guest.machine.cpus
     ours = {c["cpu"]: (c["core"], c["package"], c["numa_node"]) for c in topology(guest)["cpus"]}
-    assert {cpu: at[1:] for cpu, at in ours.items()} == {cpu: at[1:] for cpu, at in told.items()}
-    assert together(ours) == together(told)  # lscpu numbers cores anew
+    assert {cpu: at[1:] for cpu, at in ours.items()} == {cpu: at[1:] for cpu, at in lscpu.items()}
+    assert together(ours) == together(lscpu)  # lscpu numbers cores anew
 
 
 def together(places: Mapping[int, Sequence[int]]) -> set[frozenset[int]]:
-    """The sets of CPUs that share a core."""
+    """Return the sets of CPUs that share a core."""
     return {frozenset(cpu for cpu, at in places.items() if at[0] == core) for core, *_ in places.values()}
 
 
-def test_caches_are_shared_as_lscpu_says(guest: Guest) -> None:
-    told = [
+def test_shared_caches_are_those_of_lscpu(guest: Guest) -> None:
+    lscpu = [
         line.split() for line in guest.run("lscpu", "--caches=NAME,COHERENCY-SIZE,TYPE,LEVEL").stdout.splitlines()[1:]
     ]
-    levels = {(int(level), kind) for _, _, kind, level in told}
+    levels = {(int(level), kind) for _, _, kind, level in lscpu}
     caches = topology(guest)["caches"]
     assert {(c["level"], c["type"]) for c in caches} == levels
     assert sum(c["level"] == 3 for c in caches) == guest.machine.packages
@@ -72,7 +72,7 @@ def test_nodes_memory_and_distances_are_those_of_numactl(guest: Guest) -> None:
         (("small_vm", PEER, "eth2"), "vmxnet3", "tx-2", "eth2-rxtx-2"),
     ],
 )
-def test_each_driver_tells_which_interrupt_serves_a_queue(
+def test_each_driver_reports_the_interrupts_of_queues(
     request: pytest.FixtureRequest, netdev: tuple[str, str | None, str], driver: str, queue: str, irq_name: str
 ) -> None:
     machine, netns, name = netdev
@@ -95,7 +95,7 @@ def test_every_queue_of_every_netdev_has_an_interrupt_of_its_own_kind(guest: Gue
         assert len(set(irqs)) == len(irqs), netdev
 
 
-def test_a_nic_behind_a_nodes_own_bridge_is_on_that_node(two_socket: Guest) -> None:
+def test_a_nic_on_a_numa_nodes_bridge_is_on_that_node(two_socket: Guest) -> None:
     found = netdevs(two_socket)
     assert [found[name]["numa_node"] for name in ("eth0", "eth1")] == [0, 1]
 

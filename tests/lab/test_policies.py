@@ -1,4 +1,4 @@
-"""A policy made on the host, decided and carried out by the agent in a guest, on real traffic."""
+"""A policy created on the host, evaluated and enforced by the agent in a guest, on real traffic."""
 
 import json
 import re
@@ -12,7 +12,7 @@ SECONDS = 90
 
 
 def allowed(guest: Guest, pid: int) -> str:
-    """Where a process may run."""
+    """Return the affinity of a process."""
     found = re.search(r"^Cpus_allowed_list:\s*(\S+)$", guest.read(f"/proc/{pid}/status"), re.MULTILINE)
     assert found is not None
     return found[1]
@@ -26,7 +26,7 @@ def await_allowed(guest: Guest, pid: int, pattern: str) -> str:
     return cpus
 
 
-def test_a_process_is_brought_to_its_packets_and_goes_back_with_the_policy(
+def test_a_process_is_moved_to_its_packets_and_restored_with_the_policy(
     two_socket: Guest, host: Backend, agent: int
 ) -> None:
     bounds = ("--seconds", str(2 * SECONDS))
@@ -37,27 +37,27 @@ def test_a_process_is_brought_to_its_packets_and_goes_back_with_the_policy(
         *("ip", "netns", "exec", PEER, "python", "-m", "tests.lab.traffic", "stream", *options), output="stream"
     )
     spec = {"type": "network-process", "min_bytes_per_s": 20_000, "max_distance": "cpu"}
-    policy = host.ask("POST", "/api/policies", {"name": "near", "mode": "enforce", "spec": spec})
-    host.ask("POST", f"/api/policies/{policy['id']}/enable")
+    policy = host.request("POST", "/api/policies", {"name": "near", "mode": "enforce", "spec": spec})
+    host.request("POST", f"/api/policies/{policy['id']}/enable")
     cpu = int(await_allowed(two_socket, consumer, r"\d+"))
 
     since = len((two_socket.share / "consumer").read_text())
-    await_said_since(two_socket, since)
+    await_lines_since(two_socket, since)
     lines = (two_socket.share / "consumer").read_text()[since:].splitlines()[1:]
     cells = [cell for line in lines if line.endswith("}") for cell in json.loads(line)["received"]]
     near = sum(count for softirq, task, count in cells if softirq == task == cpu)
     assert near >= 0.95 * sum(count for *_, count in cells), cells
-    told = host.ask("GET", f"/api/nodes/{node_id(host)}/decisions")
-    [decision] = [d for d in told if d["change_id"] and d["policy_id"] == policy["id"]]
+    decisions = host.request("GET", f"/api/nodes/{node_id(host)}/decisions")
+    [decision] = [d for d in decisions if d["change_id"] and d["policy_id"] == policy["id"]]
     assert f"CPU {cpu}" in decision["evaluation"]["actions"][0]["reason"]
 
-    host.ask("POST", f"/api/policies/{policy['id']}/disable")
+    host.request("POST", f"/api/policies/{policy['id']}/disable")
     assert await_allowed(two_socket, consumer, "0-7") == "0-7"
     two_socket.run("kill", str(sender), str(consumer))
 
 
-def await_said_since(guest: Guest, since: int) -> None:
-    """Four more lines of the consumer, which says one a second."""
+def await_lines_since(guest: Guest, since: int) -> None:
+    """Return the next four lines of the consumer, which prints one per second."""
     end = time.monotonic() + 30
     while (guest.share / "consumer").read_text().count("\n", since) < 5:
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""Settings of network devices and processes in a guest: what they do, what is refused, and that they come back."""
+"""Settings of network devices and processes in a guest: effects, refusals, and rollback."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.lab.rig import Guest
-from tests.lab.test_affinity import STATE, door, flood, interrupts, irq_named, softnet
+from tests.lab.test_affinity import STATE, flood, interrupts, irq_named, softnet, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +20,14 @@ def restored(guest: Guest) -> list[str]:
 
 
 def scaling(guest: Guest, netdev: str) -> tuple[str | None, str | None, str | None]:
-    """Channels, their maximum and the RSS table, as the inventory tells them."""
+    """Return channels, their maximum and the RSS table of the inventory."""
     inventory = json.loads(guest.python("tests.lab.probe", "inventory").stdout)
     [found] = [each for each in inventory["netdevs"] if each["name"] == netdev]
     return found["channels"], found["channels_max"], found["rss"]
 
 
 def grown(guest: Guest, before: dict[int, tuple[list[int], str]]) -> dict[str, int]:
-    """How often each interrupt of a queue of eth0 arrived since."""
+    """Return the increments of eth0's queue interrupts since a reading."""
     return {
         name: sum(counts) - sum(before[irq][0])
         for irq, (counts, name) in interrupts(guest).items()
@@ -35,9 +35,9 @@ def grown(guest: Guest, before: dict[int, tuple[list[int], str]]) -> dict[str, i
     }
 
 
-def test_channels_go_down_and_come_back_with_their_interrupts(two_socket: Guest) -> None:
+def test_channels_are_reduced_and_restored_with_their_interrupts(two_socket: Guest) -> None:
     whole = scaling(two_socket, "eth0")
-    results = door(two_socket, "netdev/eth0/channels=combined 2", "netdev/eth0/channels=combined 9")
+    results = write_settings(two_socket, "netdev/eth0/channels=combined 2", "netdev/eth0/channels=combined 9")
     assert [result["outcome"] for result in results] == ["applied", "refused"], results
     assert results[1]["sentence"] == "eth0 has channels for combined 8 at the most, not combined 9."
     names = [name for _, name in interrupts(two_socket).values()]
@@ -48,8 +48,10 @@ def test_channels_go_down_and_come_back_with_their_interrupts(two_socket: Guest)
     assert irq_named(two_socket, "eth0-TxRx-7") in interrupts(two_socket)
 
 
-def test_rps_moves_packets_to_another_cpu_and_comes_back(two_socket: Guest) -> None:
-    results = door(two_socket, *(f"netdev/eth0/rx-{queue}/rps=5" for queue in range(8)), "netdev/eth0/rx-8/rps=5")
+def test_rps_moves_packets_to_another_cpu_and_is_restored(two_socket: Guest) -> None:
+    results = write_settings(
+        two_socket, *(f"netdev/eth0/rx-{queue}/rps=5" for queue in range(8)), "netdev/eth0/rx-8/rps=5"
+    )
     assert [result["outcome"] for result in results] == ["applied"] * 8 + ["unsupported"], results
     before = softnet(two_socket)
     sent = flood(two_socket, "10.1.0.1")
@@ -58,12 +60,12 @@ def test_rps_moves_packets_to_another_cpu_and_comes_back(two_socket: Guest) -> N
     assert restored(two_socket) == [f"RPS of eth0 rx-{queue} was restored to none." for queue in reversed(range(8))]
 
 
-def test_packets_follow_the_rss_table_and_it_comes_back(two_socket: Guest) -> None:
+def test_packets_follow_the_rss_table_and_it_is_restored(two_socket: Guest) -> None:
     channels, most, rss = scaling(two_socket, "eth0")
     assert (channels, most) == ("combined 8", "combined 8")
     assert rss is not None
 
-    results = door(two_socket, "netdev/eth0/rss=2,3", "netdev/eth0/rss=8", "netdev/lo/rss=0")
+    results = write_settings(two_socket, "netdev/eth0/rss=2,3", "netdev/eth0/rss=8", "netdev/lo/rss=0")
     assert [result["outcome"] for result in results] == ["applied", "refused", "unsupported"], results
     assert results[0]["read_back"] == "2,3"
     assert results[1]["sentence"] == "eth0 has no receive queue 8."
@@ -79,11 +81,11 @@ def test_packets_follow_the_rss_table_and_it_comes_back(two_socket: Guest) -> No
     assert scaling(two_socket, "eth0") == (channels, most, rss)
 
 
-def test_what_the_kernel_says_is_passed_on_and_its_own_table_takes_it_back(two_socket: Guest) -> None:
-    """The kernel keeps channels that a table somebody set needs, until the table is the kernel's own again."""
+def test_the_kernels_message_is_reported_and_its_default_table_is_restored(two_socket: Guest) -> None:
+    """The kernel does not remove channels that a user-defined RSS table uses, until the table is reset."""
     whole = scaling(two_socket, "eth0")
     few = "netdev/eth0/channels=combined 2"
-    results = door(two_socket, "netdev/eth0/rss=6,7", few, "netdev/eth0/rss=0,1,2,3,4,5,6,7", few)
+    results = write_settings(two_socket, "netdev/eth0/rss=6,7", few, "netdev/eth0/rss=0,1,2,3,4,5,6,7", few)
     assert [result["outcome"] for result in results] == ["applied", "refused", "applied", "applied"], results
     assert "requested channel counts are too low for existing indirection table" in results[1]["sentence"]
     said = restored(two_socket)
@@ -92,9 +94,9 @@ def test_what_the_kernel_says_is_passed_on_and_its_own_table_takes_it_back(two_s
     assert scaling(two_socket, "eth0") == whole
 
 
-def test_a_processs_threads_move_and_come_back(two_socket: Guest) -> None:
+def test_threads_of_a_process_are_moved_and_restored(two_socket: Guest) -> None:
     pid = two_socket.start("sleep", "60", output="/dev/null")
-    [moved] = door(two_socket, f"task/{pid}/affinity=4-5")
+    [moved] = write_settings(two_socket, f"task/{pid}/affinity=4-5")
     assert (moved["outcome"], moved["found"], moved["read_back"]) == ("applied", "0-7", "4-5"), moved
     assert "Cpus_allowed_list:\t4-5" in two_socket.read(f"/proc/{pid}/status")
     assert restored(two_socket) == [f"PID {pid} was restored to 0-7."]

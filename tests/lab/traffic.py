@@ -1,7 +1,7 @@
 """Traffic between the lab's own guests and namespaces, counted and bounded. Runs in a guest; standard library only.
 
-serve: discards UDP and TCP, answers requests, until its time is over. flood: UDP from many source ports. stream: TCP.
-request: one byte there and back, again and again. Each prints what it did as one line of JSON.
+serve: discards UDP and TCP and answers requests until its timeout. flood: UDP from many source ports. stream: TCP.
+request: one byte there and back, again and again. Each prints its result as one line of JSON.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def serve(args: argparse.Namespace) -> dict[str, int]:
-    """Take what comes, on every address."""
+    """Receive and answer on every address."""
     counted = {"packets": 0, "bytes": 0, "requests": 0}
     ready = selectors.DefaultSelector()
     datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -94,7 +94,7 @@ def _echo(connection: socket.socket, counted: dict[str, int]) -> bool:
 
 
 def flood(args: argparse.Namespace) -> dict[str, float]:
-    """UDP from as many source ports as there are flows, in turn, at a steady rate."""
+    """Send UDP from one source port per flow, in turn, at a constant rate."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(args.flows)]
     for one in sockets:
         one.connect((args.to, PORT))
@@ -114,7 +114,7 @@ def flood(args: argparse.Namespace) -> dict[str, float]:
 
 
 def stream(args: argparse.Namespace) -> dict[str, float]:
-    """TCP, as fast as it goes or at a steady rate."""
+    """Send TCP at maximum speed or at a constant rate."""
     connections = [socket.create_connection((args.to, args.port), 10) for _ in range(args.flows)]
     limit, sent, start = args.count << 20, 0, time.monotonic()
     while sent < limit and (elapsed := time.monotonic() - start) < args.seconds:
@@ -127,7 +127,7 @@ def stream(args: argparse.Namespace) -> dict[str, float]:
 
 
 def request(args: argparse.Namespace) -> dict[str, float]:
-    """Requests one after the other, on each connection in turn, with the median and the 99th percentile."""
+    """Send requests one after the other, on each connection in turn; report median and 99th percentile."""
     connections = [socket.create_connection((args.to, PORT + 1), 10) for _ in range(args.flows)]
     took: list[float] = []
     start = time.monotonic()

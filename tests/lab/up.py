@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tests.lab.fleet import BackendError, await_joined, await_said, backend, start_agent
 from tests.lab.machines import MACHINES, PEER
-from tests.lab.provision import LabUnavailableError, provide, say
+from tests.lab.provision import LabUnavailableError, print_progress, provide
 from tests.lab.rig import Guest, GuestError, boot
 
 COMMAND_S = 60
@@ -24,7 +24,7 @@ TRAFFIC = {
 
 
 def main() -> int:
-    """Until Ctrl-C or the end of what is typed. Returns the exit status."""
+    """Run until Ctrl-C or the end of input; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.up", description=__doc__)
     parser.add_argument("machine", choices=MACHINES)
     parser.add_argument("--traffic", choices=TRAFFIC, help=f"between the lab's own, {TRAFFIC_S // 60} minutes at most")
@@ -45,11 +45,11 @@ def main() -> int:
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace) -> Iterator[list[Guest]]:
-    """The machine's guests, joined to a backend that people are told of."""
+    """Yield the machine's guests, connected to a backend, and print its address."""
     machines = MACHINES[args.machine]
     kit = provide()
     with backend(args.port) as joined:
-        say(f"Booting {', '.join(machine.name for machine in machines)}; it takes half a minute.")
+        print_progress(f"Booting {', '.join(machine.name for machine in machines)}; it takes half a minute.")
         with boot(kit, *machines, backend_port=joined.port) as guests:
             for guest in guests:
                 start_agent(guest, joined)
@@ -62,11 +62,11 @@ def running(args: argparse.Namespace) -> Iterator[list[Guest]]:
             try:
                 yield guests
             finally:
-                say("Stopping.")
+                print_progress("Stopping.")
 
 
 def start_traffic(guests: list[Guest], what: tuple[str, ...]) -> None:
-    """To the first guest: from the others, or from its own peer where it is alone."""
+    """Start traffic to the first guest, from the others or else from its own peer."""
     first, *others = guests
     python = ("python", "-m", "tests.lab.traffic")
     first.start(*python, "serve", "--seconds", str(TRAFFIC_S), output="serve.log")
@@ -80,7 +80,7 @@ def start_traffic(guests: list[Guest], what: tuple[str, ...]) -> None:
 
 
 def console(guests: list[Guest]) -> None:
-    """Runs the lines that are typed. Where nobody types, waits for a signal once there are no more lines."""
+    """Run the lines of input; without a terminal, wait for a signal after the last line."""
     names = [guest.machine.name for guest in guests]
     others = "".join(f", or in {name} after “{number}:”" for number, name in enumerate(names[1:], start=2))
     print(f"A line that you type is run in {names[0]} by its shell{others}. Ctrl-C ends everything.", flush=True)

@@ -1,4 +1,4 @@
-"""A server of a service class: listens, and goes in at the gate and works again and again while a policy is in force.
+"""A server of a service class: listens, and repeatedly enters the gate and works while a policy is in force.
 
 Runs in a guest.
 """

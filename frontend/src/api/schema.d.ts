@@ -1139,7 +1139,7 @@ export interface paths {
         };
         /**
          * List Experiment Templates
-         * @description The papers' experiments, made for this node. peer_node_id: the node from which traffic is to come.
+         * @description Return the papers' experiments, prepared for this node. peer_node_id: the node that generates the traffic.
          */
         get: operations["list_experiment_templates"];
         put?: never;
@@ -1227,7 +1227,7 @@ export interface components {
         };
         /**
          * ArmPreview
-         * @description What one arm changes on the node: a sentence, and the equivalent shell commands.
+         * @description Changes of one arm on the node: a sentence, and the equivalent shell commands.
          */
         ArmPreview: {
             /** Name */
@@ -1276,7 +1276,7 @@ export interface components {
         };
         /**
          * AuthorsRow
-         * @description A figure that a paper states for an arm, to stand beside the new one. text: as it is printed.
+         * @description A published value of a metric for an arm, for comparison. text: as printed in the paper.
          */
         AuthorsRow: {
             /** Arm */
@@ -2181,9 +2181,9 @@ export interface components {
             runs: {
                 /**
                  * PlannedRun
-                 * @description One run of the schedule. number: from 0 in the order of running. stage aa: both labels are the baseline arm.
+                 * @description One run of the schedule. number: from 0, in chronological order. stage aa: both labels are the baseline arm.
                  *
-                 *         label: 0 or 1 in blocks of four; in a sweep the arm's place in the list of combinations.
+                 *         label: 0 or 1 in blocks of four; in a sweep the arm's index in the list of combinations.
                  */
                 planned: {
                     number: number;
@@ -2210,7 +2210,8 @@ export interface components {
              * Analysis
              * @description Statistics of the runs; the same runs and seed give the same analysis.
              *
-             *         noise: the node against itself, by metric. arms: mean and interval of every arm, by metric, in order of arms.
+             *         noise: the A/A comparison by metric. means: mean and interval of every arm, by metric, in the order of arms.
+             *         counted, discarded: number of runs.
              */
             analysis: {
                 metrics: string[];
@@ -4357,9 +4358,9 @@ export interface components {
         };
         /**
          * Template
-         * @description An experiment of a paper, made for one node. available_because/unavailable_because: why it is so here.
+         * @description An experiment of a paper, prepared for one node. unavailable_because: why it cannot run there, or None.
          *
-         *     differs: how this machine differs from the authors', a sentence each.
+         *     differs: differences between this machine and that of the paper, in sentences.
          */
         Template: {
             /** Slug */
