@@ -188,7 +188,7 @@ def test_without_traffic_the_bound_is_all_there_is_to_say() -> None:
 
 def test_of_an_unknown_timer_the_longest_wait_is_told_with_the_reason() -> None:
     (sentence,) = expected(asked(rx_usecs="50"), node("nfp", {"coalesce/rx-usecs": "10"}), [])
-    assert sentence.startswith("eth0: a packet may wait for ever. It is not known from when nfp counts rx-usecs;")
+    assert sentence.startswith("eth0: a packet may wait for ever. The event from which nfp counts rx-usecs is unknown;")
 
 
 def test_a_queue_with_values_of_its_own_has_a_sentence_of_its_own() -> None:
