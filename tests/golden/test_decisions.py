@@ -50,7 +50,7 @@ def brief(evaluation: Evaluation) -> dict[str, object]:
     plain = msgspec.to_builtins(evaluation)
     said: dict[str, object] = {"sentence": plain["sentence"], "mode": plain["mode"]}
     said["actions"] = [f"{a.key}: {a.was} → {a.becomes}. {a.reason}" for a in evaluation.actions[:_MOST]]
-    said["held back"] = [
+    said["deferred"] = [
         f"{h.code}: {h.proposal.key} → {h.proposal.value}. {h.why}" for h in evaluation.deferred[:_MOST]
     ]
     said["skipped"] = [f"{u.subject}: {u.why}" for u in evaluation.skipped[:_MOST]]

@@ -1,4 +1,4 @@
-"""What a person is told before a change: plan, inverse, sentences, commands, warnings, refusals and effect."""
+"""Previews of changes: plan, inverse, sentences, commands, warnings, refusals and predicted effect."""
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ from coresteer_core.changes.plan import DesiredValue, inverse, preview
 from coresteer_core.node.view import View
 from coresteer_core.settings.params import PARAMS
 
-WISHES: dict[str, list[tuple[str, str]]] = {
+DESIRED: dict[str, list[tuple[str, str]]] = {
     "interrupt affinity": [
         ("irq/40/affinity", "2-3"), ("irq/40/affinity", "1"), ("irq/40/affinity", "12"), ("irq/40/affinity", "9"),
         ("irq/40/affinity", "0"), ("irq/50/affinity", "9"), ("irq/40/affinity", "15"), ("irq/40/affinity", "6"),
@@ -94,10 +94,10 @@ def told(view: View, desired: list[tuple[str, str]], *, allow_isolated: bool = F
     return {name: value for name, value in plain.items() if value}
 
 
-@pytest.mark.parametrize("kind", WISHES)
+@pytest.mark.parametrize("kind", DESIRED)
 def test_each_kind_of_setting_is_previewed_as_before(kind: str) -> None:
     view = server.view()
-    said = [{"desired_value": f"{key} = {value}", **told(view, [(key, value)])} for key, value in WISHES[kind]]
+    said = [{"desired_value": f"{key} = {value}", **told(view, [(key, value)])} for key, value in DESIRED[kind]]
     check(f"previews/{kind.replace(' ', '_')}", said)
 
 

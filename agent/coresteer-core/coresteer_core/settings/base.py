@@ -51,6 +51,8 @@ class Setting(Struct, frozen=True):
     forms: the keys of the kind. placeholders: in capitals in a form's syntax, with what may stand for each.
     complete_in_view: a View lists all of them that the node has; one of a process that does not communicate at the
     moment is not in it.
+
+    Every kind defines the members that raise NotImplementedError here.
     """
 
     forms: ClassVar[Sequence[Form]] = ()
