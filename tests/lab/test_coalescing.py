@@ -10,6 +10,7 @@ from tests.lab.nics import await_value, enforced, ethtool, ethtool_value, load, 
 from tests.lab.rig import Guest
 from tests.lab.test_changes import apply, await_change
 from tests.lab.test_settings import restored
+from tests.support.polling import poll
 
 RX_USECS = "netdev/eth0/coalesce/rx-usecs"
 IGB_OWN = "3"
@@ -79,6 +80,7 @@ def test_a_value_is_written_to_the_nic_and_rolled_back(two_socket: Guest, host: 
     host.request("POST", f"/api/changes/{change['id']}/rollback")
     await_change(host, change["id"], {"rolled_back"})
     assert ethtool_value(two_socket, "eth0", "rx-usecs") == IGB_OWN
+    poll(lambda: preview(host, node, RX_USECS, "5")["plan"]["actions"][0]["was"] == IGB_OWN)
 
 
 def test_a_refusal_of_the_driver_has_the_kernels_message_and_is_not_retried(
