@@ -17,9 +17,9 @@ Kind: TypeAlias = Literal["aa", "ab", "sweep"]
 
 _KINDS = {"aa": "A/A", "ab": "A/B", "sweep": "Sweep"}
 _KIND_HELP = {
-    "aa": "The node against itself: the difference that chance alone makes.",
-    "ab": "Two levels against each other, in blocks of ABBA or BAAB.",
-    "sweep": "One or two factors with several levels each, every level against the first.",
+    "aa": "Compares the node with itself: shows how large differences are without any change.",
+    "ab": "Compares two levels of one factor, in blocks of four runs: ABBA or BAAB.",
+    "sweep": "Compares each level of one factor, or each combination of two factors, with the first.",
 }
 _METRIC_LABELS = {name: ", ".join(filter(None, (metric.label, metric.unit))) for name, metric in EXPERIMENT.items()}
 
@@ -73,7 +73,7 @@ class Spec(Struct, frozen=True, kw_only=True):
         Meta(min_length=1, max_length=100),
         labelled(
             "Primary metric",
-            "Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.",
+            "The result of the experiment depends on this metric alone; the others are reported too.",
             options=_METRIC_LABELS,
         ),
     ]
@@ -83,25 +83,31 @@ class Spec(Struct, frozen=True, kw_only=True):
     ] = None
     factors: Annotated[list[Factor], Meta(max_length=2), labelled("Factors")] = []
     warmup_s: Annotated[
-        float, Meta(ge=0.5, le=60), labelled("Warm-up", "Load before the measurement of each run.", unit="s")
+        float, Meta(ge=0.5, le=60), labelled("Warm-up", "Time under load before each measurement.", unit="s")
     ] = 2.0
-    measure_s: Annotated[float, Meta(ge=1, le=300), labelled("Measurement", "Measured time of each run.", unit="s")] = (
-        10.0
-    )
+    measure_s: Annotated[
+        float, Meta(ge=1, le=300), labelled("Measurement", "Duration of the measurement of each run.", unit="s")
+    ] = 10.0
     settle_s: Annotated[
         float,
         Meta(ge=0, le=120),
-        labelled("Settling time", "After a policy or irqbalance takes effect, before the run.", unit="s"),
+        labelled("Settling time", "Waiting time before a run, after a policy or irqbalance was started.", unit="s"),
     ] = 20.0
     blocks: Annotated[
-        int, Meta(ge=3, le=50), labelled("Blocks", "Of the comparison; more blocks detect smaller differences.")
+        int,
+        Meta(ge=3, le=50),
+        labelled("Blocks", "Number of blocks of runs in the comparison; more blocks detect smaller differences."),
     ] = 6
     aa_blocks: Annotated[
-        int, Meta(ge=3, le=50), labelled("A/A blocks", "Of the node against itself, before the comparison.")
+        int,
+        Meta(ge=3, le=50),
+        labelled("A/A blocks", "Number of blocks that compare the baseline with itself, before the comparison."),
     ] = 6
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=2**31 - 1)] | None,
-        labelled("Seed", "Of the randomized order of the runs.", group="advanced", placeholder="random"),
+        labelled(
+            "Seed", "Number that determines the randomized order of the runs.", group="advanced", placeholder="random"
+        ),
     ] = None
     guardrails: Annotated[
         list[Guardrail],

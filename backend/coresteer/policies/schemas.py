@@ -34,7 +34,7 @@ class Selector(Body):
         Shown(
             labelled(
                 "Labels",
-                "With shell patterns, for example role=db rack=r0*.",
+                "Labels of nodes, with shell patterns, for example role=db rack=r0*.",
                 format="labels",
                 placeholder="all",
             )
@@ -45,12 +45,18 @@ class Selector(Body):
     ] = Field(default=[])
     netdevs: Annotated[
         Globs,
-        Shown(labelled("Network devices", "Nodes that have one of these, for example eth* bond0.", placeholder="all")),
+        Shown(
+            labelled(
+                "Network devices", "Nodes with one of these network devices, for example eth* bond0.", placeholder="all"
+            )
+        ),
     ] = Field(default=[])
     drivers: Annotated[
         Globs,
         Shown(
-            labelled("Drivers", "Nodes with a network device of one of these, for example mlx5*.", placeholder="all")
+            labelled(
+                "Drivers", "Nodes with a network device of one of these drivers, for example mlx5*.", placeholder="all"
+            )
         ),
     ] = Field(default=[])
 
@@ -91,7 +97,7 @@ class PolicyBody(Body):
         Shown(
             labelled(
                 "While another controller runs",
-                "irqbalance, TuneD or another program that writes the same settings.",
+                "Reaction to irqbalance, TuneD or another program that writes the same settings.",
                 group="advanced",
                 options=OWNERSHIP,
             )
@@ -102,14 +108,15 @@ class PolicyBody(Body):
         Shown(
             labelled(
                 "When a setting drifts",
-                "A value differs from the one that the policy set.",
+                "Reaction when a setting no longer has the value that the policy wrote.",
                 group="advanced",
                 options=OWNERSHIP,
             )
         ),
     ] = Ownership.WARN
     guardrails: Annotated[
-        Guardrails, Shown(labelled("Guardrails", "A change is rolled back when a metric exceeds its bound soon after."))
+        Guardrails,
+        Shown(labelled("Guardrails", "A change is rolled back if a metric exceeds its bound soon after it.")),
     ] = Field(default=[])
 
 
@@ -162,10 +169,10 @@ class RolloutCreate(Body):
 
     version: RowId
     canary: Annotated[
-        int, Field(ge=1, le=1000), Shown(labelled("Canary", "Nodes of the first stage.", unit="nodes"))
+        int, Field(ge=1, le=1000), Shown(labelled("Canary", "Number of nodes in the first stage.", unit="nodes"))
     ] = 1
     batch: Annotated[
-        int, Field(ge=1, le=1000), Shown(labelled("Batch size", "Nodes of each later stage.", unit="nodes"))
+        int, Field(ge=1, le=1000), Shown(labelled("Batch size", "Number of nodes in each later stage.", unit="nodes"))
     ] = 10
     wait_s: Annotated[float, Field(ge=0, le=86_400), Shown(labelled("Wait", "Duration of each stage.", unit="s"))] = 60
     guardrails: Guardrails | None = None

@@ -1895,21 +1895,21 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -1940,21 +1940,21 @@ export interface components {
                     work_us: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000000
                      */
                     limit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -1963,33 +1963,33 @@ export interface components {
                     type: "udp-flood";
                     /**
                      * Flows
-                     * @description Source ports, which are spread over the queues.
+                     * @description Number of source ports; RSS distributes them over the receive queues.
                      * @default 64
                      */
                     flows: number;
                     /**
                      * Payload size
-                     * @description Of each packet.
+                     * @description Payload bytes of each packet.
                      * @default 64
                      */
                     payload_bytes: number;
                     /**
                      * Packet rate
-                     * @description Of all flows together.
+                     * @description Rate of all flows together.
                      * @default 20000
                      */
                     packets_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2009,21 +2009,21 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2032,14 +2032,14 @@ export interface components {
                     type: "classes";
                     /**
                      * Method
-                     * @description How one class is given precedence over another.
+                     * @description Mechanism that prefers the first classes to the last.
                      * @default default
                      * @enum {string}
                      */
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description The workload ends when all are answered.
+                     * @description Requests of each thread; the workload ends when all are answered.
                      * @default 100
                      */
                     requests: number;
@@ -2057,7 +2057,7 @@ export interface components {
                 };
                 /**
                  * Primary metric
-                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 * @description The result of the experiment depends on this metric alone; the others are reported too.
                  */
                 primary: string;
                 /** Traffic source */
@@ -2118,37 +2118,37 @@ export interface components {
                 }[];
                 /**
                  * Warm-up
-                 * @description Load before the measurement of each run.
+                 * @description Time under load before each measurement.
                  * @default 2
                  */
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Measured time of each run.
+                 * @description Duration of the measurement of each run.
                  * @default 10
                  */
                 measure_s: number;
                 /**
                  * Settling time
-                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @description Waiting time before a run, after a policy or irqbalance was started.
                  * @default 20
                  */
                 settle_s: number;
                 /**
                  * Blocks
-                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @description Number of blocks of runs in the comparison; more blocks detect smaller differences.
                  * @default 6
                  */
                 blocks: number;
                 /**
                  * A/A blocks
-                 * @description Of the node against itself, before the comparison.
+                 * @description Number of blocks that compare the baseline with itself, before the comparison.
                  * @default 6
                  */
                 aa_blocks: number;
                 /**
                  * Seed
-                 * @description Of the randomized order of the runs.
+                 * @description Number that determines the randomized order of the runs.
                  */
                 seed: number | null;
                 /**
@@ -2369,21 +2369,21 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2414,21 +2414,21 @@ export interface components {
                     work_us: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000000
                      */
                     limit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2437,33 +2437,33 @@ export interface components {
                     type: "udp-flood";
                     /**
                      * Flows
-                     * @description Source ports, which are spread over the queues.
+                     * @description Number of source ports; RSS distributes them over the receive queues.
                      * @default 64
                      */
                     flows: number;
                     /**
                      * Payload size
-                     * @description Of each packet.
+                     * @description Payload bytes of each packet.
                      * @default 64
                      */
                     payload_bytes: number;
                     /**
                      * Packet rate
-                     * @description Of all flows together.
+                     * @description Rate of all flows together.
                      * @default 20000
                      */
                     packets_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2483,21 +2483,21 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -2506,14 +2506,14 @@ export interface components {
                     type: "classes";
                     /**
                      * Method
-                     * @description How one class is given precedence over another.
+                     * @description Mechanism that prefers the first classes to the last.
                      * @default default
                      * @enum {string}
                      */
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description The workload ends when all are answered.
+                     * @description Requests of each thread; the workload ends when all are answered.
                      * @default 100
                      */
                     requests: number;
@@ -2531,7 +2531,7 @@ export interface components {
                 };
                 /**
                  * Primary metric
-                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 * @description The result of the experiment depends on this metric alone; the others are reported too.
                  */
                 primary: string;
                 /** Traffic source */
@@ -2592,37 +2592,37 @@ export interface components {
                 }[];
                 /**
                  * Warm-up
-                 * @description Load before the measurement of each run.
+                 * @description Time under load before each measurement.
                  * @default 2
                  */
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Measured time of each run.
+                 * @description Duration of the measurement of each run.
                  * @default 10
                  */
                 measure_s: number;
                 /**
                  * Settling time
-                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @description Waiting time before a run, after a policy or irqbalance was started.
                  * @default 20
                  */
                 settle_s: number;
                 /**
                  * Blocks
-                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @description Number of blocks of runs in the comparison; more blocks detect smaller differences.
                  * @default 6
                  */
                 blocks: number;
                 /**
                  * A/A blocks
-                 * @description Of the node against itself, before the comparison.
+                 * @description Number of blocks that compare the baseline with itself, before the comparison.
                  * @default 6
                  */
                 aa_blocks: number;
                 /**
                  * Seed
-                 * @description Of the randomized order of the runs.
+                 * @description Number that determines the randomized order of the runs.
                  */
                 seed?: number | null;
                 /**
@@ -2796,7 +2796,7 @@ export interface components {
         MatchRequest: {
             /**
              * Service classes
-             * @description Gives gate admission, CPU time and I/O first to the class that is furthest from its target.
+             * @description Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights.
              */
             spec: {
                 /** @enum {string} */
@@ -2843,50 +2843,50 @@ export interface components {
                     match?: {
                         /**
                          * Commands
-                         * @description Without their folder, for example nginx postgres*.
+                         * @description Names of programs without their path, for example nginx postgres*.
                          * @default []
                          */
                         commands: string[];
                         /**
                          * Listening ports
-                         * @description TCP, for example 80 443.
+                         * @description TCP ports on which the processes listen, for example 80 443.
                          * @default []
                          */
                         listens: number[];
                         /**
                          * Units
-                         * @description Of systemd, for example nginx.service web@*.
+                         * @description Units of systemd, for example nginx.service web@*.
                          * @default []
                          */
                         units: string[];
                         /**
                          * Cgroups
-                         * @description Paths, for example /kubepods/*.
+                         * @description Paths of cgroups, for example /kubepods/*.
                          * @default []
                          */
                         cgroups: string[];
                         /**
                          * Users
-                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @description Names of users, or numeric ids missing in /etc/passwd, for example www-data.
                          * @default []
                          */
                         users: string[];
                         /**
                          * Client networks
-                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @description Networks of the clients' addresses, for example 10.1.0.0/16.
                          * @default []
                          */
                         clients: string[];
                     };
                     /**
                      * Response-time histogram
-                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     * @description For work that does not use the gate: a URL of Prometheus metrics, # and the histogram's name. Needs a deadline, as it counts completed requests only.
                      */
                     histogram?: string | null;
                 }[];
                 /**
                  * Time window
-                 * @description Only requests within it count.
+                 * @description Period over which requests are counted.
                  * @default 10
                  */
                 window_s: number;
@@ -2898,7 +2898,7 @@ export interface components {
                 slots: number;
                 /**
                  * Adjusted weights
-                 * @description For work that does not use the gate.
+                 * @description Kernel weights that the policy adjusts, for work that does not use the gate.
                  * @default []
                  */
                 weights: ("nice" | "cpu" | "io")[];
@@ -2929,7 +2929,7 @@ export interface components {
                 tasks: string[];
                 /**
                  * Cgroups
-                 * @description Only processes in these, for example /system.slice/web*.
+                 * @description Only processes in these cgroups, for example /system.slice/web*.
                  * @default []
                  */
                 cgroups: string[];
@@ -3470,14 +3470,14 @@ export interface components {
                 gap_points: number;
                 /**
                  * NUMA placement
-                 * @description Whether an interrupt may leave the NUMA node of its device (or the nearest one with a usable CPU).
+                 * @description CPUs to which an interrupt may move. A NUMA node without a usable CPU is replaced by the nearest.
                  * @default local
                  * @enum {string}
                  */
                 numa: "local" | "any";
                 /**
                  * SMT siblings
-                 * @description Whether the second hardware thread of a core counts as a CPU of its own.
+                 * @description When an interrupt may move to a CPU whose sibling hardware thread handles interrupts too.
                  * @default last
                  * @enum {string}
                  */
@@ -3500,19 +3500,19 @@ export interface components {
                 type: "network-process";
                 /**
                  * Minimum traffic
-                 * @description Processes with less are skipped.
+                 * @description Processes with less network traffic are skipped.
                  * @default 100000
                  */
                 min_bytes_per_s: number;
                 /**
                  * Idle timeout
-                 * @description After this long without traffic a process's affinity is restored.
+                 * @description The original affinity of a process is restored after this time without traffic.
                  * @default 10
                  */
                 idle_s: number;
                 /**
                  * Maximum load of the interrupt's CPU
-                 * @description Above it, the process itself not counted, CPUs at a greater distance are used.
+                 * @description If other work loads this CPU more than that, the process is placed on a more distant CPU.
                  * @default 0.8
                  */
                 max_load: number;
@@ -3525,14 +3525,14 @@ export interface components {
                 max_distance: "cpu" | "smt" | "l2" | "l3" | "numa";
                 /**
                  * SMT siblings
-                 * @description When the other hardware threads of the interrupt's core are used.
+                 * @description When a process is placed on another hardware thread of the interrupt's core.
                  * @default last
                  * @enum {string}
                  */
                 smt: "last" | "first";
                 /**
                  * Move the interrupt of a pinned process
-                 * @description A process that may not move keeps its CPUs; the interrupt of its packets moves to them.
+                 * @description If a process is pinned to CPUs, move the interrupt of its packets to these CPUs instead.
                  * @default false
                  */
                 move_irq: boolean;
@@ -3547,38 +3547,38 @@ export interface components {
                 type: "coalescing";
                 /**
                  * Maximum added latency
-                 * @description No packet waits longer for its interrupt.
+                 * @description No packet waits longer than this for its interrupt.
                  * @default 100
                  */
                 max_added_us: number;
                 /**
                  * Target packets per interrupt
-                 * @description The NIC waits no longer than these take to arrive.
+                 * @description The NIC's delay is at most the time in which this many packets arrive.
                  * @default 16
                  */
                 packets_per_interrupt: number;
                 /**
                  * Minimum packet rate
-                 * @description A device that receives less gets its original values back.
+                 * @description On a device that receives fewer packets, the original values are restored.
                  * @default 1000
                  */
                 min_packets_per_s: number;
                 /**
                  * Adaptive coalescing (adaptive-rx)
-                 * @description What to do with a device whose driver adapts coalescing itself.
+                 * @description Treatment of devices whose driver adapts the coalescing values to the load.
                  * @default leave
                  * @enum {string}
                  */
                 adaptive: "leave" | "compare" | "disable";
                 /**
                  * Software coalescing
-                 * @description Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing of its own.
+                 * @description Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing parameters.
                  * @default false
                  */
                 software: boolean;
                 /**
                  * Maximum packet drops
-                 * @description Share of received packets; above it the last step is undone.
+                 * @description Share of received packets; above it the policy returns to its previous values.
                  * @default 0.1
                  */
                 max_dropped_percent: number;
@@ -3627,50 +3627,50 @@ export interface components {
                     match?: {
                         /**
                          * Commands
-                         * @description Without their folder, for example nginx postgres*.
+                         * @description Names of programs without their path, for example nginx postgres*.
                          * @default []
                          */
                         commands: string[];
                         /**
                          * Listening ports
-                         * @description TCP, for example 80 443.
+                         * @description TCP ports on which the processes listen, for example 80 443.
                          * @default []
                          */
                         listens: number[];
                         /**
                          * Units
-                         * @description Of systemd, for example nginx.service web@*.
+                         * @description Units of systemd, for example nginx.service web@*.
                          * @default []
                          */
                         units: string[];
                         /**
                          * Cgroups
-                         * @description Paths, for example /kubepods/*.
+                         * @description Paths of cgroups, for example /kubepods/*.
                          * @default []
                          */
                         cgroups: string[];
                         /**
                          * Users
-                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @description Names of users, or numeric ids missing in /etc/passwd, for example www-data.
                          * @default []
                          */
                         users: string[];
                         /**
                          * Client networks
-                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @description Networks of the clients' addresses, for example 10.1.0.0/16.
                          * @default []
                          */
                         clients: string[];
                     };
                     /**
                      * Response-time histogram
-                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     * @description For work that does not use the gate: a URL of Prometheus metrics, # and the histogram's name. Needs a deadline, as it counts completed requests only.
                      */
                     histogram?: string | null;
                 }[];
                 /**
                  * Time window
-                 * @description Only requests within it count.
+                 * @description Period over which requests are counted.
                  * @default 10
                  */
                 window_s: number;
@@ -3682,7 +3682,7 @@ export interface components {
                 slots: number;
                 /**
                  * Adjusted weights
-                 * @description For work that does not use the gate.
+                 * @description Kernel weights that the policy adjusts, for work that does not use the gate.
                  * @default []
                  */
                 weights: ("nice" | "cpu" | "io")[];
@@ -3701,7 +3701,7 @@ export interface components {
                 /**
                  * Labels
                  * Format: labels
-                 * @description With shell patterns, for example role=db rack=r0*.
+                 * @description Labels of nodes, with shell patterns, for example role=db rack=r0*.
                  * @default {}
                  */
                 labels: {
@@ -3715,13 +3715,13 @@ export interface components {
                 hostnames: string[];
                 /**
                  * Network devices
-                 * @description Nodes that have one of these, for example eth* bond0.
+                 * @description Nodes with one of these network devices, for example eth* bond0.
                  * @default []
                  */
                 netdevs: string[];
                 /**
                  * Drivers
-                 * @description Nodes with a network device of one of these, for example mlx5*.
+                 * @description Nodes with a network device of one of these drivers, for example mlx5*.
                  * @default []
                  */
                 drivers: string[];
@@ -3752,7 +3752,7 @@ export interface components {
                 tasks: string[];
                 /**
                  * Cgroups
-                 * @description Only processes in these, for example /system.slice/web*.
+                 * @description Only processes in these cgroups, for example /system.slice/web*.
                  * @default []
                  */
                 cgroups: string[];
@@ -3765,7 +3765,7 @@ export interface components {
             damping: {
                 /**
                  * Maximum changes per round
-                 * @description Settings written per evaluation, every 5 s.
+                 * @description Settings that the policy may write per evaluation; a node evaluates every 5 s.
                  * @default 2
                  */
                 moves_per_step: number;
@@ -3777,28 +3777,28 @@ export interface components {
                 dwell_s: number;
                 /**
                  * Minimum time before reverting
-                 * @description A setting does not return to a value that it left less than this long ago.
+                 * @description A setting is not changed back within this time; the time doubles with each repetition.
                  * @default 180
                  */
                 min_revert_s: number;
             };
             /**
              * While another controller runs
-             * @description irqbalance, TuneD or another program that writes the same settings.
+             * @description Reaction to irqbalance, TuneD or another program that writes the same settings.
              * @default warn
              * @enum {string}
              */
             on_controller: "yield" | "warn" | "reassert";
             /**
              * When a setting drifts
-             * @description A value differs from the one that the policy set.
+             * @description Reaction when a setting no longer has the value that the policy wrote.
              * @default warn
              * @enum {string}
              */
             on_drift: "yield" | "warn" | "reassert";
             /**
              * Guardrails
-             * @description A change is rolled back when a metric exceeds its bound soon after.
+             * @description A change is rolled back if a metric exceeds its bound soon after it.
              * @default []
              */
             guardrails: components["schemas"]["GuardrailIn"][];
@@ -3829,7 +3829,7 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /**
              * Service classes
-             * @description Gives gate admission, CPU time and I/O first to the class that is furthest from its target.
+             * @description Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights.
              */
             spec: {
                 /** @enum {string} */
@@ -3876,50 +3876,50 @@ export interface components {
                     match: {
                         /**
                          * Commands
-                         * @description Without their folder, for example nginx postgres*.
+                         * @description Names of programs without their path, for example nginx postgres*.
                          * @default []
                          */
                         commands: string[];
                         /**
                          * Listening ports
-                         * @description TCP, for example 80 443.
+                         * @description TCP ports on which the processes listen, for example 80 443.
                          * @default []
                          */
                         listens: number[];
                         /**
                          * Units
-                         * @description Of systemd, for example nginx.service web@*.
+                         * @description Units of systemd, for example nginx.service web@*.
                          * @default []
                          */
                         units: string[];
                         /**
                          * Cgroups
-                         * @description Paths, for example /kubepods/*.
+                         * @description Paths of cgroups, for example /kubepods/*.
                          * @default []
                          */
                         cgroups: string[];
                         /**
                          * Users
-                         * @description Names, or numbers without one in /etc/passwd, for example www-data.
+                         * @description Names of users, or numeric ids missing in /etc/passwd, for example www-data.
                          * @default []
                          */
                         users: string[];
                         /**
                          * Client networks
-                         * @description Of the other end, for example 10.1.0.0/16.
+                         * @description Networks of the clients' addresses, for example 10.1.0.0/16.
                          * @default []
                          */
                         clients: string[];
                     };
                     /**
                      * Response-time histogram
-                     * @description Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. Needs a deadline, as it counts completed requests only.
+                     * @description For work that does not use the gate: a URL of Prometheus metrics, # and the histogram's name. Needs a deadline, as it counts completed requests only.
                      */
                     histogram: string | null;
                 }[];
                 /**
                  * Time window
-                 * @description Only requests within it count.
+                 * @description Period over which requests are counted.
                  * @default 10
                  */
                 window_s: number;
@@ -3931,7 +3931,7 @@ export interface components {
                 slots: number;
                 /**
                  * Adjusted weights
-                 * @description For work that does not use the gate.
+                 * @description Kernel weights that the policy adjusts, for work that does not use the gate.
                  * @default []
                  */
                 weights: ("nice" | "cpu" | "io")[];
@@ -4179,13 +4179,13 @@ export interface components {
             version: number;
             /**
              * Canary
-             * @description Nodes of the first stage.
+             * @description Number of nodes in the first stage.
              * @default 1
              */
             canary: number;
             /**
              * Batch size
-             * @description Nodes of each later stage.
+             * @description Number of nodes in each later stage.
              * @default 10
              */
             batch: number;
@@ -4223,7 +4223,7 @@ export interface components {
             /**
              * Labels
              * Format: labels
-             * @description With shell patterns, for example role=db rack=r0*.
+             * @description Labels of nodes, with shell patterns, for example role=db rack=r0*.
              * @default {}
              */
             labels: {
@@ -4237,13 +4237,13 @@ export interface components {
             hostnames: string[];
             /**
              * Network devices
-             * @description Nodes that have one of these, for example eth* bond0.
+             * @description Nodes with one of these network devices, for example eth* bond0.
              * @default []
              */
             netdevs: string[];
             /**
              * Drivers
-             * @description Nodes with a network device of one of these, for example mlx5*.
+             * @description Nodes with a network device of one of these drivers, for example mlx5*.
              * @default []
              */
             drivers: string[];
@@ -4397,21 +4397,21 @@ export interface components {
                     connections: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 400000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -4442,21 +4442,21 @@ export interface components {
                     work_us: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000000
                      */
                     limit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -4465,33 +4465,33 @@ export interface components {
                     type: "udp-flood";
                     /**
                      * Flows
-                     * @description Source ports, which are spread over the queues.
+                     * @description Number of source ports; RSS distributes them over the receive queues.
                      * @default 64
                      */
                     flows: number;
                     /**
                      * Payload size
-                     * @description Of each packet.
+                     * @description Payload bytes of each packet.
                      * @default 64
                      */
                     payload_bytes: number;
                     /**
                      * Packet rate
-                     * @description Of all flows together.
+                     * @description Rate of all flows together.
                      * @default 20000
                      */
                     packets_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -4511,21 +4511,21 @@ export interface components {
                     streams: number;
                     /**
                      * Rate limit
-                     * @description Of all connections together.
+                     * @description Limit for all connections together.
                      * @default 10000
                      */
                     limit_mbit_per_s: number;
                     /**
                      * Server CPUs
                      * Format: cpu-list
-                     * @description Where the receiving processes run, one CPU each in turn.
+                     * @description CPUs of the receiving processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     server_cpus: string;
                     /**
                      * Client CPUs
                      * Format: cpu-list
-                     * @description Where the sending processes run, one CPU each in turn.
+                     * @description CPUs of the sending processes; each process is pinned to one of them, in turn.
                      * @default
                      */
                     client_cpus: string;
@@ -4534,14 +4534,14 @@ export interface components {
                     type: "classes";
                     /**
                      * Method
-                     * @description How one class is given precedence over another.
+                     * @description Mechanism that prefers the first classes to the last.
                      * @default default
                      * @enum {string}
                      */
                     method: "default" | "nice" | "cgroup" | "gate" | "weight";
                     /**
                      * Requests
-                     * @description The workload ends when all are answered.
+                     * @description Requests of each thread; the workload ends when all are answered.
                      * @default 100
                      */
                     requests: number;
@@ -4559,7 +4559,7 @@ export interface components {
                 };
                 /**
                  * Primary metric
-                 * @description Decides the experiment, so it is chosen before anything is measured; all other metrics are reported too.
+                 * @description The result of the experiment depends on this metric alone; the others are reported too.
                  */
                 primary: string;
                 /** Traffic source */
@@ -4620,37 +4620,37 @@ export interface components {
                 }[];
                 /**
                  * Warm-up
-                 * @description Load before the measurement of each run.
+                 * @description Time under load before each measurement.
                  * @default 2
                  */
                 warmup_s: number;
                 /**
                  * Measurement
-                 * @description Measured time of each run.
+                 * @description Duration of the measurement of each run.
                  * @default 10
                  */
                 measure_s: number;
                 /**
                  * Settling time
-                 * @description After a policy or irqbalance takes effect, before the run.
+                 * @description Waiting time before a run, after a policy or irqbalance was started.
                  * @default 20
                  */
                 settle_s: number;
                 /**
                  * Blocks
-                 * @description Of the comparison; more blocks detect smaller differences.
+                 * @description Number of blocks of runs in the comparison; more blocks detect smaller differences.
                  * @default 6
                  */
                 blocks: number;
                 /**
                  * A/A blocks
-                 * @description Of the node against itself, before the comparison.
+                 * @description Number of blocks that compare the baseline with itself, before the comparison.
                  * @default 6
                  */
                 aa_blocks: number;
                 /**
                  * Seed
-                 * @description Of the randomized order of the runs.
+                 * @description Number that determines the randomized order of the runs.
                  */
                 seed: number | null;
                 /**

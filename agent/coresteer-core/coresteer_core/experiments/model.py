@@ -28,18 +28,24 @@ CpuText: TypeAlias = Annotated[str, Meta(max_length=1024)]
 ServerCpus: TypeAlias = Annotated[
     CpuText,
     labelled(
-        "Server CPUs", "Where the receiving processes run, one CPU each in turn.", format="cpu-list", placeholder="any"
+        "Server CPUs",
+        "CPUs of the receiving processes; each process is pinned to one of them, in turn.",
+        format="cpu-list",
+        placeholder="any",
     ),
 ]
 ClientCpus: TypeAlias = Annotated[
     CpuText,
     labelled(
-        "Client CPUs", "Where the sending processes run, one CPU each in turn.", format="cpu-list", placeholder="any"
+        "Client CPUs",
+        "CPUs of the sending processes; each process is pinned to one of them, in turn.",
+        format="cpu-list",
+        placeholder="any",
     ),
 ]
 Connections: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 Limit: TypeAlias = Annotated[
-    int, Meta(ge=1, le=400_000), labelled("Rate limit", "Of all connections together.", unit="Mbit/s")
+    int, Meta(ge=1, le=400_000), labelled("Rate limit", "Limit for all connections together.", unit="Mbit/s")
 ]
 
 
@@ -59,7 +65,7 @@ class TcpStream(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-stream"):
     """TCP to the node under test, which discards the data."""
 
     label = "TCP stream"
-    summary = "Connections that send as fast as they may; the node under test discards the data."
+    summary = "TCP connections that send as fast as the rate limit allows; the node under test discards the data."
     metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
     connections: Annotated[Connections, labelled("Connections", "TCP connections that send at the same time.")] = 4
@@ -86,7 +92,7 @@ class TcpRequest(WorkloadSpec, frozen=True, kw_only=True, tag="tcp-request"):
     limit_per_s: Annotated[
         int,
         Meta(ge=1, le=10_000_000),
-        labelled("Rate limit", "Of all connections together.", unit="requests/s"),
+        labelled("Rate limit", "Limit for all connections together.", unit="requests/s"),
     ] = 10_000_000
     server_cpus: ServerCpus = ""
     client_cpus: ClientCpus = ""
@@ -96,15 +102,19 @@ class UdpFlood(WorkloadSpec, frozen=True, kw_only=True, tag="udp-flood"):
     """UDP from many source ports at a steady rate; the node under test counts the packets."""
 
     label = "UDP flood"
-    summary = "Small packets from many source ports at a steady rate; the node under test counts them."
+    summary = "Small UDP packets from many source ports at a constant rate; the node under test counts them."
     metrics = ("packets_per_s", "cpu_busy_percent", *_RX_METRICS[1:], *_CPU_METRICS[1:])
 
-    flows: Annotated[int, Meta(ge=1, le=1024), labelled("Flows", "Source ports, which are spread over the queues.")] = (
-        64
-    )
-    payload_bytes: Annotated[int, Meta(ge=16, le=8_972), labelled("Payload size", "Of each packet.", unit="bytes")] = 64
+    flows: Annotated[
+        int,
+        Meta(ge=1, le=1024),
+        labelled("Flows", "Number of source ports; RSS distributes them over the receive queues."),
+    ] = 64
+    payload_bytes: Annotated[
+        int, Meta(ge=16, le=8_972), labelled("Payload size", "Payload bytes of each packet.", unit="bytes")
+    ] = 64
     packets_per_s: Annotated[
-        int, Meta(ge=1, le=5_000_000), labelled("Packet rate", "Of all flows together.", unit="packets/s")
+        int, Meta(ge=1, le=5_000_000), labelled("Packet rate", "Rate of all flows together.", unit="packets/s")
     ] = 20_000
     server_cpus: ServerCpus = ""
     client_cpus: ClientCpus = ""
@@ -114,7 +124,7 @@ class Iperf3(WorkloadSpec, frozen=True, kw_only=True, tag="iperf3"):
     """The iperf3 program, where it is installed, TCP or UDP."""
 
     label = "iperf3"
-    summary = "The iperf3 program, where it is installed."
+    summary = "Runs the program iperf3 if it is installed."
     metrics = ("throughput_bit_per_s", "cpu_s_per_gbit", *_RX_METRICS, *_CPU_METRICS)
 
     udp: Annotated[bool, labelled("UDP instead of TCP")] = False
@@ -135,7 +145,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
         Literal["default", "nice", "cgroup", "gate", "weight"],
         labelled(
             "Method",
-            "How one class is given precedence over another.",
+            "Mechanism that prefers the first classes to the last.",
             options={
                 "default": "kernel default",
                 "nice": "nice values",
@@ -148,7 +158,7 @@ class Classes(WorkloadSpec, frozen=True, kw_only=True, tag="classes"):
     requests: Annotated[
         int,
         Meta(ge=10, le=10_000),
-        labelled("Requests", "The workload ends when all are answered.", unit="per thread"),
+        labelled("Requests", "Requests of each thread; the workload ends when all are answered.", unit="per thread"),
     ] = 100
 
 
@@ -156,7 +166,7 @@ class Observe(WorkloadSpec, frozen=True, kw_only=True, tag="observe"):
     """No generated load: the node's own traffic is measured."""
 
     label = "Existing traffic"
-    summary = "Nothing is generated: the node's own traffic is measured."
+    summary = "Generates no load and measures the node's own traffic."
     metrics = (
         "cpu_softirq_percent",
         *_RTT_METRICS[::-1],
@@ -172,7 +182,7 @@ class Command(WorkloadSpec, frozen=True, kw_only=True, tag="command"):
     """
 
     label = "Command"
-    summary = "A command that the agent's configuration file allows by name. It ends by itself."
+    summary = "Runs a command that the agent's configuration file allows by name, until it exits."
     metrics = ("cpu_busy_percent", *_RX_METRICS, *_CPU_METRICS[1:])
 
     name: Annotated[

@@ -67,7 +67,7 @@ class Scope(Struct, frozen=True):
     ] = []
     cgroups: Annotated[
         Globs,
-        labelled("Cgroups", "Only processes in these, for example /system.slice/web*.", placeholder="all"),
+        labelled("Cgroups", "Only processes in these cgroups, for example /system.slice/web*.", placeholder="all"),
     ] = []
 
 
@@ -77,7 +77,11 @@ class Damping(Struct, frozen=True):
     moves_per_step: Annotated[
         int,
         Meta(ge=1, le=64),
-        labelled("Maximum changes per round", "Settings written per evaluation, every 5 s.", unit="settings"),
+        labelled(
+            "Maximum changes per round",
+            "Settings that the policy may write per evaluation; a node evaluates every 5 s.",
+            unit="settings",
+        ),
     ] = 2
     dwell_s: Annotated[
         float,
@@ -89,7 +93,7 @@ class Damping(Struct, frozen=True):
         Meta(ge=0, le=86_400),
         labelled(
             "Minimum time before reverting",
-            "A setting does not return to a value that it left less than this long ago.",
+            "A setting is not changed back within this time; the time doubles with each repetition.",
             unit="s",
         ),
     ] = 180.0

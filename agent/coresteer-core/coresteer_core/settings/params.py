@@ -56,14 +56,14 @@ class Param(Struct, frozen=True):
         return not self.unit
 
 
-_DELAY = "Delay before the NIC raises an interrupt."
-_FRAMES = "Packets after which the NIC raises an interrupt without further delay."
-_DURING = "The same while an interrupt is being handled."
-_ADAPTIVE = "On: the driver adapts these values to the load."
-_CQE = "On: each packet restarts the delay."
+_DELAY = "Time that the NIC waits for more packets before it raises an interrupt."
+_FRAMES = "Number of packets after which the NIC raises an interrupt at once."
+_DURING = "The limit that applies while the previous interrupt is still being handled."
+_ADAPTIVE = "On: the driver adapts the delay and the number of packets to the load."
+_CQE = "On: the delay restarts with each packet (completion queue entry), instead of each interrupt."
 _KERNEL = "Kernel (software coalescing)"
-_GRO = "Delay until the kernel polls again; requires napi_defer_hard_irqs > 0."
-_DEFER = "Empty polls before the interrupt is enabled again."
+_GRO = "Time until the kernel polls the queue again without an interrupt; requires napi_defer_hard_irqs > 0."
+_DEFER = "Number of polls without packets before the interrupt is enabled again."
 
 
 def _coalesce(way: str, group: str) -> list[Param]:
@@ -84,8 +84,10 @@ PARAMS = {
         *_coalesce("tx", "NIC, transmit"),
         Param("gro_flush_timeout", "ns", _KERNEL, _GRO, _MAX_WAIT_US * 1000, queue="rx"),
         Param("napi_defer_hard_irqs", "polls", _KERNEL, _DEFER, 1000, queue="rx"),
-        Param("ring/rx", "descriptors", "Rings", "Received packets that the NIC buffers before it drops.", 65_536, 1),
-        Param("ring/tx", "descriptors", "Rings", "Packets that wait for transmission.", 65_536, 1),
+        Param(
+            "ring/rx", "descriptors", "Rings", "Received packets that the NIC can buffer before it drops.", 65_536, 1
+        ),
+        Param("ring/tx", "descriptors", "Rings", "Number of packets that can wait for transmission.", 65_536, 1),
     )
 }
 """Every parameter by name."""

@@ -12,31 +12,39 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
     """Fields of the policy that sets how long NICs wait before they interrupt."""
 
     label = "Interrupt coalescing"
-    summary = "Lets NICs collect more packets per interrupt while the traffic is worth it, within the allowed latency."
+    summary = "Raises the number of packets per interrupt of busy NICs, within the allowed latency."
 
     max_added_us: Annotated[
         float,
         Meta(ge=1, le=10_000),
-        labelled("Maximum added latency", "No packet waits longer for its interrupt.", unit="µs"),
+        labelled("Maximum added latency", "No packet waits longer than this for its interrupt.", unit="µs"),
     ] = 100.0
     packets_per_interrupt: Annotated[
         float,
         Meta(ge=2, le=256),
-        labelled("Target packets per interrupt", "The NIC waits no longer than these take to arrive.", unit="packets"),
+        labelled(
+            "Target packets per interrupt",
+            "The NIC's delay is at most the time in which this many packets arrive.",
+            unit="packets",
+        ),
     ] = 16.0
     min_packets_per_s: Annotated[
         float,
         Meta(ge=0, le=1e9),
-        labelled("Minimum packet rate", "A device that receives less gets its original values back.", unit="packets/s"),
+        labelled(
+            "Minimum packet rate",
+            "On a device that receives fewer packets, the original values are restored.",
+            unit="packets/s",
+        ),
     ] = 1000.0
     adaptive: Annotated[
         Literal["leave", "compare", "disable"],
         labelled(
             "Adaptive coalescing (adaptive-rx)",
-            "What to do with a device whose driver adapts coalescing itself.",
+            "Treatment of devices whose driver adapts the coalescing values to the load.",
             options={
                 "leave": "skip the device",
-                "compare": "turn it off temporarily and keep whichever needs fewer interrupts",
+                "compare": "turn it off temporarily and keep the state with fewer interrupts",
                 "disable": "turn it off",
             },
         ),
@@ -45,11 +53,15 @@ class Coalescing(PolicySpec, frozen=True, tag="coalescing"):
         bool,
         labelled(
             "Software coalescing",
-            "Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing of its own.",
+            "Use gro_flush_timeout and napi_defer_hard_irqs where the NIC has no coalescing parameters.",
         ),
     ] = False
     max_dropped_percent: Annotated[
         float,
         Meta(ge=0, le=100),
-        labelled("Maximum packet drops", "Share of received packets; above it the last step is undone.", unit="%"),
+        labelled(
+            "Maximum packet drops",
+            "Share of received packets; above it the policy returns to its previous values.",
+            unit="%",
+        ),
     ] = 0.1

@@ -60,7 +60,7 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
         Literal["local", "any"],
         labelled(
             "NUMA placement",
-            "Whether an interrupt may leave the NUMA node of its device (or the nearest one with a usable CPU).",
+            "CPUs to which an interrupt may move. A NUMA node without a usable CPU is replaced by the nearest.",
             options={"local": "the device's NUMA node", "any": "any NUMA node"},
         ),
     ] = "local"
@@ -68,7 +68,7 @@ class IrqSpread(PolicySpec, frozen=True, tag="irq-spread"):
         Literal["last", "any"],
         labelled(
             "SMT siblings",
-            "Whether the second hardware thread of a core counts as a CPU of its own.",
+            "When an interrupt may move to a CPU whose sibling hardware thread handles interrupts too.",
             options={"last": "only when no core is free", "any": "like any other CPU"},
         ),
     ] = "last"

@@ -67,19 +67,23 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
     summary = "Moves processes that use the network near the CPUs that handle their packets."
 
     min_bytes_per_s: Annotated[
-        float, Meta(ge=0, le=1e15), labelled("Minimum traffic", "Processes with less are skipped.", unit="bytes/s")
+        float,
+        Meta(ge=0, le=1e15),
+        labelled("Minimum traffic", "Processes with less network traffic are skipped.", unit="bytes/s"),
     ] = 100_000.0
     idle_s: Annotated[
         float,
         Meta(ge=1, le=86_400),
-        labelled("Idle timeout", "After this long without traffic a process's affinity is restored.", unit="s"),
+        labelled(
+            "Idle timeout", "The original affinity of a process is restored after this time without traffic.", unit="s"
+        ),
     ] = 10.0
     max_load: Annotated[
         float,
         Meta(ge=0, le=1),
         labelled(
             "Maximum load of the interrupt's CPU",
-            "Above it, the process itself not counted, CPUs at a greater distance are used.",
+            "If other work loads this CPU more than that, the process is placed on a more distant CPU.",
             unit="%",
             scale=100,
         ),
@@ -102,7 +106,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         Smt,
         labelled(
             "SMT siblings",
-            "When the other hardware threads of the interrupt's core are used.",
+            "When a process is placed on another hardware thread of the interrupt's core.",
             options={"last": "after other cores", "first": "before other cores"},
         ),
     ] = Smt.LAST
@@ -110,7 +114,7 @@ class NetworkProcess(PolicySpec, frozen=True, tag="network-process"):
         bool,
         labelled(
             "Move the interrupt of a pinned process",
-            "A process that may not move keeps its CPUs; the interrupt of its packets moves to them.",
+            "If a process is pinned to CPUs, move the interrupt of its packets to these CPUs instead.",
         ),
     ] = False
     allow_isolated: Annotated[bool, ALLOW_ISOLATED] = False

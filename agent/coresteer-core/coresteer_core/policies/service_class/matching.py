@@ -26,23 +26,29 @@ class Match(Struct, frozen=True):
     """
 
     commands: Annotated[
-        _Patterns, labelled("Commands", "Without their folder, for example nginx postgres*.", placeholder="any")
+        _Patterns,
+        labelled("Commands", "Names of programs without their path, for example nginx postgres*.", placeholder="any"),
     ] = []
     listens: Annotated[
         list[Annotated[int, Meta(ge=1, le=65_535)]],
         Meta(max_length=32),
-        labelled("Listening ports", "TCP, for example 80 443.", placeholder="any"),
+        labelled("Listening ports", "TCP ports on which the processes listen, for example 80 443.", placeholder="any"),
     ] = []
     units: Annotated[
-        _Patterns, labelled("Units", "Of systemd, for example nginx.service web@*.", placeholder="any")
+        _Patterns, labelled("Units", "Units of systemd, for example nginx.service web@*.", placeholder="any")
     ] = []
-    cgroups: Annotated[_Patterns, labelled("Cgroups", "Paths, for example /kubepods/*.", placeholder="any")] = []
+    cgroups: Annotated[
+        _Patterns, labelled("Cgroups", "Paths of cgroups, for example /kubepods/*.", placeholder="any")
+    ] = []
     users: Annotated[
         _Patterns,
-        labelled("Users", "Names, or numbers without one in /etc/passwd, for example www-data.", placeholder="any"),
+        labelled(
+            "Users", "Names of users, or numeric ids missing in /etc/passwd, for example www-data.", placeholder="any"
+        ),
     ] = []
     clients: Annotated[
-        _Patterns, labelled("Client networks", "Of the other end, for example 10.1.0.0/16.", placeholder="any")
+        _Patterns,
+        labelled("Client networks", "Networks of the clients' addresses, for example 10.1.0.0/16.", placeholder="any"),
     ] = []
 
     def __post_init__(self) -> None:

@@ -61,7 +61,7 @@ class ServiceClass(Struct, frozen=True):
         Annotated[str, Meta(max_length=512, pattern=_HISTOGRAM)] | None,
         labelled(
             "Response-time histogram",
-            "Where work does not use the gate: a Prometheus page on the node, # and the histogram's name. "
+            "For work that does not use the gate: a URL of Prometheus metrics, # and the histogram's name. "
             "Needs a deadline, as it counts completed requests only.",
             placeholder="http://127.0.0.1:9100/metrics#http_request_duration_seconds",
         ),
@@ -83,7 +83,9 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
     """Fields of the policy that serves classes of work by how far each is from its target."""
 
     label = "Service classes"
-    summary = "Gives gate admission, CPU time and I/O first to the class that is furthest from its target."
+    summary = (
+        "Serves first the class that is furthest below its target, by gate admission, CPU weights and I/O weights."
+    )
 
     classes: Annotated[
         list[ServiceClass],
@@ -96,7 +98,7 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         ),
     ]
     window_s: Annotated[
-        float, Meta(ge=0.1, le=3600), labelled("Time window", "Only requests within it count.", unit="s")
+        float, Meta(ge=0.1, le=3600), labelled("Time window", "Period over which requests are counted.", unit="s")
     ] = 10.0
     slots: Annotated[
         int,
@@ -111,7 +113,7 @@ class ServiceClasses(PolicySpec, frozen=True, tag="service-class"):
         list[Literal["nice", "cpu", "io"]],
         labelled(
             "Adjusted weights",
-            "For work that does not use the gate.",
+            "Kernel weights that the policy adjusts, for work that does not use the gate.",
             options={"nice": "nice value of processes", "cpu": "CPU weight of cgroups", "io": "I/O weight of cgroups"},
         ),
     ] = []
