@@ -1,4 +1,4 @@
-"""The application: constructs the features, connects them, starts and stops them."""
+"""The FastAPI application: constructs the features, connects them, starts and stops them."""
 
 import asyncio
 import gc
@@ -95,7 +95,7 @@ async def health(request: Request) -> HealthAnswer:
 
 
 def _make_features(app: FastAPI, database: Database, config: Config) -> None:
-    """Construct what lives as long as the application, on its state."""
+    """Construct the features that live as long as the application, on its state."""
     bus, connections, registry = Bus(), Connections(), Registry()
 
     def skew_ms(node_id: int) -> float | None:
@@ -180,7 +180,7 @@ async def _nothing(_: Database) -> None:
 
 
 def create_app(config: Config, when_ready: Callable[[Database], Awaitable[None]] = _nothing) -> FastAPI:
-    """Return the backend. when_ready is called once, when the database answers and before the first request."""
+    """Return the backend as an ASGI application. when_ready is called once, before the first request."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

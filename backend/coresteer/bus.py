@@ -11,7 +11,7 @@ _MAX_QUEUED = 10_000
 
 @dataclass(frozen=True)
 class Event:
-    """Base of all events; a feature defines those that carry its own schemas."""
+    """Base class of all events; a feature defines those that carry its own schemas."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,16 @@ class PoliciesEvent(Event):
 
 
 class Bus:
-    """Publishing never blocks: a subscriber that is too slow loses its oldest events."""
+    """In-process publish and subscribe.
+
+    Publishing never blocks: a subscriber that is too slow loses its oldest events.
+    """
 
     def __init__(self) -> None:
         self._subscribers: set[asyncio.Queue[Event]] = set()
 
     def publish(self, event: Event) -> None:
-        """Queue the event for every subscriber."""
+        """Queue an event for every subscriber, without waiting."""
         for queue in self._subscribers:
             if queue.full():
                 queue.get_nowait()
@@ -50,7 +53,7 @@ class Bus:
 
     @contextmanager
     def subscribe(self) -> Iterator[AsyncIterator[Event]]:
-        """Subscribe: ``with bus.subscribe() as events: async for event in events`` yields events published inside."""
+        """Subscribe to all events: ``with bus.subscribe() as events: async for event in events``."""
         queue: asyncio.Queue[Event] = asyncio.Queue(_MAX_QUEUED)
         self._subscribers.add(queue)
         try:

@@ -30,7 +30,10 @@ def is_loopback(host: str) -> bool:
 
 
 class Config(BaseSettings):
-    """Every setting is the environment variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also read."""
+    """Configuration of the backend from the environment.
+
+    Each field is the variable ``CORESTEER_`` + its name; ``DATABASE_URL`` is also read.
+    """
 
     model_config = SettingsConfigDict(env_prefix="CORESTEER_", frozen=True, extra="ignore")
 
@@ -95,16 +98,16 @@ class Config(BaseSettings):
 
     @property
     def public_address(self) -> str:
-        """Return the address for people and agents: the configured public one, else the backend's own."""
+        """Return the backend's address for people and agents: the configured public one, else its own."""
         return self.public_url or self.address
 
     @property
     def is_open_without_proxy(self) -> bool:
-        """Return whether others could reach the backend over plain HTTP without a configured proxy."""
+        """Return whether other machines could reach the backend over plain HTTP without a configured proxy."""
         return self.public_url is None and not is_loopback(self.host)
 
     @property
     def address(self) -> str:
-        """Return the address for a browser on this machine."""
+        """Return the backend's address for a browser on this machine."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"

@@ -35,11 +35,11 @@ _MIGRATION_LOCK = 0x436F7265  # "Core": the advisory lock that lets one starter 
 
 
 class UnsupportedServerError(Exception):
-    """The server is older than PostgreSQL 15."""
+    """The database server is older than PostgreSQL 15."""
 
 
 class Base(DeclarativeBase):
-    """Base of every table class; constraints are named as PostgreSQL names them."""
+    """Base class of all table classes; constraints are named as PostgreSQL names them."""
 
     metadata = MetaData(
         naming_convention={
@@ -53,7 +53,10 @@ class Base(DeclarativeBase):
 
 
 class Database:
-    """One PostgreSQL database, connected on first use. url: libpq's form, ``postgresql://user@host/name``."""
+    """Connections to one PostgreSQL database, opened on first use.
+
+    url: libpq's form, ``postgresql://user@host/name``.
+    """
 
     def __init__(self, url: str, migrations_dir: Path) -> None:
         self.url = url
@@ -83,11 +86,11 @@ class Database:
         return await psycopg.AsyncConnection.connect(self._conninfo)
 
     async def open(self) -> None:
-        """Start the pool, also while the server does not answer."""
+        """Start the connection pool, also while the server does not answer."""
         await self.pool.open(wait=False)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every database connection."""
         await self.pool.close(timeout=TIMEOUT_S)
         await self.engine.dispose()
 
@@ -98,7 +101,7 @@ class Database:
             yield session
 
     async def is_answering(self) -> bool:
-        """Return whether the server answers within TIMEOUT_S; one check at a time."""
+        """Return whether the database server answers within TIMEOUT_S; one check at a time."""
         if self._question is None or self._question.done():
             self._question = asyncio.create_task(self._ask())
         # not asyncio.timeout: a cancelled task goes on waiting for a server that hangs
@@ -114,7 +117,7 @@ class Database:
         return True
 
     async def migrate(self) -> None:
-        """Upgrade the schema to the newest version; concurrent calls wait. Raises UnsupportedServerError."""
+        """Upgrade the database schema to the newest version; concurrent calls wait. Raises UnsupportedServerError."""
         await asyncio.to_thread(self._migrate)
 
     def _migrate(self) -> None:

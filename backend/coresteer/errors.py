@@ -1,4 +1,4 @@
-"""Errors with a sentence that says what happened and what to do, returned as RFC 9457 problem documents."""
+"""API errors: exceptions with a sentence that says what happened, returned as RFC 9457 problem documents."""
 
 import logging
 from typing import Any
@@ -15,7 +15,10 @@ log = logging.getLogger("coresteer")
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
-    """A refusal or failure for the caller to read. detail: one sentence; field: the input that it is about, if any."""
+    """Base class of errors of the API.
+
+    detail: one sentence for the caller; field: the input that it is about, if any.
+    """
 
     status = 500
     slug = "internal"
@@ -29,49 +32,49 @@ class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
 
 
 class BadRequest(Problem):
-    """400."""
+    """400: the request cannot be parsed."""
 
     status, slug, title = 400, "bad-request", "The request cannot be understood"
 
 
 class Unauthenticated(Problem):
-    """401."""
+    """401: no valid session or API token."""
 
     status, slug, title = 401, "unauthenticated", "Not signed in"
 
 
 class Forbidden(Problem):
-    """403."""
+    """403: the role or token does not allow this."""
 
     status, slug, title = 403, "forbidden", "Not allowed"
 
 
 class NotFound(Problem):
-    """404."""
+    """404: there is no such node, user, policy or other object."""
 
     status, slug, title = 404, "not-found", "Not found"
 
 
 class Conflict(Problem):
-    """409."""
+    """409: not possible in the present state."""
 
     status, slug, title = 409, "conflict", "Not possible in the present state"
 
 
 class TooLarge(Problem):
-    """413."""
+    """413: the body of the request is too large."""
 
     status, slug, title = 413, "too-large", "The request is too large"
 
 
 class Invalid(Problem):
-    """422: one field of the input is wrong; give its name as field."""
+    """422: one field of the input is invalid; its name is in ``field``."""
 
     status, slug, title = 422, "invalid", "The input is not valid"
 
 
 class TooManyRequests(Problem):
-    """429; retry_after_s goes into the Retry-After header."""
+    """429: too many attempts; retry_after_s goes into the Retry-After header."""
 
     status, slug, title = 429, "too-many-requests", "Too many attempts"
 
@@ -112,7 +115,7 @@ def is_database_away(error: BaseException) -> bool:
 
 
 def database_sentence(error: BaseException) -> str:
-    """Return the message of the database server or of libpq on one line."""
+    """Return the error message of the database server or of libpq on one line."""
     cause = error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None else error
     message = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
     return " ".join((message or str(cause)).split()).rstrip(".")
@@ -156,13 +159,13 @@ def problem_response(
     errors: list[dict[str, str]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> ProblemResponse:
-    """Return the document of an error: type, title, status, detail, errors."""
+    """Return an error response (RFC 9457) with type, title, status, detail and errors."""
     content = {"type": f"urn:coresteer:{slug}", "title": title, "status": status, "detail": detail}
     return ProblemResponse({**content, "errors": errors or []}, status_code=status, headers=headers)
 
 
 def render(problem: Problem) -> ProblemResponse:
-    """Return the response for a Problem."""
+    """Return the HTTP response for a Problem."""
     errors = [{"field": problem.field, "message": problem.detail}] if problem.field else None
     return problem_response(
         problem.status, problem.slug, problem.title, problem.detail, errors=errors, headers=problem.headers
@@ -180,7 +183,7 @@ def _field_name(location: tuple[Any, ...]) -> str:  # Any: Pydantic's locations 
 
 
 def _field_of(error: dict[str, Any]) -> str:  # Any: Pydantic's description of an error
-    """Return the field of an error, with the path below it that a msgspec struct reported."""
+    """Return the name of the field that a validation error is about, with the path below it in a msgspec struct."""
     return _field_name(error["loc"]) + str(error.get("ctx", {}).get("path", ""))
 
 
@@ -229,7 +232,7 @@ async def _on_unexpected(request: Request, error: Exception) -> ProblemResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Return every error of the app's routes as a problem document."""
+    """Register handlers that return every error of the app's routes as a problem document."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)

@@ -1,4 +1,4 @@
-"""Serves the built front end; every path that is not a file is one of its pages."""
+"""Serves the built front end; a path that is not a file returns index.html, whose router shows the page."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class FrontEnd(StaticFiles):
         return await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file, or the page. Built assets have a hash in their names and are cached for ever."""
+        """Return a built file, else index.html. Assets have a hash in their names and are cached for ever."""
         is_asset = path.startswith("assets/")
         try:
             response = await super().get_response("index.html" if path == "." else path, scope)

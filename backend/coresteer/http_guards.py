@@ -1,4 +1,4 @@
-"""Checks of every request before its route: host name, origin, size of the body, database."""
+"""Checks of every HTTP request before its route: host name, origin, size of the body, database."""
 
 import asyncio
 import ipaddress
@@ -31,7 +31,9 @@ _SECURITY_HEADERS = {
 
 
 class Guards:
-    """ASGI middleware. is_ready: whether routes can work; until then all but /api/health get 503.
+    """ASGI middleware that checks every request.
+
+    is_ready: whether routes can work; until then all but /api/health get 503.
 
     is_answering: whether the database answers, called when a request takes longer than PATIENCE_S.
     """

@@ -1,4 +1,4 @@
-"""Parts of requests: bodies without unknown fields, texts that the database can store, row ids."""
+"""Building blocks of request bodies: no unknown fields, texts that the database can store, row ids."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +10,16 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
 class Body(BaseModel):
-    """A request's body or a part of one. Unknown fields are refused: one may be a misspelt limit."""
+    """Base class of request bodies and their parts. Unknown fields are refused: one may be a misspelt limit."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def refused(sentence: str, *, path: str = "") -> PydanticCustomError:
-    """Return the error for a validator to raise. path: of the wrong value below the field, as ``.exclude``."""
+    """Return a validation error for a Pydantic validator to raise.
+
+    path: of the invalid value below the field, as ``.exclude``.
+    """
     return PydanticCustomError("refused", "{sentence}", {"sentence": sentence, "path": path})
 
 
@@ -42,7 +45,7 @@ class TextPattern:
 
 
 def check_storable(text: str) -> str:
-    """Return the text if PostgreSQL and UTF-8 can store it. Raises a ValueError for validators."""
+    """Return the text if PostgreSQL and UTF-8 can store it. Raises ValueError."""
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise refused("It has a character that cannot be stored: NUL, or half of a surrogate pair.")
     return text

@@ -1,4 +1,4 @@
-"""Binds the backend's address."""
+"""The backend's listening socket."""
 
 import errno
 import socket

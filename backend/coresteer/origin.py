@@ -1,4 +1,4 @@
-"""The backend's public address, and the check that a request does not come from a page of another origin."""
+"""The backend's public address, and detection of requests that a browser sends for a page of another origin."""
 
 from urllib.parse import urlsplit
 

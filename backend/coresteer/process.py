@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, with output read line by line."""
+"""Child processes that never outlive their parent, with their output read line by line."""
 
 import asyncio
 import ctypes
@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Account:
-    """The system account that a child runs as."""
+    """The system account (uid, gid) that a child process runs as."""
 
     uid: int
     gid: int
@@ -28,7 +28,7 @@ async def spawn(
     environment: Mapping[str, str] | None = None,
     account: Account | None = None,
 ) -> tuple[asyncio.subprocess.Process, asyncio.Task[None]]:
-    """Start argv in a session of its own; the task ends when both outputs are closed.
+    """Start a child process in a session of its own; return it and the task that passes on its output.
 
     The kernel sends death_signal to the child when the calling thread ends, however it ends (prctl(2),
     PR_SET_PDEATHSIG): call it from the main thread. A session of its own keeps a terminal's Ctrl-C from the
@@ -69,7 +69,7 @@ async def _pass_lines_on(process: asyncio.subprocess.Process, on_line: Callable[
 
 
 async def end(process: asyncio.subprocess.Process, how: signal.Signals, grace_s: float) -> None:
-    """Send the signal, kill the process after grace_s seconds, and wait for its end."""
+    """Send the process the signal, kill it after grace_s seconds, and wait for its end."""
     if process.returncode is not None:
         return
     process.send_signal(how)

@@ -1,4 +1,4 @@
-"""Pydantic annotations for coresteer_core's structs, so that the API declares nothing twice."""
+"""Pydantic annotations for coresteer_core's msgspec structs, so that the API declares nothing twice."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _MAX_TEXT = 4096
 
 @dataclass(frozen=True)
 class Shown:
-    """Annotation for a field of a Pydantic model: what forms show of it, as ``labelled`` returns it."""
+    """Annotation for a field of a Pydantic model: its label and help in forms, as ``labelled`` returns them."""
 
     texts: msgspec.Meta
 
@@ -47,7 +47,10 @@ class AsStruct:
 
 
 def reason_and_path(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return why a value does not fit a struct, as a sentence, and where: ``.exclude``, empty for the whole."""
+    """Return why a value does not fit a struct, as a sentence, and the path of the wrong part.
+
+    The path is written as ``.exclude``, empty for the whole.
+    """
     reason, _, path = str(error).replace("`", "").partition(" - at $")
     return f"{reason}.", path
 

@@ -17,7 +17,7 @@ def record(
     result: str = "ok",
     detail: Mapping[str, object] | None = None,
 ) -> None:
-    """Add one entry to the session; it is stored when the session's transaction commits.
+    """Add an entry to the audit log; it is stored when the session's transaction commits.
 
     actor: a user's name, ``coresteer`` or ``agent``; action: object and verb such as ``user.create``; target: what the
     action changes; result: ``ok``, ``refused``, ``failed``, or ``requested`` until an agent reports; detail: JSON

@@ -11,7 +11,7 @@ from coresteer.db import Base
 
 
 class AuditRow(Base):
-    """One entry."""
+    """One entry of the audit log."""
 
     __tablename__ = "audit"
 

@@ -24,7 +24,7 @@ async def list_audit(
     older_than: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:
-    """List entries, newest first; older is the older_than of the next page."""
+    """List entries of the audit log, newest first; older is the older_than of the next page."""
     rows = await repository.newest(session, node_id=node_id, actor=actor, older_than=older_than, limit=limit + 1)
     entries = [_entry(row) for row in rows[:limit]]
     return AuditPage(entries=entries, older=entries[-1].id if len(rows) > limit else None)

@@ -1,4 +1,4 @@
-"""Former names of actions and results, which stored entries keep: a trigger forbids changing them."""
+"""Map former names of audit actions and results to the present ones; stored entries cannot be changed."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

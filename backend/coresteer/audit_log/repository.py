@@ -11,7 +11,7 @@ from coresteer.audit.tables import AuditRow
 async def newest(
     session: AsyncSession, *, node_id: int | None, actor: str | None, older_than: int | None, limit: int
 ) -> Sequence[AuditRow]:
-    """Return at most limit entries, newest first, each with an id below older_than."""
+    """Return at most limit entries of the audit log, newest first, each with an id below older_than."""
     query = select(AuditRow).order_by(AuditRow.id.desc()).limit(limit)
     if node_id is not None:
         query = query.where(AuditRow.node_id == node_id)

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 
 class AuditEntry(BaseModel):
-    """An entry: who did what to which target, when, with which result. Entries are never changed or removed."""
+    """An entry of the audit log: who did what to which target, when, with which result; never changed or removed."""
 
     id: int
     at: datetime
@@ -20,7 +20,10 @@ class AuditEntry(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """Entries, newest first. older: the id to request the next page with, None on the last one."""
+    """A page of the audit log, newest entries first.
+
+    older: the id to request the next page with, None on the last one.
+    """
 
     entries: list[AuditEntry]
     older: int | None

@@ -59,13 +59,13 @@ async def setup_state(session: Session) -> SetupState:
 
 @router.post("/api/auth/setup")
 async def setup(request: Request, response: Response, body: SetupRequest, session: Session) -> Me:
-    """Create the first administrator with the token of the printed link, and sign in."""
+    """Create the first administrator with the token of the set-up link, and sign in."""
     return _signed_in(request, response, await service.set_up(session, body))
 
 
 @router.post("/api/auth/login")
 async def login(request: Request, response: Response, body: LoginRequest) -> Me:
-    """Sign in; the session is in an HttpOnly cookie."""
+    """Sign in with name and password; the session is in an HttpOnly cookie."""
     address = request.client.host if request.client else "unknown"
     state = request.app.state
     return _signed_in(request, response, await service.log_in(state.database, state.login_limit, body, address))
@@ -73,7 +73,7 @@ async def login(request: Request, response: Response, body: LoginRequest) -> Me:
 
 @router.post("/api/auth/logout", status_code=status.HTTP_204_NO_CONTENT)
 async def logout(request: Request, response: Response, identity: Viewer, session: Session) -> None:
-    """End the session."""
+    """Sign out: end the session of the cookie."""
     await service.log_out(session, identity, request.cookies.get(SESSION_COOKIE))
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
 
@@ -105,13 +105,13 @@ async def update_user(by: Admin, user_id: RowId, body: UserUpdate, session: Sess
 
 @router.get("/api/tokens")
 async def list_tokens(_: Admin, session: Session) -> list[ApiToken]:
-    """List all API tokens, without their texts."""
+    """List all API tokens, without their secret texts."""
     return [_api_token(row) for row in await repository.api_tokens(session)]
 
 
 @router.post("/api/tokens", status_code=status.HTTP_201_CREATED)
 async def create_token(by: Admin, body: ApiTokenCreate, session: Session) -> ApiTokenCreated:
-    """Create an API token; only this response has its text."""
+    """Create an API token; only this response contains its secret text."""
     row, text = await service.create_api_token(session, by, body)
     return ApiTokenCreated(**_api_token(row).model_dump(), token=text)
 

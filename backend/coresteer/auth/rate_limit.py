@@ -13,7 +13,7 @@ _MOST_KEYS = 10_000
 
 
 class LoginLimit:
-    """Counts failed logins of the last five minutes in memory.
+    """Limit of failed logins in the last five minutes, per address and per user and address; in memory.
 
     Failures count per user and address, so that nobody can lock a user out from another address.
     """
@@ -23,7 +23,7 @@ class LoginLimit:
         self._failures: dict[tuple[str, ...], deque[float]] = {}
 
     def attempt(self, username: str, address: str) -> None:
-        """Count an attempt as failed until succeeded() is called, so that parallel attempts count too.
+        """Count a login attempt as failed until succeeded() is called, so that parallel attempts count too.
 
         Raises TooManyRequests, without counting, after too many failures.
         """
@@ -42,7 +42,7 @@ class LoginLimit:
             self._failures.setdefault(key, deque(maxlen=most)).append(self._clock())
 
     def succeeded(self, username: str, address: str) -> None:
-        """Reset the user's failures from this address, and do not count this attempt for the address."""
+        """Reset the user's failed logins from this address, and do not count this attempt for the address."""
         self._failures.pop((username.lower(), address), None)
         if of_address := self._recent((address,)):
             of_address.pop()

@@ -1,4 +1,4 @@
-"""SQL of users, sessions and tokens."""
+"""SQL of users, their sessions and tokens."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ _USE_IS_NOTED_EVERY = timedelta(minutes=1)  # so that not every request writes
 
 
 async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | None:
-    """Return the session of an enabled user with its expiry extended, None if there is none."""
+    """Return the browser session of an enabled user with its expiry extended, None if there is none."""
     now = datetime.now(UTC)
     row = await session.get(SessionRow, token_hash)
     if row is None or row.expires_at <= now or row.user.disabled:
@@ -28,7 +28,7 @@ async def use_session(session: AsyncSession, token_hash: bytes) -> SessionRow | 
 
 
 async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow | None:
-    """Return the token of an enabled user with its last use updated, None if there is none."""
+    """Return the API token of an enabled user with its last use updated, None if there is none."""
     now = datetime.now(UTC)
     row = await session.scalar(select(ApiTokenRow).where(ApiTokenRow.token_hash == token_hash))
     if row is None or row.user.disabled or (row.expires_at is not None and row.expires_at <= now):
@@ -39,7 +39,7 @@ async def use_api_token(session: AsyncSession, token_hash: bytes) -> ApiTokenRow
 
 
 async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpose: str) -> OneTimeTokenRow | None:
-    """Delete and return a valid token, None if there is none; of two concurrent calls, one gets it."""
+    """Delete and return a valid one-time token, None if there is none; of two concurrent calls, one gets it."""
     return await session.scalar(
         delete(OneTimeTokenRow)
         .where(
@@ -52,7 +52,7 @@ async def consume_one_time_token(session: AsyncSession, token_hash: bytes, purpo
 
 
 async def forget_set_up_tokens(session: AsyncSession) -> None:
-    """Delete every set-up link."""
+    """Delete the tokens of all set-up links."""
     await session.execute(delete(OneTimeTokenRow).where(OneTimeTokenRow.purpose == "setup"))
 
 
@@ -69,7 +69,7 @@ async def has_users(session: AsyncSession) -> bool:
 
 
 async def user_by_name(session: AsyncSession, username: str) -> UserRow | None:
-    """Return the user of that name in any case, None if there is none."""
+    """Return the user of that name, regardless of case, None if there is none."""
     if "\0" in username:  # PostgreSQL's text cannot hold it, so no user has such a name
         return None
     return await session.scalar(select(UserRow).where(func.lower(UserRow.username) == username.lower()))
@@ -81,18 +81,18 @@ async def users(session: AsyncSession) -> Sequence[UserRow]:
 
 
 async def enabled_admins_locked(session: AsyncSession) -> Sequence[int]:
-    """Lock and return the ids of enabled administrators, so that two requests cannot remove the last one."""
+    """Lock the enabled administrators and return their ids, so that two requests cannot remove the last one."""
     query = select(UserRow.id).where(UserRow.role == Role.ADMIN, UserRow.disabled.is_(False)).order_by(UserRow.id)
     return (await session.scalars(query.with_for_update())).all()
 
 
 async def forget_session(session: AsyncSession, token_hash: bytes) -> None:
-    """Delete one session."""
+    """Delete one browser session."""
     await session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))
 
 
 async def forget_sessions_of(session: AsyncSession, user_id: int) -> None:
-    """Delete every session of a user."""
+    """Delete all browser sessions of a user."""
     await session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
 
 

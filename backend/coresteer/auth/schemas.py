@@ -27,13 +27,13 @@ class Role(StrEnum):
 
 
 class SetupState(BaseModel):
-    """State of the set-up. needs_setup: the first administrator has yet to be created, with the printed link."""
+    """Whether the first administrator must still be created, with the printed set-up link (needs_setup)."""
 
     needs_setup: bool
 
 
 class SetupRequest(Body):
-    """The link's token and the first administrator's name and password."""
+    """The token of the set-up link, and the first administrator's name and password."""
 
     token: Token
     username: Username
@@ -41,7 +41,7 @@ class SetupRequest(Body):
 
 
 class LoginRequest(Body):
-    """A name and a password."""
+    """A user's name and password."""
 
     username: Annotated[str, Field(min_length=1, max_length=64), STORABLE]
     password: Annotated[str, Field(min_length=1, max_length=200), STORABLE]
@@ -56,7 +56,7 @@ class Me(BaseModel):
 
 
 class User(BaseModel):
-    """A user."""
+    """A user, as administrators see it."""
 
     id: int
     username: str
@@ -67,7 +67,7 @@ class User(BaseModel):
 
 
 class UserCreate(Body):
-    """A new user."""
+    """Name, role and password of a new user."""
 
     username: Username
     password: Password
@@ -89,7 +89,7 @@ class UserUpdate(Body):
 
 
 class ApiToken(BaseModel):
-    """A token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created."""
+    """An API token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created."""
 
     id: int
     name: str
@@ -101,7 +101,7 @@ class ApiToken(BaseModel):
 
 
 class ApiTokenCreate(Body):
-    """A new token, with at most its creator's rights."""
+    """A new API token, with at most its creator's rights."""
 
     name: Name
     role: Role
@@ -109,6 +109,6 @@ class ApiTokenCreate(Body):
 
 
 class ApiTokenCreated(ApiToken):
-    """The only response with the token's text."""
+    """A new API token with its secret text, which no other response contains."""
 
     token: str

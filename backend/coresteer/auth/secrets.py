@@ -38,23 +38,23 @@ async def _in_worker(*arguments: *tuple[str, bytes, int, int, int]) -> bytes:
 
 
 async def hash_password(password: str) -> PasswordHash:
-    """Return a new hash with a new salt."""
+    """Return the scrypt hash of a password with a new salt."""
     salt = secrets.token_bytes(16)
     return PasswordHash(await _in_worker(password, salt, _N, _R, _P), salt, _N, _R, _P)
 
 
 async def is_password(password: str, stored: PasswordHash | None) -> bool:
-    """Return whether the hash is the password's; with None, for an unknown user, it takes the same time."""
+    """Return whether a password matches the stored hash; with None, for an unknown user, it takes the same time."""
     against = stored or PasswordHash(b"", bytes(16), _N, _R, _P)
     computed = await _in_worker(password, against.salt, against.n, against.r, against.p)
     return secrets.compare_digest(computed, against.hash)
 
 
 def new_token(prefix: str = "") -> str:
-    """Return 256 random bits, safe in URLs."""
+    """Return a new secret token: the prefix and 256 random bits, safe in URLs."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> bytes:
-    """Return the stored hash of a token. Tokens are random, so one round of SHA-256 is enough."""
+    """Return the hash under which a token is stored. Tokens are random, so one round of SHA-256 is enough."""
     return hashlib.sha256(token.encode()).digest()

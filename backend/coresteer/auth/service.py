@@ -29,14 +29,14 @@ _SET_UP_LINK_LIFE = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A new session: the cookie's text and its user."""
+    """A new browser session: the cookie's text and the user."""
 
     cookie: str
     identity: Identity
 
 
 async def new_set_up_token(session: AsyncSession) -> str | None:
-    """Create a token for the set-up link and invalidate former ones; None when there is a user."""
+    """Create a token for the set-up link and invalidate former ones; None when a user exists already."""
     if await repository.has_users(session):
         return None
     await repository.forget_set_up_tokens(session)
@@ -97,7 +97,7 @@ async def log_in(database: Database, limit: LoginLimit, request: LoginRequest, a
 
 
 async def log_out(session: AsyncSession, identity: Identity, cookie: str | None) -> None:
-    """End the session of the cookie."""
+    """End the browser session of the cookie."""
     if cookie is not None and identity.via == "session":
         await repository.forget_session(session, token_hash(cookie))
         record(session, actor=identity.username, action="logout", target=f"user {identity.username}")
@@ -124,7 +124,9 @@ async def create_user(session: AsyncSession, by: Identity, request: UserCreate) 
 
 
 async def update_user(session: AsyncSession, by: str, user_id: int, request: UserUpdate) -> UserRow:
-    """Change role or password, or disable or enable the user.
+    """Change a user's role or password, or disable or enable the user.
+
+    Raises NotFound, and Conflict for the last administrator.
 
     A new password and disabling end the user's sessions and delete their API tokens.
     """
@@ -158,7 +160,9 @@ async def update_user(session: AsyncSession, by: str, user_id: int, request: Use
 
 
 async def reset_password(session: AsyncSession, username: str, password: str) -> None:
-    """Set a password from the command line. Raises NotFound.
+    """Set a user's password from the command line; end the user's sessions and API tokens.
+
+    Raises NotFound and Conflict.
 
     A disabled user is enabled only when there is no enabled administrator who could do that.
     """
@@ -171,7 +175,7 @@ async def reset_password(session: AsyncSession, username: str, password: str) ->
 
 
 async def create_api_token(session: AsyncSession, by: Identity, request: ApiTokenCreate) -> tuple[ApiTokenRow, str]:
-    """Create a token; return its row and its text, which is not stored."""
+    """Create an API token; return its row and its secret text, which is not stored. Raises Conflict."""
     maker = await repository.user_by_name(session, by.username)
     if maker is None:
         raise NotFound(f"There is no user {by.username} any more.")
@@ -198,7 +202,7 @@ async def create_api_token(session: AsyncSession, by: Identity, request: ApiToke
 
 
 async def delete_api_token(session: AsyncSession, by: Identity, token_id: int) -> None:
-    """Revoke a token. Raises NotFound."""
+    """Revoke an API token. Raises NotFound."""
     row = await session.get(ApiTokenRow, token_id)
     if row is None:
         raise NotFound(f"There is no token {token_id}.")

@@ -27,7 +27,7 @@ class UserRow(Base):
 
 
 class SessionRow(Base):
-    """A browser's session."""
+    """A signed-in browser session."""
 
     __tablename__ = "session"
 
@@ -40,7 +40,7 @@ class SessionRow(Base):
 
 
 class ApiTokenRow(Base):
-    """A script's token; it never has more rights than its creator has at that moment."""
+    """An API token of a script; it never has more rights than its creator has at that moment."""
 
     __tablename__ = "api_token"
 

@@ -1,4 +1,4 @@
-"""The parts of the application that changes use; on app.state.changes."""
+"""The parts of the application that changes use; stored in app.state.changes."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from coresteer.presence.connections import Connections
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """Parts of the application."""
+    """The parts of the application that previews and changes use."""
 
     database: Database
     connections: Connections

@@ -8,6 +8,6 @@ from coresteer.changes.schemas import Change
 
 @dataclass(frozen=True)
 class ChangeEvent(Event):
-    """A change entered another state or reported progress."""
+    """A change entered another state or its agent reported progress."""
 
     change: Change

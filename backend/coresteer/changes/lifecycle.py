@@ -1,4 +1,4 @@
-"""State of a change in the backend after a report of its agent. Pure."""
+"""State machine of a change in the backend, driven by its agent's reports. Pure."""
 
 import math
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ _NEXT = {
 
 
 def deadline(message: ChangeMessage, now: datetime) -> datetime | None:
-    """Return when an unconfirmed change is rolled back, by the backend's clock: the node's may be wrong."""
+    """Return when an unconfirmed change will be rolled back, by the backend's clock; None in other states."""
     left = message.remaining_s
     if message.state is not ChangeState.UNCONFIRMED or left is None or not math.isfinite(left):
         return None
@@ -40,7 +40,7 @@ def deadline(message: ChangeMessage, now: datetime) -> datetime | None:
 
 
 def state_after(before: ChangeState, report: ChangeMessage) -> ChangeState | None:
-    """Return the state after a report, None when the report must be ignored.
+    """Return a change's state after a report of its agent, None when the report must be ignored.
 
     An agent that no longer knows a change reports it as failed by error; a confirmed change stays confirmed then.
     """
@@ -54,7 +54,7 @@ def state_after(before: ChangeState, report: ChangeMessage) -> ChangeState | Non
 def doubt(
     state: ChangeState, *, created_at: datetime, deadline_at: datetime | None, now: datetime
 ) -> tuple[datetime, str] | None:
-    """Return since when and why the state of an open change is unknown, None while it is known."""
+    """Return since when and why the state of an open change is unknown to the backend, None while it is known."""
     if state is ChangeState.APPLYING:
         since = created_at + timedelta(seconds=ANSWER_TIMEOUT_S)
         sentence = (

@@ -26,7 +26,7 @@ async def preview(
     rates: Sequence[Rates],
     flows: FlowsMessage | None = None,
 ) -> PreviewAnswer:
-    """Return the plan for the desired values with its expected effect. Raises NotFound and Conflict.
+    """Return the plan for the desired values with its expected effect on the node. Raises NotFound and Conflict.
 
     rates: the node's last minute; flows: its processes that use the network.
     """

@@ -1,4 +1,4 @@
-"""Rates of a node's last minute, on which a preview bases the expected effect."""
+"""Rates of a node's last minute, from which a preview predicts the effect of a plan."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,7 @@ _NEEDED = ("busy", "irq", "softirq", "irqs")
 
 
 async def last_minute(database: Database, ingest: Ingest, node_id: int) -> list[Rates]:
-    """Return the Rates of the last 60 s, oldest first, with the columns that coresteer_core.changes.effect reads."""
+    """Return the node's Rates of the last 60 s, oldest first, with the columns that predictions read."""
     unstored = ingest.unstored(node_id)
     # the node's clock may differ; its newest sample has its present time
     now = repository.at_ms(unstored[-1].time_ms) if unstored else datetime.now(UTC)

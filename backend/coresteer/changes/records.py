@@ -1,4 +1,4 @@
-"""Rows of changes: new ones, their steps, their audit entries and the events about them."""
+"""Helpers for rows of changes: creation, look-up, history, audit entries and events."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ def new_row(
     policy_id: int | None = None,
     experiment_id: int | None = None,
 ) -> ChangeRow:
-    """Return the row of a change in state applying; not yet in a session."""
+    """Return a new row of a change in state applying; not yet in a session."""
     return ChangeRow(
         id=change_id,
         node_id=node.id,
@@ -60,14 +60,14 @@ def new_row(
 
 
 def add_step(row: ChangeRow, state: ChangeState, sentence: str) -> None:
-    """Add a step to the change's history."""
+    """Add a step (state, time, sentence) to the change's history."""
     row.steps.append(ChangeStepRow(at=now(), state=state, sentence=sentence))
 
 
 def audit(
     session: AsyncSession, row: ChangeRow, actor: str, action: str, *, result: str = "ok", detail: Mapping[str, object]
 ) -> None:
-    """Record an action on the change in the audit log."""
+    """Record an action on a change in the audit log."""
     record(
         session,
         actor=actor,
@@ -85,7 +85,7 @@ def audit_target(change_id: UUID, node_name: str) -> str:
 
 
 def publish(bus: Bus, change: Change) -> None:
-    """Publish that the change, and with it the number of open changes on its node, has changed."""
+    """Publish to browsers that a change, and the number of open changes on its node, has changed."""
     bus.publish(ChangeEvent(change))
     bus.publish(NodeEvent(change.node_id))
 

@@ -1,4 +1,4 @@
-"""Reports of agents about changes: recorded, also of changes that a policy on the node began."""
+"""Store agents' reports about changes, including those that a policy on the node started."""
 
 import logging
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _POLICY_CONFIRMS_AFTER_S = 10.0
 
 
 async def record_report(context: ChangeContext, node_id: int, message: ChangeMessage) -> None:
-    """Record what an agent reports about a change; late and repeated reports change nothing.
+    """Store an agent's report about a change; late and repeated reports change nothing.
 
     A report of an unknown change is stored until the decision that the change belongs to arrives. The end of a change
     is acknowledged with ChangeAck once it is stored, so that the agent does not report it again.
@@ -77,7 +77,7 @@ async def record_policy_change(
     reason: str,
     guardrails: Sequence[GuardrailIn],
 ) -> Change | None:
-    """Store a change that a policy on the node began, with the reports that arrived before; publish it afterwards.
+    """Store a change that a policy on the node started, with the reports that arrived before; the caller publishes it.
 
     The node must be locked with lock_node. policy_id: None for a policy that this backend does not have. Returns None
     when the id belongs to another node's change.
@@ -113,7 +113,7 @@ def _plan_sentence(node: NodeRow, plan: Plan, flows: FlowsMessage | None) -> str
 
 
 async def state_queries(database: Database, node_ids: Sequence[int]) -> dict[int, list[ToAgent]]:
-    """Return messages that make connecting agents report their open changes, by node: a report may have been lost.
+    """Return messages that make connecting agents report their open changes again, by node: a report may be lost.
 
     To extend a change by 0 s changes nothing, and the agent answers with its state, or that it does not know it.
     """

@@ -23,20 +23,20 @@ async def node(session: AsyncSession, node_id: int) -> NodeRow | None:
 
 
 async def lock_node(session: AsyncSession, node_id: int) -> None:
-    """Lock the changes of a node until the transaction ends."""
+    """Lock the changes of a node until the transaction ends (advisory lock)."""
     await session.execute(
         text("SELECT pg_advisory_xact_lock(hashtext('coresteer.change'), :node_id)"), {"node_id": node_id}
     )
 
 
 async def get(session: AsyncSession, change_id: UUID, *, lock: bool = False) -> ChangeRow | None:
-    """Return one change, None if there is none. lock: until the transaction ends."""
+    """Return the row of one change, None if there is none. lock: until the transaction ends."""
     query = select(ChangeRow).where(ChangeRow.id == change_id)
     return (await session.scalars(query.with_for_update(of=ChangeRow) if lock else query)).one_or_none()
 
 
 async def store_early_report(session: AsyncSession, row: EarlyReportRow, most: int) -> None:
-    """Store a report of an unknown change; of each node only the newest `most` are kept."""
+    """Store a report of a change that is not known yet; of each node only the newest `most` are retained."""
     session.add(row)
     await session.flush()
     surplus = select(EarlyReportRow.id).where(EarlyReportRow.node_id == row.node_id)
@@ -57,7 +57,7 @@ async def open_changes(session: AsyncSession, node_ids: Sequence[int]) -> Sequen
 
 
 async def count_open(session: AsyncSession) -> dict[int, int]:
-    """Return the number of open changes by node id; nodes without any are left out."""
+    """Return the number of open changes by node id; nodes without any are omitted."""
     query = select(ChangeRow.node_id, func.count()).where(ChangeRow.state.in_(OPEN)).group_by(ChangeRow.node_id)
     return dict((await session.execute(query)).all())
 
@@ -72,7 +72,7 @@ async def newest(
     older_than: UUID | None,
     limit: int,
 ) -> Sequence[ChangeRow]:
-    """Return at most limit changes, newest first, whose time from start to end overlaps the range."""
+    """Return at most limit changes, newest first, that were open at some time of the range."""
     query = select(ChangeRow).order_by(ChangeRow.created_at.desc(), ChangeRow.id.desc()).limit(limit)
     if node_id is not None:
         query = query.where(ChangeRow.node_id == node_id)

@@ -26,7 +26,7 @@ _ANSWER_TIMEOUT_S = 5.0
 
 
 class NoAnswer(Problem):
-    """504: the agent is connected but did not answer in time."""
+    """504: the agent is connected but did not report the change's state in time."""
 
     status, slug, title = 504, "no-answer", "The node's agent did not answer in time"
 
@@ -40,7 +40,7 @@ async def apply(
     flows: FlowsMessage | None = None,
     experiment_id: int | None = None,
 ) -> Change:
-    """Store the change, then send it to the agent. Raises Invalid, NotFound and Conflict; then nothing was sent.
+    """Store a change, then send it to the agent. Raises Invalid, NotFound and Conflict; then nothing was sent.
 
     experiment_id: of the experiment whose run needs the change.
     """
@@ -107,7 +107,7 @@ async def _store_new(
 
 
 async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
-    """Confirm an unconfirmed change and return it as its agent reports it.
+    """Confirm an unconfirmed change and return it after its agent's report.
 
     Raises NotFound, Conflict, NodeAway and NoAnswer.
     """
@@ -122,7 +122,7 @@ async def confirm(context: ChangeContext, *, change_id: UUID, identity: Identity
 
 
 async def roll_back(context: ChangeContext, *, change_id: UUID, identity: Identity) -> Change:
-    """Roll back a change, confirmed or not, and return it as its agent reports it.
+    """Roll back a change, confirmed or not, and return it after its agent's report.
 
     Raises NotFound, Conflict, NodeAway and NoAnswer.
     """
@@ -171,7 +171,7 @@ async def _request(
 async def _problems_on_record(
     context: ChangeContext, identity: Identity, action: str, *, target: str, node_id: int, result: str
 ) -> AsyncIterator[None]:
-    """Record a problem that is raised inside in the audit log, in a transaction of its own."""
+    """Record in the audit log a problem that the block raises, in a transaction of its own."""
     try:
         yield
     except (Conflict, Invalid, NodeAway, NoAnswer) as problem:

@@ -31,14 +31,14 @@ class DesiredValueIn(Body):
 
 
 class PreviewRequest(Body):
-    """The desired values to preview. allow_isolated: the plan may use isolated CPUs."""
+    """Desired values to preview. allow_isolated: the plan may use isolated CPUs."""
 
     desired: list[DesiredValueIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
 
 class PreviewAnswer(BaseModel):
-    """The plan and its effect. blocked_because: why it cannot be applied, None when can_apply is true.
+    """A plan and its expected effect. blocked_because: why it cannot be applied, None when can_apply is true.
 
     expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
     """
@@ -54,7 +54,7 @@ class PreviewAnswer(BaseModel):
 
 
 class GuardrailIn(Body):
-    """Roll back at once when the metric exceeds max."""
+    """A bound on a metric: the change is rolled back at once when the metric exceeds max."""
 
     metric: Annotated[
         GuardrailMetric,
@@ -64,7 +64,7 @@ class GuardrailIn(Body):
 
 
 class ActionIn(Body):
-    """One action of a plan: a setting, its present and its new value."""
+    """One action of a plan: a setting, its present value (was), its new one (becomes), and the reason."""
 
     key: Key
     was: Value
@@ -73,18 +73,18 @@ class ActionIn(Body):
 
 
 class PlanIn(Body):
-    """A plan as a preview returned it."""
+    """A plan as a preview returned it: actions in order."""
 
     actions: list[ActionIn] = Field(min_length=1, max_length=MAX_MOVES)
     allow_isolated: bool = False
 
     def to_plan(self) -> Plan:
-        """Convert to the core's type."""
+        """Convert to coresteer_core's Plan."""
         return Plan([Action(a.key, a.was, a.becomes, a.reason) for a in self.actions], self.allow_isolated)
 
 
 class ChangeRequest(Body):
-    """Apply a preview. plan: as the preview returned it; it is refused if a setting has changed since."""
+    """A plan to apply, as its preview returned it; it is refused if a setting has changed since."""
 
     plan: PlanIn
     confirm_timeout_s: Seconds = 120
@@ -93,7 +93,7 @@ class ChangeRequest(Body):
 
 
 class ExtendRequest(Body):
-    """More seconds until the change is rolled back; at most 600 s from now in total."""
+    """Seconds to add to the confirmation timeout of a change; at most 600 s from now in total."""
 
     seconds: Annotated[float, Field(ge=10, le=600)] = 120
 
@@ -136,7 +136,7 @@ class Change(BaseModel):
 
 
 class ChangePage(BaseModel):
-    """Changes, newest first. older: the id to request the next page with, None on the last one."""
+    """A page of changes, newest first. older: the id to request the next page with, None on the last one."""
 
     changes: list[Change]
     older: str | None

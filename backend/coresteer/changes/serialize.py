@@ -12,7 +12,7 @@ from coresteer_core.changes.report import ChangeState, EndedBy, Result
 
 
 def to_schema(row: ChangeRow, now: datetime) -> Change:
-    """Convert a row; a step is added while the state is unknown at that time (backend's clock)."""
+    """Convert a change's row for the API; a last step says so while its state is unknown at that time."""
     state = ChangeState(row.state)
     steps = [ChangeStep(at=step.at, state=ChangeState(step.state), sentence=step.sentence) for step in row.steps]
     doubt = lifecycle.doubt(state, created_at=row.created_at, deadline_at=row.deadline_at, now=now)

@@ -1,4 +1,4 @@
-"""Changes as the API returns them."""
+"""Changes as the API returns them: one by id, or a page."""
 
 from datetime import datetime
 from uuid import UUID
@@ -13,7 +13,7 @@ from coresteer.db import Database
 
 
 async def get(database: Database, change_id: UUID) -> Change:
-    """Return one change. Raises NotFound."""
+    """Return one change by id. Raises NotFound."""
     async with database.session() as session:
         return to_schema(await find_change(session, change_id), now())
 
@@ -28,7 +28,7 @@ async def page(
     older_than: UUID | None,
     limit: int,
 ) -> ChangePage:
-    """Return changes, newest first. A time range includes every change that was open at some time of it."""
+    """Return a page of changes, newest first; a time range includes every change that was open at some time of it."""
     rows = await repository.newest(
         session,
         node_id=node_id,

@@ -27,7 +27,7 @@ class ChangeStepRow(Base):
 
 
 class EarlyReportRow(Base):
-    """A report about an unknown change: the decision of the policy that started it may arrive later."""
+    """An agent's report about a change that is not stored yet: its decision may arrive later."""
 
     __tablename__ = "early_report"
 
@@ -39,7 +39,7 @@ class EarlyReportRow(Base):
 
 
 class ChangeRow(Base):
-    """One change. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock."""
+    """A change of a node. plan, guardrails, results: coresteer_core's structs. Times are the backend's clock."""
 
     __tablename__ = "change"
 

@@ -1,4 +1,4 @@
-"""Validation of plans: whether one may be applied to a node now, for previews and requests alike. Pure."""
+"""Validation of plans for previews and requests alike: whether one may be applied to a node now. Pure."""
 
 from collections.abc import Sequence
 
@@ -71,7 +71,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def check_against_node(view: View, plan: Plan) -> Preview:
-    """Return the plan's preview on the node as it is now. Raises Conflict when it is refused or outdated."""
+    """Return the preview of a plan on the node as it is now. Raises Conflict when it is refused or outdated."""
     desired = [DesiredValue(action.key, action.becomes) for action in plan.actions]
     now = preview(view, desired, reason="", allow_isolated=plan.allow_isolated)
     if now.refused:

@@ -1,4 +1,4 @@
-"""A chunk: the figures of the classes of one policy over some consecutive seconds, as columns of numbers.
+"""Chunks of service-class figures: columns of numbers for the classes of one policy over up to a minute. Pure.
 
 Columns of f64 with NaN where unknown; a class's values of a figure are adjacent, which zstd compresses well. Pure.
 """
@@ -20,7 +20,7 @@ _LOWEST = (ClassFigure.F, ClassFigure.SATISFIED)
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """names: of the classes. times_ms: i64. figures: f64, figure × class × time, in the order of ClassFigure."""
+    """Figures of one policy's classes over up to a minute. names: of the classes. times_ms: i64."""
 
     names: list[str]
     times_ms: bytes
@@ -28,7 +28,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode(messages: Sequence[ClassesMessage]) -> bytes:
-    """Encode reports of one policy in order of time, all with the same classes."""
+    """Encode reports of one policy, in order of time and all with the same classes, as a chunk."""
     figures = np.array([[_numbers(one) for one in message.classes] for message in messages], np.float64)
     times = np.array([message.time_ms for message in messages], np.int64)
     names = [one.name for one in messages[0].classes]
@@ -37,7 +37,7 @@ def encode(messages: Sequence[ClassesMessage]) -> bytes:
 
 
 def _numbers(one: ClassFigures) -> list[float | None]:
-    """Return the figures in the order of ClassFigure; numpy converts None to NaN."""
+    """Return a class's figures in the order of ClassFigure; numpy converts None to NaN."""
     is_reported = one.source is not None
     f = one.f if is_reported and one.requests else None
     counts = (one.requests, one.satisfied, one.waiting, one.active) if is_reported else (None,) * 4
@@ -45,7 +45,7 @@ def _numbers(one: ClassFigures) -> list[float | None]:
 
 
 def pool(chunks: Iterable[bytes], *, first_ms: int, step_ms: int, steps: int) -> dict[str, F64]:
-    """Return by class an array figure × step: of each step the worst value, NaN without any.
+    """Return by class an array figure × step with the worst value in each step, NaN without any.
 
     chunks: as encode made them, in order of time.
     """

@@ -1,4 +1,4 @@
-"""Service classes of a node over HTTP; their policies are those of /api/policies."""
+"""Service classes of a node over HTTP. Their policies are managed under /api/policies."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -22,7 +22,7 @@ Figures = Annotated[set[ClassFigure], Query(min_length=1)]
 
 @router.get("")
 async def get_node_classes(request: Request, session: Session, _: Viewer, node_id: RowId) -> NodeClasses:
-    """Return the latest figures of the classes of the policies in force, as the agent reported them."""
+    """Return the latest figures of the service classes of the policies in force, as the agent reported them."""
     return await service.latest(session, request.app.state.registry, node_id)
 
 
@@ -37,7 +37,7 @@ async def get_node_classes_history(
     from_time: AwareDatetime,
     to_time: AwareDatetime,
 ) -> ClassesHistory:
-    """Return the figures over a range of at most a week: per second up to 15 minutes, else 900 steps."""
+    """Return figures of service classes over at most a week: per second up to 15 minutes, else in 900 steps."""
     span = Range.validated(from_time, to_time, _LONGEST)
     return await service.history(session, request.app.state.agents.class_reports, node_id, span, sorted(figure))
 
@@ -46,5 +46,5 @@ async def get_node_classes_history(
 async def match_node_classes(
     request: Request, session: Session, _: Viewer, node_id: RowId, body: MatchRequest
 ) -> Matches:
-    """Return which of the node's processes match each class now. Changes nothing."""
+    """Return which of the node's processes match each service class now. Changes nothing."""
     return await service.match(session, request.app.state.registry, node_id, body)

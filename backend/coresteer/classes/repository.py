@@ -1,4 +1,4 @@
-"""SQL of the figures of service classes."""
+"""SQL of the figures of service classes, stored in chunks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from coresteer.telemetry.repository import Connection, at_ms
 
 @dataclass(frozen=True)
 class Row:
-    """A chunk of a node's policy and its start time."""
+    """A chunk of one policy's service-class figures with its node and start time."""
 
     node_id: int
     policy_id: int
@@ -23,7 +23,7 @@ class Row:
 
 
 async def insert(connection: Connection, rows: Sequence[Row]) -> None:
-    """Insert rows; existing ones are unchanged."""
+    """Insert chunks of service-class figures; existing ones are unchanged."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             "INSERT INTO telemetry_classes (node_id, policy_id, t0, data) VALUES (%s, %s, %s, %s) "
@@ -33,7 +33,7 @@ async def insert(connection: Connection, rows: Sequence[Row]) -> None:
 
 
 async def read(connection: Connection, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
-    """Return policy ids and chunks that overlap a range, in order of time."""
+    """Return policy ids and encoded chunks of a node that overlap a time range (Unix ms), in order of time."""
     cursor = await connection.execute(
         "SELECT policy_id, data FROM telemetry_classes WHERE node_id = %s AND t0 > %s AND t0 <= %s ORDER BY t0",
         (node_id, at_ms(start_ms) - timedelta(milliseconds=LONGEST_MS), at_ms(end_ms)),
@@ -42,6 +42,6 @@ async def read(connection: Connection, node_id: int, start_ms: float, end_ms: fl
 
 
 async def names(session: AsyncSession, policy_ids: Sequence[int]) -> dict[int, str]:
-    """Return policy names by id, also of deleted ones."""
+    """Return policy names by id, including those of deleted policies."""
     found = await session.execute(select(PolicyRow.id, PolicyRow.name).where(PolicyRow.id.in_(policy_ids)))
     return {row.id: row.name for row in found}

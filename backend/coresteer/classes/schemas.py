@@ -14,7 +14,7 @@ from coresteer_core.policies.service_class.policy import ServiceClasses
 
 
 class ClassFigure(StrEnum):
-    """Figures of a service class: f at the moment, requests and longest wait of the window, times in µs."""
+    """Figures of a service class: attainment (f) now; requests and longest wait of the window; times in µs."""
 
     F = "f"
     REQUESTS = "requests"
@@ -28,7 +28,10 @@ class ClassFigure(StrEnum):
 
 
 class PolicyClasses(BaseModel):
-    """A policy in force on the node. reported, at: the agent's latest report, None before the first one."""
+    """Service classes of a policy in force on the node.
+
+    reported, at: the agent's latest report, None before the first.
+    """
 
     policy_id: int
     name: str
@@ -53,7 +56,7 @@ class ClassHistory(BaseModel):
 
 
 class PolicyHistory(BaseModel):
-    """The classes of a policy in a range. name: None for a policy that no longer exists."""
+    """History of a policy's service classes in a range. name: None for a policy that no longer exists."""
 
     policy_id: int
     name: str | None
@@ -61,7 +64,7 @@ class PolicyHistory(BaseModel):
 
 
 class ClassesHistory(BaseModel):
-    """Figures of classes over time. times_ms: the start of each step, by the node's clock.
+    """Figures of service classes over time. times_ms: the start of each step, by the node's clock.
 
     A step of several seconds has the worst value: the lowest f and satisfied, the highest of the others.
     """
@@ -72,14 +75,17 @@ class ClassesHistory(BaseModel):
 
 
 class MatchRequest(Body):
-    """Classes to match against a node's processes. scope: as in the policy; processes outside it are ignored."""
+    """Service classes to match against a node's processes.
+
+    scope: as in the policy; processes outside it are ignored.
+    """
 
     spec: Annotated[ServiceClasses, FromStruct()]
     scope: Annotated[Scope, FromStruct()] = Field(default={}, validate_default=True)
 
 
 class MatchedTask(BaseModel):
-    """A process that uses the network, with every attribute that a class can match."""
+    """A process that uses the network, with every attribute that a service class can match."""
 
     pid: int
     name: str
@@ -92,14 +98,14 @@ class MatchedTask(BaseModel):
 
 
 class MatchedClass(BaseModel):
-    """A class and its processes."""
+    """A service class and the processes that match it."""
 
     name: str
     tasks: list[MatchedTask]
 
 
 class Matches(BaseModel):
-    """Classes in order of precedence with their processes; unmatched: processes of no class.
+    """Service classes in order of precedence with their processes; unmatched: processes of no class.
 
     at: when the node reported its processes, None before its first report. exact: as in NodeFlows.
     """

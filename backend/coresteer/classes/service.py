@@ -34,7 +34,7 @@ POINTS = 900
 
 
 async def latest(session: AsyncSession, registry: Registry, node_id: int) -> NodeClasses:
-    """Return the agent's latest report about each policy in force. Raises NotFound."""
+    """Return the agent's latest figures for each service-class policy in force. Raises NotFound."""
     await nodes.find(session, node_id)
     enabled = await policies.enabled(session)
     (attributes,) = await policies.node_attributes(session, [node_id])
@@ -60,7 +60,7 @@ async def latest(session: AsyncSession, registry: Registry, node_id: int) -> Nod
 async def history(
     session: AsyncSession, store: ClassReportStore, node_id: int, span: Range, figures: Sequence[ClassFigure]
 ) -> ClassesHistory:
-    """Return the figures of a range, stored or not yet stored. Raises NotFound."""
+    """Return figures of service classes over a time range, stored or not yet stored. Raises NotFound."""
     await nodes.find(session, node_id)
     stored = await store.read(node_id, span.start, span.end)
     # takes hundreds of milliseconds for a week; a thread keeps the event loop responsive
@@ -98,7 +98,7 @@ def _rounded(values: list[float]) -> list[float | None]:
 
 
 async def match(session: AsyncSession, registry: Registry, node_id: int, request: MatchRequest) -> Matches:
-    """Return the node's processes by class, each in the first class that matches. Raises NotFound."""
+    """Return the node's processes by service class, each in the first class that matches. Raises NotFound."""
     view = await preview.view_of(session, registry, node_id)
     flows = registry.get(node_id).flows
     if view is None or flows is None:

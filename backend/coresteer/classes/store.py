@@ -30,7 +30,7 @@ _MIN_INTERVAL_MS = 500
 
 @dataclass(frozen=True)
 class _Open:
-    """Reports that become one row, and when the first arrived (monotonic seconds)."""
+    """Reports that will become one row, and when the first arrived (monotonic seconds)."""
 
     since_s: float
     messages: list[ClassesMessage]
@@ -42,7 +42,10 @@ class _Open:
 
 
 class ClassReportStore:
-    """The queue is bounded: while the database is unavailable, the oldest rows are dropped."""
+    """Stores figures of service classes in the background.
+
+    The queue is bounded: while the database is unavailable, the oldest rows are dropped.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,7 +55,7 @@ class ClassReportStore:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start storing."""
+        """Start writing queued reports once a second."""
         self._task = asyncio.create_task(self._write_forever())
 
     async def stop(self) -> None:
@@ -66,7 +69,7 @@ class ClassReportStore:
             log.warning("Queued figures of service classes were lost at the end: %r", error)
 
     def add(self, node_id: int, message: ClassesMessage) -> None:
-        """Add a validated report; those without classes or within 0.5 s of the one before are dropped."""
+        """Queue a validated report; those without classes or within 0.5 s of the one before are dropped."""
         if not message.classes:
             return
         of_node, policy_id = self._open.setdefault(node_id, {}), int(message.policy_id)
@@ -82,7 +85,7 @@ class ClassReportStore:
             self._open.setdefault(node_id, {})[policy_id] = _Open(time.monotonic(), [message])
 
     async def read(self, node_id: int, start_ms: float, end_ms: float) -> list[tuple[int, bytes]]:
-        """Return policy ids and chunks of a node's range in order of time, also those not yet stored."""
+        """Return policy ids and chunks of a node's range in order of time, including those not yet stored."""
         unstored = [(row.policy_id, row.data) for row in self._queue if row.node_id == node_id]
         unstored += [(policy_id, encode(one.messages)) for policy_id, one in self._open.get(node_id, {}).items()]
         # what is stored meanwhile is read twice, which has no effect
@@ -110,7 +113,7 @@ class ClassReportStore:
                     log.exception("Storing figures of service classes failed; retrying.")
 
     async def write(self, *, everything: bool = False) -> None:
-        """Write complete rows, or everything; what fails stays queued."""
+        """Write complete rows, or everything, to the database; what fails stays queued."""
         now_s = time.monotonic()
         self._seal_older_than(now_s if everything else now_s - LONGEST_MS / 1000)
         while self._queue:

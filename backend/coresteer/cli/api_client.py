@@ -32,14 +32,14 @@ class UnknownBackendError(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Redirects are refused: the token is for this address only."""
+    """Refuses redirects: the token is for this address only."""
 
     def redirect_request(self, *_: object) -> None:
         """Return None: the response is an error."""
 
 
 class Client:
-    """Client with an API token. Raises ApiError and UnreachableError."""
+    """HTTP client with an API token; its methods raise ApiError and UnreachableError."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
@@ -50,15 +50,15 @@ class Client:
         self._opener = urllib.request.build_opener(*handlers)
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON response to a GET. query: None is left out."""
+        """Return the JSON response to a GET of path. query: None values are omitted."""
         return self._json(self.fetch(path, **query))
 
     def post(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON response to a POST."""
+        """Return the JSON response to a POST of body to path."""
         return self._json(self._send("POST", path, None if body is None else json.dumps(body).encode()))
 
     def fetch(self, path: str, **query: object) -> bytes:
-        """Return the bytes of the response to a GET."""
+        """Return the raw bytes of the response to a GET of path."""
         parameters = {name: value for name, value in query.items() if value is not None}
         return self._send("GET", f"{path}?{urlencode(parameters, quote_via=quote)}" if parameters else path, None)
 
@@ -88,7 +88,9 @@ class Client:
 
 
 def environment_client(config: Config) -> Client:
-    """Return a client for the backend and token in the environment, by default this machine's backend.
+    """Return a client for the backend and token that the environment names, by default this machine's backend.
+
+    Raises UnknownBackendError.
 
     Raises UnknownBackendError.
     """

@@ -1,4 +1,4 @@
-"""Runs the application in uvicorn."""
+"""Run the application in uvicorn."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from coresteer_core.protocol import MAX_FRAME_BYTES
 
 
 def serve(config: Config, say: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve the backend until SIGINT or SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 

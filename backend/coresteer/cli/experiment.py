@@ -24,7 +24,7 @@ _HEAVY = ("spec", "runs", "analysis", "metrics", "machine", "settings")
 
 
 class Exit(IntEnum):
-    """Exit codes of these commands."""
+    """Exit codes of `coresteer experiment`."""
 
     MEASURED = 0
     FAILED = 1
@@ -44,11 +44,11 @@ CORESTEER_URL is the backend's address (default: this machine's), CORESTEER_TOKE
 
 
 class UsageError(Exception):
-    """Wrong usage; the message has the reason."""
+    """Wrong usage of a command; the message has the reason."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `experiment` and its actions."""
+    """Add `experiment` and its actions to the parser."""
     experiment = commands.add_parser("experiment", help="run, watch, list and cancel experiments")
     actions = experiment.add_subparsers(dest="action", required=True)
 
@@ -78,7 +78,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add `-o`."""
+    """Add the option -o (output format) to the parser."""
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
 
 
@@ -97,7 +97,10 @@ def _action(
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Run one action; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
+    """Run one action of `coresteer experiment`; return its exit code.
+
+    Raises ApiError, UnreachableError, UsageError and OSError.
+    """
     as_json = arguments.output == "json"
     match arguments.action:
         case "run":
@@ -206,7 +209,7 @@ def _node_id(client: "Client", name: str | None) -> int | None:
 
 
 def _watch(client: "Client", experiment_id: int, *, as_json: bool, lines: bool, fail_if_worse: bool) -> int:
-    """Watch until it ends; return the exit code. lines: print each step as JSON, too."""
+    """Watch an experiment until it ends; return the exit code. lines: also print each step as JSON."""
     try:
         experiment = _follow(client, experiment_id, as_json=as_json, lines=lines, fail_if_worse=fail_if_worse)
     except KeyboardInterrupt:
@@ -260,7 +263,7 @@ def _fetch(client: "Client", experiment_id: int, answered: float) -> Json | None
 
 
 def is_worse(experiment: Json) -> bool:
-    """Return whether the primary metric of any level is worse than the baseline's, by the verdicts of the analysis."""
+    """Return whether the primary metric is worse than the baseline's at any level, by the verdicts of the analysis."""
     primary = experiment["primary"]
     worse = "lower" if _better(primary) == "more" else "higher"
     comparisons = experiment["analysis"]["comparisons"]

@@ -33,7 +33,7 @@ class CommandError(Exception):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command."""
+    """Run one command of `coresteer`; return its exit code."""
     arguments = _parser().parse_args(argv)
     try:
         config = Config(**({"port": arguments.port} if arguments.port is not None else {}))
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _setting(name: str, arguments: argparse.Namespace) -> str:
-    """Return how the user gave the wrong setting."""
+    """Return how the user gave the invalid backend setting: as an option or an environment variable."""
     if name == "port" and arguments.port is not None:
         return "--port"
     aliased = {"DATABASE_URL", "CORESTEER_DATABASE_URL", "PG_BIN", "CORESTEER_PG_BIN"}

@@ -1,4 +1,4 @@
-"""`coresteer report export`: reports as files, through the API."""
+"""`coresteer report export`: write reports to files, through the API."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ _LANGUAGES = ("en", "ko")
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `report` and its actions."""
+    """Add `report` and its actions to the parser."""
     report = commands.add_parser("report", help="export reports of experiments and changes")
     actions = report.add_subparsers(dest="action", required=True)
     export = actions.add_parser(
@@ -35,7 +35,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace, client: "Client") -> int:
-    """Run the command; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
+    """Run `coresteer report`; return its exit code. Raises ApiError, UnreachableError, UsageError and OSError."""
     options = {"format": arguments.format, "language": arguments.language}
     match arguments.id, arguments.change:
         case [experiment], None:

@@ -35,7 +35,7 @@ _no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no p
 
 
 class StartError(Exception):
-    """A child did not start; the message says which and why."""
+    """A child process did not start; the message says which and why."""
 
 
 Say: TypeAlias = Callable[[str], None]
@@ -46,7 +46,7 @@ def _prefixed(say: Say, name: str) -> Say:
 
 
 class Child:
-    """A process that is restarted whenever it ends unexpectedly, after a pause that doubles."""
+    """A child process that is restarted whenever it ends unexpectedly, after a pause that doubles."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Child:
         self._restarter: asyncio.Task[None] | None = None
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start it once; errors are raised to the caller."""
+        """Start the child once; errors are raised to the caller."""
         self.process = await self._start()
         return self.process
 
     def keep_alive(self) -> None:
-        """Restart it from now on whenever it ends."""
+        """From now on, restart the child whenever it ends."""
         self._restarter = asyncio.create_task(self._keep_alive())
 
     async def stop(self) -> None:
-        """End it for good."""
+        """Stop the child for good."""
         if self._restarter is not None:
             self._restarter.cancel()
             await asyncio.wait([self._restarter])
@@ -114,7 +114,7 @@ def running_address(state_dir: Path) -> str | None:
 
 @contextmanager
 def _only_one(state_dir: Path, address: str) -> Iterator[None]:
-    """Hold the lock of the state folder, which the kernel releases at any end; the address is stored in it."""
+    """Hold the lock of the state folder, so that only one `coresteer up` uses it; the address is stored in it."""
     try:
         state_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         file = (state_dir / "lock").open("a")
@@ -137,7 +137,10 @@ def _only_one(state_dir: Path, address: str) -> Iterator[None]:
 
 
 async def up(config: Config, say: Say) -> int:
-    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises StartError, PostgresError and ListenError."""
+    """Run PostgreSQL, backend and agent until SIGINT, SIGTERM or SIGHUP.
+
+    Raises StartError, PostgresError and ListenError.
+    """
     if not is_loopback(urlsplit(config.address).hostname or ""):
         raise StartError(
             f"CORESTEER_HOST is {config.host}, but this machine's agent reaches the backend on loopback. Leave it at "
@@ -168,7 +171,7 @@ async def up(config: Config, say: Say) -> int:
 
 
 async def _start_all(config: Config, children: list[Child], say: Say) -> None:
-    """Start the children in order: each needs those before it."""
+    """Start the child processes in order: each needs those before it."""
     if os.geteuid() != 0:
         say("Running as an ordinary user: Coresteer only observes. Start it as root to change settings.")
     url = config.database_url
@@ -243,7 +246,7 @@ async def _until_healthy(config: Config, backend: asyncio.subprocess.Process, sa
 
 
 def _health(url: str) -> str | None:
-    """Return the backend's health, None when it does not answer."""
+    """Return the backend's health status, None when it does not answer."""
     try:
         with _no_proxy.open(url, timeout=5) as answer:
             return "ok" if b'"status":"ok"' in answer.read() else "degraded"

@@ -1,4 +1,4 @@
-"""Interrupt coalescing over HTTP. Changes go through previews and changes like those of any setting."""
+"""Interrupt coalescing over HTTP: read only; changes go through previews and changes like those of any setting."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ async def get_coalescing(
     packets_per_s: Annotated[float | None, Query(gt=0, le=1e9)] = None,
     frame_bytes: Annotated[float | None, Query(ge=60, le=65_536)] = None,
 ) -> Coalescing:
-    """Return a device's interrupt coalescing: settings, measurements, and predictions for other values.
+    """Return a network device's interrupt coalescing: settings, measurements, and predictions for other values.
 
     packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
     """

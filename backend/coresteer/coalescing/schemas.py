@@ -11,14 +11,14 @@ from coresteer_core.node.nic_model import Prediction
 
 
 class QueueParams(BaseModel):
-    """A queue with settings of its own, by the end of their key."""
+    """A queue with coalescing settings of its own, by the last part of their keys."""
 
     name: str
     params: dict[str, str]
 
 
 class Traffic(BaseModel):
-    """Received traffic of a device. measured_s: seconds of the mean, None for a what-if.
+    """Received traffic of a network device. measured_s: seconds of the mean, None for a what-if.
 
     packets_per_s_a_queue: of its busiest queue. gap_us: time of a frame on the wire, None for an unknown link speed.
     """
@@ -31,7 +31,7 @@ class Traffic(BaseModel):
 
 
 class PresentCoalescing(BaseModel):
-    """The present values, the receive interrupts measured with them, and the model's prediction.
+    """The present coalescing values, the receive interrupts measured with them, and the model's prediction.
 
     adaptive_mode: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
     """
@@ -45,7 +45,9 @@ class PresentCoalescing(BaseModel):
 
 
 class Surface(BaseModel):
-    """Predictions for pairs of values: a row per rx_frames, a column per rx_usecs; one row if rx_frames is empty.
+    """Predictions for pairs of coalescing values: a row per rx_frames, a column per rx_usecs.
+
+    One row if rx_frames is empty.
 
     predicted: interrupts of the whole device, packets per interrupt and latency of its busiest queue; None where
     rx_usecs selects the driver's own mode. bound_us: longest wait of a packet for its interrupt, None if unbounded.
@@ -60,7 +62,10 @@ class Surface(BaseModel):
 
 
 class MeasuredPoint(BaseModel):
-    """Measurements with these values; predicted_interrupts_per_s: the model's prediction for that traffic."""
+    """Measurements with one pair of coalescing values.
+
+    predicted_interrupts_per_s: the model's prediction for that traffic.
+    """
 
     rx_usecs: int | None
     rx_frames: int | None
@@ -85,7 +90,7 @@ class PolicyBound(BaseModel):
 
 
 class Coalescing(BaseModel):
-    """Interrupt coalescing of a device: settings, what its driver did with requested values, and the trade-off.
+    """Interrupt coalescing of a network device: settings, what its driver did with requested values, and the trade-off.
 
     params, params_max: its settings, by the end of their key. timer: None for an unknown driver; timer_why: the reason.
     rank_correlation: Spearman's, of measured and predicted interrupts over at least three points. can_wait: False when

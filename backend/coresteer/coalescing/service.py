@@ -30,7 +30,7 @@ _SURFACE_POINTS = 6
 
 @dataclass(frozen=True)
 class _Known:
-    """A device and its node."""
+    """A network device and its node."""
 
     netdev: Netdev
     inventory: Inventory
@@ -49,7 +49,7 @@ async def coalescing(
     packets_per_s: float | None,
     frame_bytes: float | None,
 ) -> Coalescing:
-    """Return everything about one device's coalescing. Raises NotFound."""
+    """Return settings, observations and predictions of one device's interrupt coalescing. Raises NotFound."""
     row = await nodes.find(session, node_id)
     state = nodes.reported(row)
     netdev = None if state.inventory is None else state.inventory.netdev(name)
@@ -152,7 +152,7 @@ def _traffic(traffic: Received, netdev: Netdev, load: Load, *, is_supposed: bool
 
 
 def _unsupported(netdev: Netdev, responses: list[DriverResponse]) -> str | None:
-    """Return why the NIC does not support rx-usecs and what to use instead, None if it may."""
+    """Return why the NIC does not support rx-usecs and what to use instead, None if it may support it."""
     who = netdev.driver or "The driver"
     if _USECS not in netdev.params:
         return f"{who} has no rx-usecs: this NIC does not support interrupt coalescing by time. {_instead(netdev)}"

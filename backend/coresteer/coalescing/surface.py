@@ -1,4 +1,4 @@
-"""Predictions for a device's traffic: for other values, and for measured points. Pure."""
+"""Predicted effect of interrupt coalescing on a device's traffic, for other values and for measured ones. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _MIN_POINTS = 3
 def predicted(
     netdev: Netdev, timer: Timer | None, traffic: Received, rx_usecs: int, rx_frames: int | None
 ) -> Prediction | None:
-    """Return the prediction for a pair of values, None where rx_usecs selects a mode of the driver.
+    """Return the prediction for a pair of coalescing values, None where rx_usecs selects a mode of the driver.
 
     For an unknown timer the one that waits longest is assumed, as in receive.wait_of.
     """
@@ -39,7 +39,7 @@ def predicted(
 def surface(
     netdev: Netdev, timer: Timer | None, traffic: Received, usecs: Sequence[int], frames: Sequence[int]
 ) -> Surface:
-    """Return predictions for the usual values and the given ones (usecs, frames)."""
+    """Return predictions for the usual pairs of coalescing values and the given ones (usecs, frames)."""
     columns = sorted({*(value for value in _USECS if not selects_adaptive_mode(netdev.driver, value)), *usecs})
     rows = sorted({*_FRAMES, *frames}) if "coalesce/rx-frames" in netdev.params else []
     lines: Sequence[int | None] = rows or [None]
@@ -57,7 +57,7 @@ def _finite(bound_us: float) -> float | None:
 
 
 def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) -> MeasuredPoint:
-    """Return a point with the prediction for its traffic. share: of the packets, on the busiest queue now."""
+    """Return a measured point with the prediction for its traffic. share: of the packets, on the busiest queue now."""
     seen = Received(
         packets_per_s=point.rx_packets / point.seconds,
         frame_bytes=point.rx_bytes / point.rx_packets if point.rx_packets else 0.0,
@@ -86,7 +86,10 @@ def measured(netdev: Netdev, timer: Timer | None, point: Point, share: float) ->
 def supposed(
     traffic: Received | None, *, packets_per_s: float | None, frame_bytes: float | None, usual_frame_bytes: float
 ) -> Received | None:
-    """Return the measured traffic with the given values replaced; all on one queue if none is measured."""
+    """Return the measured traffic with the given values replaced, None if nothing is measured or given.
+
+    Unmeasured traffic is all on one queue.
+    """
     if packets_per_s is None and traffic is None:
         return None
     base = traffic or Received(packets_per_s or 0.0, usual_frame_bytes, 1.0, None)
@@ -98,7 +101,7 @@ def supposed(
 
 
 def rank_correlation(points: Sequence[MeasuredPoint]) -> float | None:
-    """Return Spearman's correlation of measurement and prediction, None with under 3 points or equal ranks."""
+    """Return Spearman's correlation of measured and predicted interrupts, None with under 3 points or equal ranks."""
     pairs = [
         (point.interrupts_per_s, point.predicted_interrupts_per_s)
         for point in points
@@ -113,7 +116,7 @@ def rank_correlation(points: Sequence[MeasuredPoint]) -> float | None:
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Return ranks in order; equal values share their mean rank."""
+    """Return the rank of each value; equal values share their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[place], np.float64)

@@ -1,4 +1,4 @@
-"""Analyse the runs of an experiment. Pure: the same spec, seed and runs give the same analysis.
+"""Statistical analysis of the runs of an experiment. Pure: the same spec, seed and runs give the same analysis.
 
 One rule for every verdict: higher or lower when the 95 % interval of the effect lies above or below 0, which is when p
 is at most 0.05 (statistics.py). The primary metric is chosen before the first run; each of the others is tested at 5 %
@@ -33,7 +33,7 @@ _IMPLAUSIBLE = 1e30
 
 
 def analyse(spec: Spec, seed: int, runs: Sequence[RecordedRun]) -> Analysis:
-    """Analyse the runs so far, in any order; discarded ones are only counted.
+    """Return the analysis of an experiment's runs so far, in any order; discarded ones are only counted.
 
     The error rates hold for the analysis after the last run: stopping at the first significant difference increases
     the rate of false positives.
@@ -95,7 +95,7 @@ def _mean(values: Numbers) -> Interval | None:
 
 
 def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: Interval | None) -> list[Comparison]:
-    """Compare all labels but 0 with it. values: blocks × labels × times; arms: of the labels from 1 on."""
+    """Compare all labels with label 0 in one metric. values: blocks × labels × times; arms: of the labels from 1 on."""
     has = np.asarray(np.isfinite(values).all(axis=2))
     usable = has.sum(axis=0) * 2 >= max(has[:, 0].sum(), 1)
     usable[0] = True
@@ -135,7 +135,7 @@ def _compare(metric: str, arms: list[Arm], values: Numbers, seed: int, noise: In
 
 
 def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
-    """Return differences from label 0, and whether they are of logarithms rather than of the metric itself."""
+    """Return estimated differences from label 0, and whether they are of logarithms instead of the metric."""
     logarithms = bool((values > 0).all())
     scale = 1.0 if logarithms else float(np.abs(values).max())
     each = (np.log(values) if logarithms else values / (scale or 1.0)).mean(axis=2)
@@ -156,7 +156,7 @@ def _estimate(values: Numbers, seed: int) -> tuple[Estimates | None, bool]:
 
 
 def _verdict(interval: Interval | None, effect: Interval | None, noise: Interval | None) -> Verdict:
-    """Return the verdict of an interval; unsteady if the node differs from itself by as much.
+    """Return the verdict that follows from an interval; unsteady if the A/A difference (noise) is as large.
 
     The test is exact under every drift, so a difference of the node with itself is chance (in 3-5 % of experiments) or
     something periodic in step with the runs; an effect that is no larger cannot be distinguished from it.

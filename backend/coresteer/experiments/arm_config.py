@@ -34,7 +34,7 @@ def workload_of(spec: Spec, arm: Arm) -> Workload:
 
 
 def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
-    """Return the settings of the arm. netdev: replaces the placeholder."""
+    """Return the desired values of settings in the arm. netdev: replaces the placeholder."""
     return [
         DesiredValue(desired_value.key.replace(NETDEV, netdev), desired_value.value)
         for level in levels_of(spec, arm)
@@ -43,17 +43,17 @@ def desired_of(spec: Spec, arm: Arm, netdev: str) -> list[DesiredValue]:
 
 
 def policies_of(spec: Spec, arm: Arm) -> list[PolicyLevel]:
-    """Return the policies that are in force in the arm."""
+    """Return the policies that are in force in the arm of the experiment."""
     return [level.policy for level in levels_of(spec, arm) if level.policy is not None]
 
 
 def has_irqbalance(spec: Spec, arm: Arm) -> bool:
-    """Return whether irqbalance runs in the arm."""
+    """Return whether irqbalance runs in the arm of the experiment."""
     return any(level.irqbalance for level in levels_of(spec, arm))
 
 
 def warmup_s(spec: Spec, arm: Arm) -> float:
-    """Return the warm-up of the arm's runs under load, s, with the settling time of policies and irqbalance."""
+    """Return how long the arm's runs warm up under load, s, including the settling time of policies and irqbalance."""
     settles = has_irqbalance(spec, arm) or bool(policies_of(spec, arm))
     return spec.warmup_s + (spec.settle_s if settles else 0.0)
 
@@ -69,14 +69,14 @@ def is_as_it_is(spec: Spec, arm: Arm) -> bool:
 
 
 def every_level(spec: Spec) -> Iterator[tuple[str, Level]]:
-    """Yield all levels, each with its path in the request."""
+    """Yield every level of every factor, each with its path in the request (spec.factors[0].levels[1])."""
     for f, factor in enumerate(spec.factors):
         for n, level in enumerate(factor.levels):
             yield f"spec.factors[{f}].levels[{n}]", level
 
 
 def netdev_keys(spec: Spec, netdev: str) -> list[str]:
-    """Return the keys of all arms that have the placeholder, with the netdev in its place."""
+    """Return the keys of settings that contain the netdev placeholder, in all arms, with the netdev in its place."""
     keys = {
         desired_value.key
         for _, level in every_level(spec)

@@ -1,4 +1,4 @@
-"""ExperimentContext: the parts of the application that experiments use; on app.state.experiments."""
+"""The parts of the application that experiments use; stored in app.state.experiments."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,7 +13,10 @@ from coresteer.presence.registry import Registry
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Parts of the application. wake: set when the queued and running experiments may have changed."""
+    """The parts of the application that experiments use.
+
+    wake: set when the queued and running experiments may have changed.
+    """
 
     database: Database
     bus: Bus

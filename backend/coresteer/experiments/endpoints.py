@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/experiments", tags=["experiments"])
 async def preview_experiment(
     request: Request, session: Session, identity: Viewer, body: ExperimentRequest
 ) -> ExperimentPreview:
-    """Return what an experiment would do and its duration, without starting it."""
+    """Return what an experiment would do and how long it would take, without starting it."""
     return await service.preview(session, request.app.state.experiments, body.spec, role=identity.role)
 
 
@@ -43,7 +43,7 @@ async def list_experiments(
     older_than: RowId | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> ExperimentPage:
-    """Return experiments, newest first."""
+    """Return a page of experiments, newest first."""
     return await service.page(session, node_id=node_id, state=state, older_than=older_than, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""Write the findings of an experiment in sentences that follow from its intervals. Pure."""
+"""Findings of an experiment as sentences that follow from its confidence intervals. Pure."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -21,7 +21,7 @@ _RISES = 0.05
 
 
 class Phrases:
-    """Names and sentences of one experiment in one language."""
+    """Names, labels and sentences of one experiment in one language."""
 
     def __init__(self, experiment: Experiment, language: Language) -> None:
         self.experiment = experiment
@@ -30,53 +30,53 @@ class Phrases:
         self._names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
 
     def text(self, key: str, **values: object) -> str:
-        """Return a sentence with its placeholders filled."""
+        """Return the sentence of this key in the language, with its placeholders filled."""
         return text(self.language, key, **values)
 
     def name(self, arm: Arm) -> str:
-        """Return the name of an arm."""
+        """Return the name of an arm in the language, or "as it is"."""
         found = self._names.get(arm, "as it is")
         return self.text("arm.unchanged") if found == "as it is" else found
 
     @property
     def baseline(self) -> str:
-        """Return the name of the baseline."""
+        """Return the name of the baseline arm."""
         arms = self.experiment.analysis.arms
         return self.name(arms[0] if arms else ())
 
     def label(self, metric: str) -> str:
-        """Return the label of a metric."""
+        """Return the label of a metric in the language."""
         known = self.experiment.metrics.get(metric)
         return label(self.language, metric, known.label if known else None)
 
     def inside(self, metric: str) -> str:
-        """Return the label of a metric for use inside a sentence."""
+        """Return the label of a metric for use inside a sentence, with a lower-case initial."""
         return inside(self.label(metric))
 
     def unit(self, metric: str) -> str:
-        """Return the unit of a metric."""
+        """Return the unit of a metric, empty where it is unknown."""
         known = self.experiment.metrics.get(metric)
         return known.unit if known else ""
 
     def tone(self, comparison: Comparison) -> Tone:
-        """Return whether a result is better or worse."""
+        """Return whether the verdict of a comparison is better, worse, neutral or unsure."""
         return tone(self.experiment.metrics.get(comparison.metric), comparison.verdict)
 
     def verdict(self, comparison: Comparison) -> str:
-        """Return the verdict in a word or two."""
+        """Return the verdict of a comparison in a word or two."""
         return verdict(self.language, self.tone(comparison), comparison.verdict)
 
     def bound(self, interval: Interval) -> str:
-        """Return the largest difference that an interval includes."""
+        """Return the largest relative difference that a confidence interval includes, as percent."""
         return bound(self.language, interval)
 
     def ends(self, interval: Interval) -> dict[str, str]:
-        """Return the ends of an interval, formatted."""
+        """Return the ends of a confidence interval as percent, by the placeholders low and high."""
         return ends(self.language, interval)
 
 
 def tone(metric: MetricLabel | None, found: Verdict) -> Tone:
-    """Return whether a verdict about a metric is better or worse."""
+    """Return whether a verdict about a metric is better, worse, neutral or unsure."""
     if found not in ("higher", "lower"):
         return "unsure"
     if metric is None or not metric.better:
@@ -85,33 +85,33 @@ def tone(metric: MetricLabel | None, found: Verdict) -> Tone:
 
 
 def verdict(language: Language, worth: Tone, found: Verdict) -> str:
-    """Return a verdict in a word or two."""
+    """Return a verdict in a word or two, with better or worse where that is known."""
     word = text(language, f"verdict.{found}")
     return text(language, f"verdict.{worth}", verdict=word) if worth in ("better", "worse") else word
 
 
 def inside(name: str) -> str:
-    """Return a label with a lower-case initial, unless it is an abbreviation."""
+    """Return a label for use inside a sentence: with a lower-case initial, unless it is an abbreviation."""
     return name[:1].lower() + name[1:] if name[1:2].islower() else name
 
 
 def bound(language: Language, interval: Interval) -> str:
-    """Return the largest difference that an interval includes, rounded up so that a sentence about it is true."""
+    """Return the largest relative difference that an interval includes, as percent rounded up to remain a bound."""
     return percent(max(abs(interval.low), abs(interval.high)), language, signed=False, up=True)
 
 
 def ends(language: Language, interval: Interval) -> dict[str, str]:
-    """Return the ends of an interval, formatted."""
+    """Return the ends of a confidence interval as percent, by the placeholders low and high."""
     return {"low": percent(interval.low, language), "high": percent(interval.high, language)}
 
 
 def of_primary(experiment: Experiment) -> list[Comparison]:
-    """Return the comparisons of the primary metric in the order of arms."""
+    """Return the comparisons of the experiment's primary metric in the order of arms."""
     return [found for found in experiment.analysis.comparisons if found.metric == experiment.primary]
 
 
 def findings(experiment: Experiment, language: Language) -> list[str]:
-    """Return the findings in sentences, the most important first."""
+    """Return the findings of an experiment as sentences, the most important first."""
     phrases = Phrases(experiment, language)
     found = of_primary(experiment)
     sentences: list[str] = []
@@ -140,7 +140,7 @@ def _of_one(phrases: Phrases, found: Comparison) -> list[str]:
 
 
 def sentence(phrases: Phrases, found: Comparison) -> str:
-    """Return the finding about one arm in one metric."""
+    """Return the finding about one arm in one metric as a sentence."""
     names = {"metric": phrases.label(found.metric), "arm": phrases.name(found.arm), "baseline": phrases.baseline}
     if found.verdict == "unsteady":
         return phrases.text("found.unsteady", **names | {"metric": phrases.inside(found.metric)})
@@ -213,7 +213,7 @@ def _of_trends(phrases: Phrases) -> list[str]:
 
 
 def trend_sentence(phrases: Phrases, trend: Trend, factor: str) -> str:
-    """Return the finding about the trend of a metric over a factor."""
+    """Return the finding about the trend of a metric over a factor as a sentence."""
     rises = trend.rho is not None and trend.rho > 0
     rho = correlation(trend.rho)
     key = "sweep.trend_up" if rises else "sweep.trend_down"

@@ -1,4 +1,4 @@
-"""Describe the measured machine for reports. Pure."""
+"""Description of the machine under test for reports. Pure."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from coresteer.nodes.tables import NodeRow
 
 
 def machine_of(node: NodeRow) -> dict[str, Any]:  # Any: JSON of facts that reports print as they are
-    """Return facts about a node by the names that reports print; empty or None where unknown."""
+    """Return facts about a node (CPUs, kernel, NICs) by the names that reports print; empty or None where unknown."""
     topology, inventory, _ = nodes.reported(node)
     hello = node.hello or {}
     return {

@@ -1,4 +1,4 @@
-"""Decide the next step of an experiment. Pure: rows and the agents' messages go in, a Step comes out.
+"""Decides the next step of an experiment. Pure: rows and the agents' messages go in, a Step comes out.
 
 runner.py asks promotable() which queued experiments start and creates a RunLoop for each. It collects the Facts from
 rows and from session_state.py, calls next_step(), carries the step out, and repeats.
@@ -49,7 +49,7 @@ _CLIENT_METRICS = ("throughput_bit_per_s", "requests_per_s", "rtt_p50_us", "rtt_
 
 
 def next_step(facts: Facts) -> Step:
-    """Return the step to carry out now."""
+    """Return the step of the experiment to carry out now."""
     if facts.ending_state is not None:
         return _wind_down(facts)
     counted = {attempt.number for attempt in facts.attempts if attempt.discarded is None}
@@ -109,7 +109,7 @@ def _preparation(facts: Facts, planned: PlannedRun, attempt: int, index: int) ->
 
 
 def _verify_restored(facts: Facts, planned: PlannedRun) -> Step | None:
-    """Return the step until all settings have their values before the experiment; None when they have."""
+    """Return the step to take until all settings have their values before the experiment; None when they have."""
     if facts.settings is None:
         return ReadSettings()
     until_s = facts.phase_started_s + facts.timeouts.restored_s
@@ -225,7 +225,7 @@ def _wind_down(facts: Facts) -> Step:  # noqa: PLR0911 - one return a step
 
 
 def _undo(facts: Facts) -> Step | None:
-    """Return the step that undoes the most recent effect on the node, None when nothing is left to undo."""
+    """Return the step that undoes the experiment's most recent effect on the node, None when nothing is left."""
     if facts.leased:
         return EndPolicyLease()
     return RollBackChange(facts.open_changes[0].change_id) if facts.open_changes else None
@@ -257,7 +257,7 @@ def merged(measured: Sequence[Measured], names: Sequence[str]) -> Measured:
 
 
 def promotable(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
-    """Return the ids of queued experiments that can start.
+    """Return the ids of queued experiments whose nodes are free, so that they can start.
 
     Each of their nodes is free, and no earlier experiment is queued for one of these. unfinished: oldest first.
     """
@@ -273,6 +273,9 @@ def promotable(unfinished: Sequence[UnfinishedExperiment]) -> list[int]:
 
 
 def remaining_s(*, planned_s: float, planned: int, done: int, elapsed_s: float) -> float:
-    """Return the estimated remaining time, s, from the duration of the runs so far, including discarded ones."""
+    """Return the estimated remaining time of an experiment, s.
+
+    It follows from the duration of the runs so far, including discarded ones.
+    """
     each_s = (_PRIOR_RUNS * planned_s / planned + elapsed_s) / (_PRIOR_RUNS + done + 0.5)
     return max(0.0, each_s * (planned - done - 0.5))

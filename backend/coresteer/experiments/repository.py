@@ -1,4 +1,4 @@
-"""Read and store experiments and their runs."""
+"""SQL of experiments and their runs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,14 +19,14 @@ OPEN = (ExperimentState.QUEUED, ExperimentState.RUNNING)
 
 
 class RunCounts(NamedTuple):
-    """Number of runs that count, and of discarded ones."""
+    """Numbers of an experiment's counted and discarded runs."""
 
     counted: int
     discarded: int
 
 
 class Attempt(NamedTuple):
-    """One attempt at a run of the schedule. discarded: the reason, None when it counts."""
+    """One attempt at a run of the schedule. discarded: the reason, None when the run counts."""
 
     number: int
     attempt: int
@@ -42,7 +42,7 @@ class UnfinishedExperiment(NamedTuple):
 
 
 async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow | None:
-    """Return one experiment or None. lock: until the end of the transaction."""
+    """Return the row of one experiment, None if there is none. lock: until the end of the transaction."""
     query = select(ExperimentRow).where(ExperimentRow.id == experiment_id)
     query = query.with_for_update(of=ExperimentRow) if lock else query
     return (await session.scalars(query.execution_options(populate_existing=True))).one_or_none()
@@ -63,13 +63,13 @@ async def newest(
 
 
 async def runs(session: AsyncSession, experiment_id: int) -> Sequence[ExperimentRunRow]:
-    """Return all runs in chronological order."""
+    """Return all runs of an experiment in chronological order."""
     query = select(ExperimentRunRow).where(ExperimentRunRow.experiment_id == experiment_id)
     return (await session.scalars(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))).all()
 
 
 async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
-    """Return all attempts in chronological order, without their results."""
+    """Return all attempts at runs of an experiment in chronological order, without their results."""
     query = select(ExperimentRunRow.number, ExperimentRunRow.attempt, ExperimentRunRow.discarded)
     query = query.where(ExperimentRunRow.experiment_id == experiment_id)
     rows = await session.execute(query.order_by(ExperimentRunRow.number, ExperimentRunRow.attempt))
@@ -77,7 +77,7 @@ async def attempts(session: AsyncSession, experiment_id: int) -> list[Attempt]:
 
 
 async def done(session: AsyncSession, experiment_ids: Sequence[int]) -> dict[int, RunCounts]:
-    """Return the run counts by experiment; an experiment without runs has no entry."""
+    """Return the run counts by experiment id; an experiment without runs has no entry."""
     counted = func.count().filter(ExperimentRunRow.discarded.is_(None))
     query = select(ExperimentRunRow.experiment_id, counted, func.count() - counted)
     query = query.where(ExperimentRunRow.experiment_id.in_(experiment_ids)).group_by(ExperimentRunRow.experiment_id)
@@ -92,7 +92,7 @@ async def unfinished(session: AsyncSession) -> list[UnfinishedExperiment]:
 
 
 async def nodes_in_use(session: AsyncSession, node_ids: Sequence[int]) -> dict[int, int]:
-    """Return the running experiment by node, for the nodes (and peers) that have one."""
+    """Return the id of the running experiment by node id, for the nodes (and peers) that have one."""
     query = select(ExperimentRow.id, ExperimentRow.node_id, ExperimentRow.peer_node_id)
     query = query.where(
         ExperimentRow.state == ExperimentState.RUNNING,
@@ -105,13 +105,13 @@ async def nodes_in_use(session: AsyncSession, node_ids: Sequence[int]) -> dict[i
 
 
 async def open_changes(session: AsyncSession, experiment_id: int) -> Sequence[ChangeRow]:
-    """Return the experiment's applying and unconfirmed changes, latest first."""
+    """Return the experiment's changes that are applying or unconfirmed, latest first."""
     query = select(ChangeRow).where(ChangeRow.experiment_id == experiment_id, ChangeRow.state.in_(OPEN_CHANGES))
     return (await session.scalars(query.order_by(ChangeRow.created_at.desc()))).all()
 
 
 async def record_run(session: AsyncSession, experiment_id: int, run: RecordedRun) -> None:
-    """Store a run; does nothing if it is stored already, e.g. after a commit whose answer was lost."""
+    """Store a run of an experiment; does nothing if it is stored already, e.g. after a commit whose answer was lost."""
     row = {
         "experiment_id": experiment_id,
         "number": run.planned.number,
@@ -124,5 +124,8 @@ async def record_run(session: AsyncSession, experiment_id: int, run: RecordedRun
 
 
 async def lock_queue(session: AsyncSession) -> None:
-    """Take the advisory lock of the queue until the end of the transaction, so that one process starts experiments."""
+    """Take the advisory lock of the experiment queue until the end of the transaction.
+
+    Only its holder starts experiments.
+    """
     await session.execute(text("SELECT pg_advisory_xact_lock(hashtext('coresteer.experiment'))"))

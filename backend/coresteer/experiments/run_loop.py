@@ -1,4 +1,4 @@
-"""Run one experiment to its end: collect the facts, decide the next step, carry it out, repeat."""
+"""Runs one experiment to its end: collect the facts, decide the next step, carry it out, repeat."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ _MAX_ERRORS = 5
 
 
 class RunLoop:
-    """One running experiment. state: messages of its agents; runner.py passes them on.
+    """Loop of one running experiment. state: messages of its agents, which runner.py passes on.
 
     Raises msgspec.ValidationError when the stored spec cannot be read. timeouts: shorter in tests.
     """
@@ -65,7 +65,7 @@ class RunLoop:
             self.state.set_connected(node_id, connected=context.connections.is_connected(node_id))
 
     async def run(self) -> None:
-        """Return when the experiment has ended or its node was deleted."""
+        """Run the experiment; return when it has ended or its node was deleted."""
         errors = 0
         while True:
             self.state.changed.clear()

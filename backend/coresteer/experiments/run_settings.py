@@ -1,4 +1,4 @@
-"""Apply the settings and policies of a run's arm, and roll them back."""
+"""Applies the settings and policies of a run's arm, and rolls them back."""
 
 import logging
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _MIN_TIMEOUT_S, _MAX_TIMEOUT_S = 30.0, 600.0
 
 @dataclass(frozen=True)
 class Definition:
-    """The part of an experiment that never changes."""
+    """The part of an experiment that never changes: id, spec, creator and schedule."""
 
     experiment_id: int
     spec: Spec
@@ -90,7 +90,7 @@ def _request(definition: Definition, planned: PlannedRun, plan: Plan, *, confirm
 
 
 async def roll_back(context: ExperimentContext, definition: Definition, change_id: UUID) -> None:
-    """Roll back a change; one that has ended, or whose agent is disconnected, is only logged."""
+    """Roll back a change of an experiment; one that has ended, or whose agent is disconnected, is only logged."""
     try:
         await changes.roll_back(context.changes, change_id=change_id, identity=definition.identity)
     except Problem as problem:
@@ -98,7 +98,7 @@ async def roll_back(context: ExperimentContext, definition: Definition, change_i
 
 
 async def leased_policies(database: Database, spec: Spec, arm: Arm) -> list[PolicyInForce]:
-    """Return the policies of an arm as the agent gets them, with the guardrails of the experiment.
+    """Return the policies of an arm as the agent receives them, with the guardrails of the experiment.
 
     Raises Problem where a version does not exist any more.
     """

@@ -1,4 +1,4 @@
-"""Run experiments: at most one at a time on a node, each in a task of its own."""
+"""Starts and resumes experiments: at most one at a time on a node, each in a task of its own."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ _RETRY_S = 1.0
 
 
 class Runner:
-    """Passes the agents' messages to the experiment of their node, and starts queued experiments."""
+    """Starts queued experiments, and passes the agents' messages to the experiment of their node."""
 
     def __init__(self, context: ExperimentContext, timeouts: Timeouts | None = None) -> None:
         self.timeouts = timeouts or Timeouts()
@@ -52,7 +52,7 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
-        """Handle an agent's message; end a load that belongs to no running experiment."""
+        """Pass an agent's message to its experiment; end a load that belongs to no running experiment."""
         loop = self._by_node.get(node_id)
         if loop is not None and loop.state.experiment_id == message.experiment_id:
             loop.state.handle_message(node_id, message)
@@ -62,7 +62,7 @@ class Runner:
                 peer.post(EndExperiment(message.experiment_id))
 
     def set_connected(self, node_id: int, *, connected: bool) -> None:
-        """Note that an agent connected or that its connection ended."""
+        """Tell the node's experiment that its agent connected or disconnected."""
         if (loop := self._by_node.get(node_id)) is not None:
             loop.state.set_connected(node_id, connected=connected)
 

@@ -1,4 +1,4 @@
-"""Schedule the runs of an experiment, validate its shape, and discard runs by rule. Pure; randomized by the seed.
+"""Schedule of an experiment's runs, validation of its shape, and rules that discard runs. Pure; randomized by the seed.
 
 Comparisons of two run in blocks of four, ABBA or BAAB by a coin for each block: a drift that is linear over a block
 adds the same to both arms and cancels, and the coins are what the randomisation test rests on (statistics.py; Fisher,
@@ -25,7 +25,7 @@ _ORDERS = ((0, 1, 1, 0), (1, 0, 0, 1))
 
 
 def arms(spec: Spec) -> list[Arm]:
-    """Return every combination of levels, the baseline first, the last factor varying fastest."""
+    """Return every combination of levels of the spec's factors, the baseline first, the last factor varying fastest."""
     return list(product(*(range(len(factor.levels)) for factor in spec.factors)))
 
 
@@ -36,7 +36,7 @@ def arm_name(spec: Spec, arm: Arm) -> str:
 
 
 def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
-    """Return all runs in order. An experiment of kind aa has spec.blocks blocks of the stage aa and no others.
+    """Return all runs of an experiment in order; an A/A experiment has spec.blocks blocks of stage aa and no others.
 
     The same seed gives the same runs with every version of Python: only Random.random() is used, which Python's
     documentation guarantees to be reproducible.
@@ -63,7 +63,7 @@ def plan_runs(spec: Spec, seed: int) -> list[PlannedRun]:
 
 
 def run_count(spec: Spec) -> int:
-    """Return the number of runs of the schedule."""
+    """Return the number of runs in the experiment's schedule."""
     if spec.kind == "aa":
         return 4 * spec.blocks
     return 4 * spec.aa_blocks + spec.blocks * (4 if spec.kind == "ab" else len(arms(spec)))
@@ -104,14 +104,14 @@ def _primary_problem(spec: Spec) -> str | None:
 
 
 def run_s(spec: Spec, arm: Arm) -> float:
-    """Return the estimated duration of one run, s."""
+    """Return the estimated duration of one run in the arm, s."""
     levels = [factor.levels[level] for factor, level in zip(spec.factors, arm, strict=True)]
     settles = any(level.policy or level.irqbalance for level in levels)
     return RUN_OVERHEAD_S + (spec.settle_s if settles else 0) + spec.warmup_s + spec.measure_s
 
 
 def duration_s(spec: Spec) -> float:
-    """Return the estimated duration of the experiment, s, if no run has to be repeated."""
+    """Return the estimated duration of the experiment, s, without repetitions of discarded runs."""
     baseline, *others = arms(spec)
     if spec.kind == "aa":
         return run_count(spec) * run_s(spec, baseline)
@@ -121,7 +121,7 @@ def duration_s(spec: Spec) -> float:
 
 
 def discard_reason(measured: Measured, spec: Spec) -> str | None:
-    """Return the rule by which this run is discarded, None when it counts.
+    """Return why a run is discarded by rule, None when it counts.
 
     The rules do not use the metrics, so they cannot favour a result.
     """

@@ -1,4 +1,4 @@
-"""Experiments in the API."""
+"""Request and response bodies of experiments."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -24,13 +24,13 @@ class ExperimentState(StrEnum):
 
 
 class ExperimentRequest(Body):
-    """Start or preview an experiment."""
+    """The specification of an experiment to preview or start."""
 
     spec: Annotated[Spec, FromStruct()]
 
 
 class ArmPreview(BaseModel):
-    """Changes of one arm on the node: a sentence, and the equivalent shell commands."""
+    """Changes of one arm on the node, in a sentence and as the equivalent shell commands."""
 
     name: str
     sentence: str
@@ -82,7 +82,7 @@ class ExperimentPage(BaseModel):
 
 
 class SettingsBeforeAfter(BaseModel):
-    """Values of the compared settings by key, before and after the experiment. after: None until it has ended."""
+    """Values of settings by key, before and after the experiment. after: None until it has ended."""
 
     before: dict[str, str]
     after: dict[str, str] | None

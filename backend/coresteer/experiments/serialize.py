@@ -1,4 +1,4 @@
-"""Convert experiments to the schemas of the API."""
+"""Conversion of experiments to the schemas of the API."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,7 +19,10 @@ _analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
 
 
 def summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> ExperimentSummary:
-    """Return one experiment without its runs. queue_position: 0 while running, None once it has ended."""
+    """Return the list entry of an experiment, without its runs.
+
+    queue_position: 0 while running, None once it has ended.
+    """
     return ExperimentSummary(
         id=row.id,
         name=row.spec["name"],
@@ -43,7 +46,7 @@ def summary(row: ExperimentRow, done: RunCounts, queue_position: int | None) -> 
 
 
 def whole(row: ExperimentRow, spec: Spec, runs: Sequence[RecordedRun], queue_position: int | None) -> Experiment:
-    """Return one experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached."""
+    """Return an experiment with runs, analysis and findings. Takes about 100 ms of CPU time unless cached."""
     discarded = sum(run.discarded is not None for run in runs)
     experiment = Experiment(
         **summary(row, RunCounts(len(runs) - discarded, discarded), queue_position).model_dump(),

@@ -38,7 +38,10 @@ from coresteer_core.protocol import Hello
 
 
 async def get(session: AsyncSession, experiment_id: int) -> Experiment:
-    """Return one experiment. Raises NotFound, and Conflict if another version stored it in an unreadable form."""
+    """Return one experiment with its runs and analysis.
+
+    Raises NotFound, and Conflict if another version stored it in an unreadable form.
+    """
     row = await find(session, experiment_id)
     positions = await _queue_positions_of(session, [row])
     rows = await repository.runs(session, experiment_id)
@@ -51,7 +54,7 @@ async def get(session: AsyncSession, experiment_id: int) -> Experiment:
 
 
 async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False) -> ExperimentRow:
-    """Return one experiment's row. lock: until the end of the transaction. Raises NotFound."""
+    """Return the row of one experiment. lock: until the end of the transaction. Raises NotFound."""
     row = await repository.find(session, experiment_id, lock=lock)
     if row is None:
         raise NotFound(f"There is no experiment {experiment_id}.")
@@ -59,7 +62,7 @@ async def find(session: AsyncSession, experiment_id: int, *, lock: bool = False)
 
 
 def unreadable_sentence(experiment_id: int, error: msgspec.ValidationError) -> str:
-    """Return the error for an experiment that another version of Coresteer stored."""
+    """Return the error message for an experiment whose stored form this version of Coresteer cannot read."""
     why = str(error).replace("`", "")
     return f"Experiment {experiment_id} was stored by another version of Coresteer; this one cannot read it: {why}."
 
@@ -72,14 +75,14 @@ async def page(
     older_than: int | None,
     limit: int,
 ) -> ExperimentPage:
-    """Return experiments, newest first."""
+    """Return a page of experiments, newest first."""
     rows = await repository.newest(session, node_id=node_id, state=state, older_than=older_than, limit=limit + 1)
     found = await _summaries(session, rows[:limit])
     return ExperimentPage(experiments=found, older=found[-1].id if len(rows) > limit else None)
 
 
 async def summary(session: AsyncSession, experiment_id: int) -> ExperimentSummary | None:
-    """Return one experiment without its runs, None if it does not exist."""
+    """Return the list entry of one experiment, None if it does not exist."""
     row = await repository.find(session, experiment_id)
     return None if row is None else (await _summaries(session, [row]))[0]
 
@@ -112,7 +115,7 @@ def _queue_positions(unfinished: Sequence[repository.UnfinishedExperiment]) -> d
 
 
 async def preview(session: AsyncSession, context: ExperimentContext, spec: Spec, *, role: Role) -> ExperimentPreview:
-    """Return what an experiment would do.
+    """Return what an experiment would do and how long it would take.
 
     Raises Invalid with the field, NotFound, and Conflict for a node that has not reported its topology.
     """
@@ -186,12 +189,12 @@ async def cancel(context: ExperimentContext, experiment_id: int, *, actor: str) 
 
 
 def end(row: ExperimentRow, state: ExperimentState, sentence: str) -> None:
-    """Set the final state of an experiment."""
+    """Set the final state of an experiment and its sentence."""
     row.state, row.sentence, row.activity, row.ended_at = state, sentence, "", datetime.now(UTC)
 
 
 def audit(session: AsyncSession, actor: str, action: str, row: ExperimentRow) -> None:
-    """Write an audit record with the experiment's state."""
+    """Record an action on an experiment, with its state, in the audit log."""
     detail = {"experiment": row.id, "state": row.state, "sentence": row.sentence, "seed": row.seed}
     target = f"experiment {row.id} on {row.node.name}"
     result = "failed" if row.state == ExperimentState.FAILED else "ok"
@@ -199,7 +202,7 @@ def audit(session: AsyncSession, actor: str, action: str, row: ExperimentRow) ->
 
 
 async def publish(context: ExperimentContext, experiment_id: int) -> None:
-    """Publish the experiment's present state to browsers."""
+    """Publish an experiment's present state to browsers."""
     async with context.database.session() as session:
         found = await summary(session, experiment_id)
     if found is not None:
@@ -209,7 +212,7 @@ async def publish(context: ExperimentContext, experiment_id: int) -> None:
 async def _validate(
     session: AsyncSession, context: ExperimentContext, spec: Spec
 ) -> tuple[NodeRow, NodeRow | None, View, dict[int, str]]:
-    """Return the node, its peer, the node's view, and the names of the policies by id."""
+    """Validate a spec; return the node, its peer, the node's view, and the names of the policies by id."""
     node = await _node(session, spec.node_id, "spec.node_id")
     peer = None if spec.peer_node_id is None else await _node(session, spec.peer_node_id, "spec.peer_node_id")
     view = view_of(node, context.registry.get(node.id).flows)

@@ -1,4 +1,4 @@
-"""Messages of an experiment's agents on their present connections; forgotten when the backend restarts.
+"""Latest messages of an experiment's agents on their present connections; lost when the backend restarts.
 
 runner.py passes the messages on; run_loop.py and step_actions.py read them and note what they requested.
 """
@@ -35,7 +35,7 @@ class ActiveRun:
 
 
 class SessionState:
-    """State of an experiment's nodes and of its active run. changed: set on every update. Times are monotonic.
+    """In-memory state of an experiment's nodes and active run. changed: set on every update. Times are monotonic, s.
 
     settings: as last read, None when they must be read again. phase_started_s: start of the present phase.
     """
@@ -56,19 +56,19 @@ class SessionState:
         self._guardrails = guardrails
 
     def set_active_run(self, run: ActiveRun | None) -> None:
-        """Start the phase in which this run's settings are applied, or in which none are (None)."""
+        """Enter the phase in which this run's settings are applied, or in which none are (None)."""
         self.active_run, self.settings, self.phase_started_s = run, None, time.monotonic()
         for node_id, participant in self.participants.items():
             self.participants[node_id] = with_changes(participant, run_sent_at_s=None, run_message=None)
 
     def require_preparation(self) -> None:
-        """Mark all nodes as not prepared."""
+        """Mark all nodes of the experiment as not prepared."""
         self.netdev_settings_before = {}
         for node_id, participant in self.participants.items():
             self.participants[node_id] = with_changes(participant, prepare_sent_at_s=None, session_message=None)
 
     def set_connected(self, node_id: int, *, connected: bool) -> None:
-        """Note that an agent connected, perhaps once more, or that its connection ended."""
+        """Record that a node's agent connected, perhaps once more, or disconnected."""
         now, participant = time.monotonic(), self.participants[node_id]
         if self.active_run is not None and participant.measured is None:
             self.active_run.failure = f"The connection to {participant.name} was lost during the run."
@@ -82,7 +82,7 @@ class SessionState:
         self.changed.set()
 
     def handle_message(self, node_id: int, message: ExperimentMessage) -> None:
-        """Handle a message of an agent; ignore it if it concerns another experiment, a past run or no request."""
+        """Handle an agent's message; ignore it if it concerns another experiment, a past run or no request."""
         participant = self.participants[node_id]
         if message.experiment_id != self.experiment_id or participant.prepare_sent_at_s is None:
             return
@@ -100,14 +100,14 @@ class SessionState:
         self.changed.set()
 
     def handle_change(self, change: Change) -> None:
-        """Handle a step of a change on the node."""
+        """Handle a report about a change on the node under test."""
         run = self.active_run
         if run is not None and change.policy_id in run.leased and change.ended_by is EndedBy.GUARDRAIL:
             run.violation = change.steps[-1].sentence if change.steps else change.sentence
         self.changed.set()
 
     def handle_inventory(self) -> None:
-        """Note that the node's inventory, or another part of its state, was stored."""
+        """Require that settings are read again: the agent reported its inventory or another part of its state."""
         self.settings = None
         self.changed.set()
 

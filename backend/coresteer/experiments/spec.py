@@ -33,7 +33,7 @@ class PolicyLevel(Struct, frozen=True):
 
 
 class Level(Struct, frozen=True):
-    """One of the compared conditions. All empty: the node as it is, without any enforced policy.
+    """One of the compared conditions. All fields empty: the node as it is, without any enforced policy.
 
     settings: applied for the duration of a run. workload: fields of the workload that differ, such as server_cpus.
     value: position of the level on a numeric axis, None if it has none.
@@ -48,7 +48,7 @@ class Level(Struct, frozen=True):
 
 
 class Factor(Struct, frozen=True):
-    """A factor that is varied. The first level is the baseline. unit: of the levels' values."""
+    """A factor that is varied; its first level is the baseline. unit: of the levels' values."""
 
     name: Annotated[Name, labelled("Factor name")]
     levels: Annotated[list[Level], Meta(min_length=2, max_length=16), labelled("Levels")]
@@ -56,7 +56,7 @@ class Factor(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True, kw_only=True):
-    """An experiment on one node.
+    """Specification of an experiment on one node.
 
     aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
     combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
@@ -165,7 +165,7 @@ blocks of four."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """A level compared with the baseline in one metric, with blocks as the unit of analysis.
+    """A level compared with the baseline in one metric; blocks are the unit of analysis.
 
     effect: relative, 0.10 is 10 % above the baseline; None if it is undefined (the baseline is 0).
     baseline, level: means over runs. p: of the randomisation test, adjusted for the number of levels of a sweep, whose
@@ -194,7 +194,7 @@ class Trend(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """Statistics of the runs; the same runs and seed give the same analysis.
+    """Statistics of an experiment's runs; the same runs and seed give the same analysis.
 
     noise: the A/A comparison by metric. means: mean and interval of every arm, by metric, in the order of arms.
     counted, discarded: number of runs.

@@ -1,4 +1,4 @@
-"""Tests and intervals for block designs. Pure; random numbers follow from the seed.
+"""Significance tests and confidence intervals for block designs. Pure; random numbers follow from the seed.
 
 The unit is a block, never a run's samples: these are correlated, and treating them as independent is a frequent cause
 of false positives. Each test and its interval result from the same computation: the interval includes 0 exactly when p
@@ -47,7 +47,7 @@ class Estimates(NamedTuple):
 
 
 def two_arms(differences: Numbers, seed: int) -> Estimates | None:
-    """Test two arms whose order was randomized in each block; None with fewer than 6 blocks.
+    """Test the difference of two arms whose order was randomized in each block; None with fewer than 6 blocks.
 
     differences: the second arm's minus the first's, one a block. Had the arms no effect, each difference would have had
     the other sign had the coin fallen otherwise; p is the share of all 2**n outcomes of the coins whose mean is at
@@ -78,7 +78,7 @@ def two_arms(differences: Numbers, seed: int) -> Estimates | None:
 
 
 def fewest_of_many(arms: int) -> int:
-    """Return the minimum number of blocks for a significant difference: 3, and 8 degrees of freedom."""
+    """Return the minimum number of blocks in which many_arms() can find a difference: 3, and 8 degrees of freedom."""
     return max(3, 1 + ceil(_FEWEST_FREEDOM / (arms - 1)))
 
 
@@ -166,7 +166,7 @@ def _orders(blocks: int, arms: int, seed: int) -> npt.NDArray[np.uint8]:
 
 
 def trend(levels: Numbers, values: Numbers, seed: int) -> tuple[float, float] | None:
-    """Return Spearman's correlation of levels and values, the mean over blocks, and its p; None where none is defined.
+    """Return Spearman's correlation of levels and values (mean over blocks) and its p; None where undefined.
 
     values: blocks × levels. The test is Page's for ordered alternatives (Ordered hypotheses for multiple treatments,
     JASA 58, 1963), its distribution taken from permutations within blocks: a difference between blocks, and so a slow
@@ -191,7 +191,7 @@ def _standardised(ranks: Numbers) -> Numbers:
 
 
 def mean_interval(values: Numbers) -> tuple[float, float, float] | None:
-    """Return the mean of blocks and Student's 95 % interval; None with fewer than two.
+    """Return the mean over blocks and the ends of Student's 95 % interval; None with fewer than two blocks.
 
     It describes one arm and holds every drift between blocks; whether arms differ is not to be read from two of these.
     """

@@ -1,4 +1,4 @@
-"""Carry out the steps of an experiment: messages to agents, changes, leases, and rows in the database."""
+"""Carries out the steps of an experiment: messages to agents, changes, leases, and rows in the database."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ SYSTEM = "coresteer"
 
 
 class StepActions:
-    """One method for each Step. activity: the sentence that is shown at present."""
+    """Actions of an experiment, one method for each Step. activity: the sentence that is shown at present."""
 
     def __init__(
         self, context: ExperimentContext, definition: Definition, state: SessionState, timeouts: Timeouts, activity: str
@@ -41,7 +41,7 @@ class StepActions:
         self._activity = activity
 
     async def await_message(self, activity: str, until_s: float) -> None:
-        """Wait until a message arrives or the time is until_s, and show the activity meanwhile."""
+        """Wait until an agent's message arrives, at most until until_s (monotonic s), and show the activity."""
         await self._publish_activity(activity)
         try:
             async with asyncio.timeout(max(0.0, until_s - time.monotonic())):
@@ -63,7 +63,7 @@ class StepActions:
         await service.publish(self._context, self._definition.experiment_id)
 
     async def pause_policies(self) -> None:
-        """Send the nodes' policies, which pause because an experiment runs."""
+        """Send the nodes their policies again: these pause because an experiment runs."""
         for node_id in self._state.participants:
             await self._context.publisher.publish_now(node_id)
         async with self._context.database.session() as session:
@@ -72,7 +72,7 @@ class StepActions:
         self._state.paused_at_s = time.monotonic()
 
     async def record_settings(self) -> None:
-        """Store the machine, and the settings before the experiment."""
+        """Store the description of the machine, and the settings before the experiment."""
         async with self._context.database.session() as session:
             node, *peers = [await nodes.find(session, node_id) for node_id in self._state.participants]
             machine = machine_of(node) | {"backend_version": metadata.version("coresteer")}
@@ -113,7 +113,7 @@ class StepActions:
         return view_of(node, self._context.registry.get(node.id).flows)
 
     def prepare(self, index: int) -> None:
-        """Let a participant prepare what all runs share."""
+        """Request that a participant (by its index) prepares what all runs share."""
         node_id = list(self._state.participants)[index]
         begin = BeginExperiment(self._definition.experiment_id, self._definition.spec.workload, self._role_of(index))
         self._post(node_id, EndExperiment(self._definition.experiment_id))
@@ -150,7 +150,7 @@ class StepActions:
             await self._context.publisher.publish_now(self._state.node_id)
 
     def start_run(self, planned: PlannedRun, index: int, facts: Facts) -> None:
-        """Let a participant carry out the active run."""
+        """Request that a participant (by its index) carries out the active run."""
         if (active_run := self._state.active_run) is None:
             return
         spec, node_id = self._definition.spec, list(self._state.participants)[index]
@@ -170,7 +170,7 @@ class StepActions:
         self._post(node_id, RunExperiment(self._definition.experiment_id, run))
 
     async def record_run(self, planned: PlannedRun, attempt: int, measured: Measured, discarded: str | None) -> None:
-        """Store the result of a run."""
+        """Store the result of a run of the experiment."""
         run = RecordedRun(
             planned=planned,
             attempt=attempt,
@@ -218,7 +218,7 @@ class StepActions:
         self._state.settings = None
 
     def send_end(self) -> None:
-        """End the load on all nodes."""
+        """Request that all nodes stop the load."""
         for node_id in self._state.participants:
             self._post(node_id, EndExperiment(self._definition.experiment_id))
         self._state.end_sent, self._state.settings = True, None

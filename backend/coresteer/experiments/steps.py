@@ -1,4 +1,4 @@
-"""Facts about an experiment and the Step that follows from them: between next_step.py and run_loop.py."""
+"""Facts about an experiment and the Step that next_step.py derives from them for run_loop.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Participant:
 
     @property
     def measured(self) -> Measured | None:
-        """Return the result of the active run, None until it is measured."""
+        """Return the participant's result of the active run, None until it is measured."""
         return None if self.run_message is None else self.run_message.measured
 
 
@@ -62,7 +62,7 @@ class ChangeStatus:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything from which the next step follows.
+    """Everything from which the next step of an experiment is decided.
 
     participants: the node under test, then its peer. run_active: this process applied a run's settings. change: the
     active run's change, None where it needs none. failure: why the active run cannot be completed. violation: the
@@ -119,7 +119,7 @@ class RecordSettings:
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """Read the node's present settings."""
+    """Read the node's present values of settings."""
 
 
 @dataclass(frozen=True)
@@ -165,24 +165,24 @@ class AbandonRun:
 
 @dataclass(frozen=True)
 class EndPolicyLease:
-    """End the lease of the run's policies."""
+    """End the lease of the active run's policies."""
 
 
 @dataclass(frozen=True)
 class RollBackChange:
-    """Roll back a change."""
+    """Roll back a change that applied a run's settings."""
 
     change_id: UUID
 
 
 @dataclass(frozen=True)
 class SendEnd:
-    """End the load on all nodes, and what was prepared for it."""
+    """Stop the load on all nodes, and remove what was prepared for it."""
 
 
 @dataclass(frozen=True)
 class StopMeasuring:
-    """Measure nothing more; the node's settings are restored next, and the experiment ends in this state."""
+    """Start no further run; the node's settings are restored next, and the experiment ends in this state."""
 
     state: ExperimentState
     sentence: str

@@ -14,7 +14,7 @@ from coresteer.nodes.tables import NodeRow
 
 
 class ExperimentRow(Base):
-    """One experiment.
+    """An experiment with its spec, state and settings before and after.
 
     spec: a Spec. planned_s: planned duration. ending_state: the state in which it will end once its settings are
     restored; sentence then has the reason. activity: the present step in a sentence. settings_before, settings_after:
@@ -46,7 +46,10 @@ class ExperimentRow(Base):
 
 
 class ExperimentRunRow(Base):
-    """One run; rows are never changed. run: a RecordedRun; discarded: its reason, so that SQL can count runs."""
+    """One run of an experiment; rows are never changed.
+
+    run: a RecordedRun; discarded: its reason, so that SQL can count runs.
+    """
 
     __tablename__ = "experiment_run"
 

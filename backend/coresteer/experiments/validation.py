@@ -1,4 +1,7 @@
-"""Validate a spec against a node, and describe what the experiment would do there. Pure; raises Invalid."""
+"""Validation of an experiment's spec against a node, and description of what it would do there.
+
+Pure; raises Invalid.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +38,7 @@ _STAND_IN = "NETDEV"
 
 
 def check(spec: Spec, view: View, peer: Topology | None) -> None:
-    """Raise Invalid, with the field, for a spec that cannot run on this node. peer: topology of the client's node."""
+    """Raise Invalid, naming the field, if this spec cannot run on the node. peer: topology of the client's node."""
     for path, text in (("spec.name", spec.name), ("spec.template", spec.template), *_names(spec)):
         if not text.isprintable():
             raise Invalid("Names must not contain control characters.", field=path)
@@ -167,7 +170,7 @@ def _arm_preview(spec: Spec, arm: Arm, view: View, policies: Mapping[int, str]) 
 
 
 def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
-    """Return a summary of the experiment in one sentence."""
+    """Return a summary of the experiment in one or two sentences."""
     metric = EXPERIMENT[spec.primary].label if spec.primary in EXPERIMENT else spec.primary
     runs, first = schedule.run_count(spec), 4 * spec.aa_blocks
     load = type(spec.workload).__struct_config__.tag
@@ -181,7 +184,7 @@ def sentence(spec: Spec, node_name: str, peer_name: str | None) -> str:
 
 
 def block_warnings(spec: Spec) -> list[str]:
-    """Return warnings about blocks that are too few for a result."""
+    """Return warnings about numbers of blocks that are too small for a result."""
     warnings = []
     fewest = fewest_of_many(len(schedule.arms(spec))) if spec.kind == "sweep" else FEWEST_OF_TWO
     if spec.blocks < fewest:
@@ -194,7 +197,7 @@ def block_warnings(spec: Spec) -> list[str]:
 
 
 def minutes(seconds: float) -> str:
-    """Format a duration for a sentence."""
+    """Format a duration in seconds as minutes or hours for a sentence."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

@@ -1,4 +1,4 @@
-"""The fleet table and nodes over HTTP."""
+"""Nodes over HTTP: the fleet table, details of a node, labels, revocation of keys, deletion."""
 
 from fastapi import APIRouter, Request
 

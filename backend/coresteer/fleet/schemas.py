@@ -45,7 +45,7 @@ class Node(NodeSummary):
 
 
 class NodeUpdate(Body):
-    """Labels given by people; they replace all former ones."""
+    """Labels of a node given by people; they replace all former ones."""
 
     labels: dict[
         Annotated[

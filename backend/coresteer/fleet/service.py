@@ -66,7 +66,7 @@ async def details(session: AsyncSession, registry: Registry, node_id: int) -> No
 async def set_labels(
     session: AsyncSession, registry: Registry, node_id: int, labels: dict[str, str], *, actor: str
 ) -> NodeSummary:
-    """Replace the labels that people gave. Raises NotFound."""
+    """Replace a node's labels that people gave. Raises NotFound."""
     row = await find(session, node_id)
     detail = {"was": row.labels, "becomes": labels}
     row.labels = labels
@@ -77,14 +77,14 @@ async def set_labels(
 
 
 async def revoke_key(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """Revoke the key of the node's agent; close its connection after the commit. Raises NotFound."""
+    """Revoke the key of the node's agent; the caller closes its connection after the commit. Raises NotFound."""
     row = await find(session, node_id)
     row.key_hash = None
     record(session, actor=actor, action="node.revoke_key", target=row.name, node_id=node_id)
 
 
 async def delete(session: AsyncSession, node_id: int, *, actor: str) -> None:
-    """Delete the node; close its connection after the commit. Raises NotFound."""
+    """Delete a node; the caller closes its connection after the commit. Raises NotFound."""
     row = await find(session, node_id)
     record(session, actor=actor, action="node.delete", target=row.name, node_id=node_id)
     await repository.remove(session, node_id)

@@ -1,4 +1,4 @@
-"""JSON Schemas of what people fill in, from which the front end renders its forms."""
+"""JSON Schemas of policies, rollouts and experiments, from which the front end renders its forms."""
 
 from functools import cache
 from typing import Any  # JSON Schema is JSON of any shape
@@ -24,7 +24,7 @@ class FormSchemas(BaseModel):
 
 
 class _InOrder(GenerateJsonSchema):
-    """Keeps keys in the order of their declaration, which is that of the form."""
+    """Keeps keys of a JSON Schema in the order of their declaration, which is that of the form."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         """Return the value as it is."""
@@ -39,7 +39,7 @@ async def form_schemas(_: Viewer) -> FormSchemas:
 
 @cache
 def schemas() -> FormSchemas:
-    """Return the schemas; they depend on the version of the backend alone."""
+    """Return the form schemas; they depend on the version of the backend alone."""
     return FormSchemas(
         policy=inline(PolicyBody.model_json_schema(schema_generator=_InOrder)),
         rollout=inline(RolloutCreate.model_json_schema(schema_generator=_InOrder)),

@@ -74,7 +74,7 @@ _SHUTTING_DOWN = 1001
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of the application that a connection uses; on app.state.agents.
+    """The parts of the application that a connection to an agent uses; stored in app.state.agents.
 
     agents: identities by the hash of their key. state_queries: by node, messages after Welcome that make its agent
     report its open changes.
@@ -97,7 +97,7 @@ class Services:
 
 
 class _Refused(Exception):  # noqa: N818 - a reason for the peer, not an error here
-    """The connection must be closed with this code and reason."""
+    """The agent's connection must be closed with this code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -107,7 +107,7 @@ class _Refused(Exception):  # noqa: N818 - a reason for the peer, not an error h
 
 @router.websocket("/api/agent")
 async def agent(websocket: WebSocket) -> None:
-    """Serve one agent until either side closes the connection."""
+    """Serve the WebSocket of one agent until either side closes it."""
     await websocket.accept()
     await _AgentConnection(websocket, websocket.app.state.agents).run()
 

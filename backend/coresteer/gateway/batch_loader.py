@@ -1,4 +1,4 @@
-"""Combines concurrent look-ups into one query: a fleet that reconnects makes thousands at a time."""
+"""Combines concurrent look-ups by key into one query: a reconnecting fleet makes thousands at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,7 +11,10 @@ _MAX_KEYS_PER_QUERY = 500
 
 
 class BatchLoader(Generic[K, V]):
-    """load receives distinct keys and returns the values found; keys requested meanwhile go into the next query."""
+    """Loads values by key in batches.
+
+    load receives distinct keys and returns the values found; keys requested meanwhile go into the next query.
+    """
 
     def __init__(self, load: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]]) -> None:
         self._load = load
@@ -19,7 +22,7 @@ class BatchLoader(Generic[K, V]):
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> V | None:
-        """Return the key's value, None if it has none. Raises what load raises."""
+        """Return the key's value, None if it has none. Raises what the load function raises."""
         if (future := self._waiting.get(key)) is None:
             self._waiting[key] = future = asyncio.get_running_loop().create_future()
         if self._task is None:

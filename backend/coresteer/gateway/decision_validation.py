@@ -1,4 +1,4 @@
-"""Validate what relates the fields of decisions and of states of changes.
+"""Rules for decisions and reports about changes that relate several fields; each returns what is wrong, or None.
 
 Actions and results are also stored by agents, which must be able to read them back whatever they contain; so their
 texts are bounded here and not in their types. Each function returns a sentence that says what is wrong, or None.
@@ -14,7 +14,7 @@ from coresteer_core.protocol import DecisionMessage
 
 
 def invalid_change_id(message: DecisionMessage) -> str | None:
-    """The change that applies the actions has a UUID."""
+    """Return why a decision's change id is not a UUID, None if it is one or absent."""
     if message.change_id is None:
         return None
     try:
@@ -25,7 +25,7 @@ def invalid_change_id(message: DecisionMessage) -> str | None:
 
 
 def invalid_actions(message: DecisionMessage) -> str | None:
-    """Keys are settings', values parse, and texts are bounded."""
+    """Return what is wrong with a decision's actions (key, value, length of texts), None if they are valid."""
     actions = message.evaluation.actions
     wrong = too_long((action.key for action in actions), MAX_NAME) or too_long(
         (text for action in actions for text in (action.was, action.becomes, action.reason)), MAX_VALUE
@@ -35,6 +35,6 @@ def invalid_actions(message: DecisionMessage) -> str | None:
 
 
 def too_long_results(message: ChangeMessage) -> str | None:
-    """Texts of results are bounded."""
+    """Return which text of a change's results is too long, None if none is."""
     texts = (text for r in message.results for text in (r.key, r.sentence, r.found, r.read_back))
     return too_long((message.sentence, *texts), MAX_VALUE)

@@ -1,4 +1,4 @@
-"""Enrolment of agents: a one-time token is exchanged for the node's own key."""
+"""Enrolment of agents: exchanges a one-time token for the node's own key."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,14 +22,14 @@ _MAX_NAMES_IN_AUDIT = 20
 
 @dataclass(frozen=True)
 class NewEnrolmentToken:
-    """The token's text, which is not stored, and its expiry."""
+    """A new enrolment token: its text, which is not stored, and its expiry."""
 
     token: str
     expires_at: datetime
 
 
 async def new_enrolment_token(session: AsyncSession, by: str, request: EnrolmentTokenCreate) -> NewEnrolmentToken:
-    """Create a token for one agent, or for any number of simulated nodes at once."""
+    """Create an enrolment token for one agent, or for any number of simulated nodes at once."""
     new = NewEnrolmentToken(
         new_token(ENROLMENT_TOKEN_PREFIX), datetime.now(UTC) + timedelta(minutes=request.expires_in_minutes)
     )
@@ -53,7 +53,10 @@ async def new_enrolment_token(session: AsyncSession, by: str, request: Enrolment
 
 
 async def enrol(session: AsyncSession, request: EnrolRequest) -> EnrolAnswer:
-    """Exchange the token for one key per name. Raises Forbidden, Invalid and Conflict; then the token stays valid."""
+    """Exchange an enrolment token for one key per node.
+
+    Raises Forbidden, Invalid and Conflict; then the token stays valid.
+    """
     token = await repository.consume_one_time_token(session, token_hash(request.token), "enrolment")
     if token is None:
         raise Forbidden("The enrolment token is unknown, used or expired; an administrator can create a new one.")

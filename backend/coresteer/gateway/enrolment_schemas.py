@@ -17,14 +17,14 @@ NodeName = Annotated[
 
 
 class EnrolmentTokenCreate(Body):
-    """A one-time token for a new agent. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
+    """An enrolment token to create. simulated: for `coresteer-agent simulate`, any number of nodes at once."""
 
     simulated: bool = False
     expires_in_minutes: Annotated[int, Field(ge=1, le=10080)] = 60
 
 
 class EnrolmentToken(BaseModel):
-    """The token and the command that uses it."""
+    """A new enrolment token and the shell command that uses it."""
 
     token: str
     command: str
@@ -39,6 +39,6 @@ class EnrolRequest(Body):
 
 
 class EnrolAnswer(BaseModel):
-    """One entry per requested name."""
+    """The enrolled nodes with their keys, one entry per requested name."""
 
     nodes: list[EnrolledNode]

@@ -1,4 +1,4 @@
-"""Validate what relates the fields of an experiment's messages; parts of them are passed on to other agents.
+"""Rules for messages of experiments that relate several fields; each returns what is wrong, or None.
 
 Each function returns a sentence that says what is wrong, or None.
 """
@@ -16,7 +16,7 @@ _CPU_TIMES = ("busy", "user", "system", "irq", "softirq", "steal")
 
 
 def invalid_address(message: ExperimentMessage) -> str | None:
-    """The address is empty or IP:PORT, because a client on another node connects to it."""
+    """Return why the load's address is invalid: it must be empty or IP:PORT, because another node connects to it."""
     host, _, port = message.address.rpartition(":")
     try:
         if not message.address or (ip_address(host) and 0 < int(port) < 65_536):
@@ -27,7 +27,7 @@ def invalid_address(message: ExperimentMessage) -> str | None:
 
 
 def unexpected_result(message: ExperimentMessage) -> str | None:
-    """A run has a result exactly when its state is measured."""
+    """Return why a run's result does not fit its state: there is one exactly when the state is measured. Else None."""
     is_measured = message.state is RunState.MEASURED and message.run_id is not None
     if (message.measured is not None) == is_measured:
         return None
@@ -35,7 +35,7 @@ def unexpected_result(message: ExperimentMessage) -> str | None:
 
 
 def invalid_figures(message: ExperimentMessage) -> str | None:
-    """Figures are Coresteer's metrics and a bounded number of a command's own."""
+    """Return which figure of a result is unknown, or that there are too many of a command's own, else None."""
     if message.measured is None:
         return None
     names = sorted(message.measured.figures.keys() - EXPERIMENT.keys())
@@ -46,7 +46,7 @@ def invalid_figures(message: ExperimentMessage) -> str | None:
 
 
 def invalid_cpu_times(message: ExperimentMessage) -> str | None:
-    """CPU times are of known kinds."""
+    """Return which kind of CPU time of a result is unknown, None if all are known."""
     unknown = (
         next((kind for kind in message.measured.cpus if kind not in _CPU_TIMES), None) if message.measured else None
     )

@@ -1,4 +1,4 @@
-"""Validate what relates several fields of a node's messages; single fields have their bounds in the wire types.
+"""Rules for messages about a node that relate several fields; each returns what is wrong, or None.
 
 Each function returns a sentence that says what is wrong, or None.
 """
@@ -26,7 +26,7 @@ _VALID_SHARE = bytes(set(range(256)) - set(_INVALID_SHARE))
 
 
 def invalid_columns(message: RatesMessage) -> str | None:
-    """Columns have one element for each CPU, and shares are 0 to 100 %."""
+    """Return which column of a sample does not have one element per CPU, or a share outside 0 to 100 %, else None."""
     rates = message.rates
     for name in CPU_SHARES:
         share = rates.shares.get(name)
@@ -44,7 +44,10 @@ def invalid_columns(message: RatesMessage) -> str | None:
 
 
 def invalid_cells(message: RatesMessage) -> str | None:
-    """irq_ids, irq_cpus and irq_counts are all present or all absent, with as many elements each."""
+    """Return why irq_ids, irq_cpus and irq_counts do not match: all are absent, or all have as many elements.
+
+    Else None.
+    """
     rates = message.rates
     ids, cpus, counts = rates.irq_ids, rates.irq_cpus, rates.irq_counts
     if ids is None or cpus is None or counts is None:
@@ -56,27 +59,27 @@ def invalid_cells(message: RatesMessage) -> str | None:
 
 
 def duplicate_netdev(message: RatesMessage) -> str | None:
-    """Each netdev is counted once."""
+    """Return which netdev a sample contains twice, None if none."""
     return _duplicate("netdev", (netdev.name for netdev in message.rates.netdevs or ()))
 
 
 def duplicate_cpu(message: TopologyMessage) -> str | None:
-    """Each CPU is listed once."""
+    """Return which CPU a topology lists twice, None if none."""
     return _duplicate("CPU", (cpu.cpu for cpu in message.topology.cpus))
 
 
 def duplicate_irq(message: InventoryMessage) -> str | None:
-    """Each IRQ is listed once."""
+    """Return which IRQ an inventory lists twice, None if none."""
     return _duplicate("IRQ", (irq.irq for irq in message.inventory.irqs))
 
 
 def too_many_queues(message: InventoryMessage) -> str | None:
-    """The queues of all netdevs together are bounded."""
+    """Return that an inventory has too many queues over all netdevs, else None."""
     return _too_many("queues", sum(len(netdev.queues) for netdev in message.inventory.netdevs), MAX_QUEUES)
 
 
 def invalid_netdev_settings(message: InventoryMessage) -> str | None:
-    """Speeds are None or positive, and values of settings parse."""
+    """Return which speed or setting of a netdev is invalid, None if none."""
     for netdev in message.inventory.netdevs:
         if netdev.speed_bits_per_s == 0:
             return f"{netdev.name[:40]} has a speed of 0 bit/s; send None for an unknown speed."
@@ -88,7 +91,10 @@ def invalid_netdev_settings(message: InventoryMessage) -> str | None:
 
 
 def invalid_machine_settings(message: InventoryMessage) -> str | None:
-    """Values of known settings of the machine parse; keys that only a newer agent knows are stored and not used."""
+    """Return which known setting of the machine has an invalid value, None if none.
+
+    Unknown keys of newer agents are accepted.
+    """
     values = message.inventory.settings.items()
     known = ((key, value) for key, value in values if key in MACHINE_SETTINGS)
     return next((wrong for key, value in known if (wrong := invalid_value(key, value))), None)
@@ -102,7 +108,7 @@ def _netdev_params(inventory: Inventory) -> Iterator[dict[str, str]]:
 
 
 def too_many_points(message: LearnedMessage) -> str | None:
-    """The netdevs with points, and the points of each, are bounded."""
+    """Return that NIC observations have too many netdevs, or too many points of one, else None."""
     points = Counter(point.netdev for point in message.learned.points)
     return _too_many("netdevs with points", len(points), nic.MAX_NETDEVS) or _too_many(
         "points of one netdev", max(points.values(), default=0), nic.MAX_POINTS
@@ -110,7 +116,7 @@ def too_many_points(message: LearnedMessage) -> str | None:
 
 
 def too_many_flows(message: FlowsMessage) -> str | None:
-    """RX placements, ports and clients of all tasks together are bounded."""
+    """Return that the tasks have too many RX placements, ports or clients in total, else None."""
     tasks = message.tasks
     return (
         _too_many("RX placements", sum(len(task.rx_placements) for task in tasks), MAX_RX_PLACEMENTS)
@@ -120,14 +126,14 @@ def too_many_flows(message: FlowsMessage) -> str | None:
 
 
 def invalid_task_settings(message: FlowsMessage) -> str | None:
-    """Values of settings of tasks and cgroups parse."""
+    """Return which setting of a task or cgroup has an invalid value, None if none."""
     return invalid_params("task/1", (task.params for task in message.tasks)) or invalid_params(
         "cgroup/group", message.cgroups.values()
     )
 
 
 def duplicate_class(message: ClassesMessage) -> str | None:
-    """Each service class is listed once."""
+    """Return which service class a report lists twice, None if none."""
     return _duplicate("service class", (figures.name for figures in message.classes))
 
 

@@ -23,7 +23,10 @@ _NODES_PER_TRANSACTION = 50
 
 
 class Recorder:
-    """Only the latest report of each kind is queued, so that the queue is bounded by the number of nodes."""
+    """Stores agents' reports in the background.
+
+    Only the latest report of each kind and node is queued, which bounds the queue.
+    """
 
     def __init__(self, database: Database, bus: Bus) -> None:
         self._database = database
@@ -33,17 +36,17 @@ class Recorder:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start storing."""
+        """Start storing queued reports."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop; agents report everything again when they reconnect."""
+        """Stop storing; agents report everything again when they reconnect."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def record(self, node_id: int, message: Hello | Topology | Inventory | Learned) -> None:
-        """Queue a validated report of the node."""
+        """Queue a validated report of the node to be stored."""
         report = self._queue.setdefault(node_id, NodeReport())
         encoded = msgspec.json.encode(message)
         match message:

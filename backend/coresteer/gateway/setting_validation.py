@@ -1,4 +1,4 @@
-"""Validate values of settings in messages from agents through the registry of settings."""
+"""Rules for values of settings in messages from agents, through the registry of settings."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -7,7 +7,7 @@ from coresteer_core.settings import SettingError, parse_setting
 
 
 def invalid_params(parent: str, params: Iterable[Mapping[str, str]]) -> str | None:
-    """Find a name or value that is not a setting's; names are ends of keys, ``parent`` is what precedes them.
+    """Return which parameter's name or value is not a setting's, None if none; ``parent`` is the start of the key.
 
     The parent is a placeholder such as ``netdev/eth0``, since messages also name devices that no setting may address.
     """
@@ -18,7 +18,7 @@ def invalid_params(parent: str, params: Iterable[Mapping[str, str]]) -> str | No
 
 
 def invalid_value(key: str, value: str) -> str | None:
-    """Validate one setting's key and value."""
+    """Return why a setting's key or value is invalid, None if both are valid."""
     try:
         setting = parse_setting(key)
     except SettingError:

@@ -1,4 +1,4 @@
-"""Validate the texts of decoded messages: control characters and CPU lists.
+"""Rules for texts in decoded messages: control characters, CPU lists, length.
 
 msgspec evaluates patterns field by field in Python, so these two are validated for a whole message at once. Each
 function returns a sentence that says what is wrong, or None.
@@ -16,7 +16,7 @@ _JSON_ESCAPE = re.compile(rb"\\[^\"]")
 
 
 def control_characters(value: object) -> str | None:
-    """Find a text with control characters (C0 and DEL) anywhere in a struct, list or dict, keys included.
+    """Return which text contains control characters (C0 or DEL) in a struct, list or dict, keys included; None if none.
 
     JSON writes control characters as escapes, so encoding the value and searching the bytes is faster than visiting
     its texts in Python.
@@ -42,7 +42,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def invalid_cpu_list(texts: Iterable[str | None]) -> str | None:
-    """Find a text that is not a CPU list; empty texts and None are valid."""
+    """Return which text is not a CPU list, None if none; empty texts and None are valid."""
     for text in {text for text in texts if text}:
         try:
             parse_cpu_list(text)
@@ -52,7 +52,7 @@ def invalid_cpu_list(texts: Iterable[str | None]) -> str | None:
 
 
 def too_long(texts: Iterable[str | None], longest: int) -> str | None:
-    """Find a text of more than ``longest`` characters, of structs that the agent also stores and so have no bounds."""
+    """Return which text has more than ``longest`` characters, None if none; for structs without bounds of their own."""
     for text in texts:
         if text is not None and len(text) > longest:
             return f"{text[:40]!r}… has {len(text)} characters, more than {longest}."

@@ -1,4 +1,4 @@
-"""Validate a message from an agent after decoding: untrusted, and what is accepted is stored and shown.
+"""Validation of messages from agents after decoding: untrusted, and what is accepted is stored and shown.
 
 The wire types bound each field (coresteer_core.bounds); RULES adds what decoding cannot express, by type of message.
 """
@@ -33,7 +33,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Arrival:
-    """now_ms: the backend's Unix time at arrival. after_seq: of the Rates before it on the same connection."""
+    """When a message arrived. now_ms: the backend's Unix time.
+
+    after_seq: of the Rates before it on the same connection.
+    """
 
     now_ms: int
     after_seq: int = 0
@@ -41,7 +44,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Rules(Generic[M]):
-    """Rules for one type of message, applied after decoding.
+    """Validation rules for one type of message, applied after decoding.
 
     texts: the part that is searched for control characters. cpu_lists: texts that are CPU lists. time_ms: the node's
     Unix time, which may differ by 24 h from the backend's. relations: of several fields, each returns a sentence or
@@ -56,7 +59,7 @@ class Rules(Generic[M]):
 
 
 def validate(message: ToBackend, arrival: Arrival) -> str | None:
-    """Return a sentence that says what is wrong with a message, or None."""
+    """Return a sentence that says what is wrong with an agent's message, None if it is valid."""
     rules = RULES[type(message)]
     wrong = _invalid(message, rules, arrival)
     return f"{type(message).__name__.removesuffix('Message')}: {wrong}" if wrong else None

@@ -1,4 +1,4 @@
-"""The binary frames of /api/live: a JSON header, then little-endian columns of numbers. Pure."""
+"""Binary frames of the WebSocket /api/live: a JSON header, then little-endian columns of numbers. Pure."""
 
 import struct
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def columnar_frame(header: dict[str, object], columns: Sequence[tuple[str, str, 
 
 
 def rates_frame(node_id: int, rates: Rates, physical: frozenset[str] | None) -> bytes:
-    """Return one interval of one node as a frame; columns that are not known are left out.
+    """Return the rates of one node in one interval as a frame; unknown columns are omitted.
 
     metrics in the header: the values of coresteer_core.metrics.HISTORY. physical: the netdevs whose traffic counts.
     """
@@ -71,7 +71,7 @@ FleetRow = tuple[int, Health, Figures | None]
 
 
 def fleet_frame(rows: Sequence[FleetRow], time_ms: int) -> bytes:
-    """Return the figures of many nodes as a frame, a column a figure: NaN or 0xFFFFFFFF where unknown."""
+    """Return the figures of many nodes as a frame, one column per figure: NaN or 0xFFFFFFFF where unknown."""
     columns = [
         ("node_id", "u32", np.array([node_id for node_id, _, _ in rows], "<u4").tobytes()),
         ("health", "u8", bytes(_HEALTH[health] for _, health, _ in rows)),

@@ -1,4 +1,4 @@
-"""LiveHub: which browser receives which samples and events. A slow browser loses its own oldest frames."""
+"""Distribution of samples and events to browsers. A slow browser loses its own oldest frames."""
 
 import asyncio
 import logging
@@ -30,14 +30,14 @@ _NODES_AT_ONCE = 250
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """Which frames a browser receives from now on: one node's intervals, the fleet's figures."""
+    """Which frames a browser receives: the intervals of one node, the figures of the fleet."""
 
     node: int | None = None
     fleet: bool = False
 
 
 class Browser:
-    """One open page with the frames and events that wait to be sent to it."""
+    """One connected page with the frames and events that wait to be sent to it."""
 
     def __init__(self) -> None:
         self.subscription = Subscription()
@@ -55,7 +55,7 @@ class Browser:
 
 
 class LiveHub:
-    """Publishes samples and events to the browsers that subscribed to them; each is encoded once."""
+    """Sends samples and events to the browsers that subscribed to them; each is encoded once."""
 
     def __init__(self, database: Database, bus: Bus, registry: Registry) -> None:
         self._database = database
@@ -68,11 +68,11 @@ class LiveHub:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start to publish."""
+        """Start publishing to browsers."""
         self._tasks = [asyncio.create_task(self._publish_events()), asyncio.create_task(self._tick_forever())]
 
     async def stop(self) -> None:
-        """Stop to publish."""
+        """Stop publishing to browsers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -99,7 +99,7 @@ class LiveHub:
         self._index()
 
     def leave(self, browser: Browser) -> None:
-        """Remove a browser."""
+        """Remove a browser that disconnected."""
         self._browsers.discard(browser)
         self._index()
 
@@ -157,7 +157,7 @@ class LiveHub:
             await asyncio.sleep(max(0.05, _TICK_S - (time.monotonic() - began)))
 
     async def _load_known_nodes(self) -> None:
-        """Load which nodes exist: the fleet includes those that have been away since the backend started."""
+        """Load which nodes exist: the fleet includes those that have not connected since the backend started."""
         async with self._database.session() as session:
             self._seen_before = await nodes.seen_before(session)
 

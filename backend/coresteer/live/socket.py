@@ -1,4 +1,4 @@
-"""WS /api/live: samples and events as they come, to every open page."""
+"""WebSocket /api/live: samples and events as they arrive, to every open page."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ _POLICY_VIOLATION = 1008
 
 @router.websocket("/api/live")
 async def live(websocket: WebSocket) -> None:
-    """Serve one page until it is closed or its session ends (checked every minute)."""
+    """Serve the WebSocket of one page until it is closed or its session ends (checked every minute)."""
     try:
         await identify_websocket(websocket)
     except WebSocketException as refused:

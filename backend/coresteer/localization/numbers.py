@@ -1,4 +1,4 @@
-"""Format numbers for reports, the same on every machine."""
+"""Formatting of numbers in reports, the same on every machine."""
 
 import math
 from datetime import UTC, datetime
@@ -16,15 +16,15 @@ class Interval(Protocol):
 
     @property
     def value(self) -> float:
-        """Return the estimate."""
+        """Return the estimated value."""
 
     @property
     def low(self) -> float:
-        """Return the lower end."""
+        """Return the lower end of the confidence interval."""
 
     @property
     def high(self) -> float:
-        """Return the upper end."""
+        """Return the upper end of the confidence interval."""
 
 
 def plain(value: float) -> str:
@@ -37,7 +37,7 @@ def plain(value: float) -> str:
 
 
 def percent(share: float, language: Language, *, signed: bool = True, up: bool = False) -> str:
-    """Format a share as percent with one decimal under 100. up: round away from zero, for bounds."""
+    """Format a share (0.1 is 10 %) as percent with one decimal under 100. up: round away from zero, for bounds."""
     value = share * 100
     scale = 1 if abs(value) >= 100 else 10
     rounded = (math.ceil(abs(value) * scale - 1e-9) if up else round(abs(value) * scale)) / scale
@@ -46,7 +46,7 @@ def percent(share: float, language: Language, *, signed: bool = True, up: bool =
 
 
 def percent_sign(language: Language) -> str:
-    """Return the percent sign with its space, which Korean does not have."""
+    """Return the percent sign, in English after a space."""
     return "%" if language == "ko" else " %"
 
 
@@ -65,7 +65,7 @@ def amount(value: float | None, unit: str, language: Language) -> str:
 
 
 def axis_scale(highest: float, unit: str) -> tuple[float, str]:
-    """Return the divisor for the values of an axis, and their unit after the division."""
+    """Return the divisor for the values of a chart's axis, and their unit after the division."""
     if unit == "bit/s":
         factor, prefix = next(((f, p) for f, p in _PREFIXES if highest >= f), (1.0, ""))
         return factor, f"{prefix}bit/s"
@@ -73,7 +73,7 @@ def axis_scale(highest: float, unit: str) -> tuple[float, str]:
 
 
 def estimate(found: Interval | None, unit: str, language: Language) -> str:
-    """Format a value with its interval."""
+    """Format an estimate with its confidence interval and unit."""
     if found is None:
         return _ABSENT
     value = amount(found.value, unit, language)
@@ -84,7 +84,7 @@ def estimate(found: Interval | None, unit: str, language: Language) -> str:
 
 
 def effect(found: Interval | None, language: Language) -> str:
-    """Format a relative effect with its interval."""
+    """Format a relative effect (0.1 is +10 %) with its confidence interval."""
     if found is None:
         return _ABSENT
     low, high = percent(found.low, language), percent(found.high, language)
@@ -92,7 +92,7 @@ def effect(found: Interval | None, language: Language) -> str:
 
 
 def between(low: str, high: str, language: Language) -> str:
-    """Format a range."""
+    """Format a range as “low to high”."""
     return text(language, "between", low=low, high=high)
 
 
@@ -109,7 +109,7 @@ def correlation(rho: float | None) -> str:
 
 
 def duration(seconds: float, language: Language) -> str:
-    """Format a duration with its two largest units."""
+    """Format a duration in seconds with its two largest units."""
     whole = round(seconds)
     if whole < 120:
         return text(language, "seconds", s=f"{seconds:.3g}")

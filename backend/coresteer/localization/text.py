@@ -20,7 +20,7 @@ from coresteer.localization.text_reasons import EARLIER_REASONS, REASONS
 
 
 class Pair(NamedTuple):
-    """One sentence in both languages, with the same placeholders."""
+    """A sentence in English and Korean, with the same placeholders."""
 
     en: str
     ko: str
@@ -64,7 +64,7 @@ _formatter = _Formatter()
 
 
 def text(language: Language, key: str, /, **values: object) -> str:
-    """Return the sentence in the language, with its placeholders filled."""
+    """Return the sentence of this key in the language, with its placeholders filled."""
     return _formatter.vformat(getattr(SENTENCES[key], language), (), values)
 
 
@@ -82,7 +82,7 @@ _REASONS = [
 
 
 def translated(language: Language, sentence: str) -> str:
-    """Return one of the REASONS in the language; any other sentence is returned unchanged."""
+    """Return a stored English reason in the language; a sentence that is none of REASONS is returned unchanged."""
     if language != "en" and len(sentence) <= _MAX_LENGTH:
         for key, pattern in _REASONS:
             if found := pattern.fullmatch(sentence):
@@ -94,6 +94,9 @@ def translated(language: Language, sentence: str) -> str:
 
 
 def label(language: Language, metric: str, otherwise: str | None = None) -> str:
-    """Return the label of a metric. otherwise: of a metric without a translation, e.g. one of a command."""
+    """Return the label of a metric in the language.
+
+    otherwise: of a metric without a translation, e.g. one of a command.
+    """
     key = f"metric.{metric}"
     return text(language, key) if key in SENTENCES else otherwise or metric.removeprefix("command.")

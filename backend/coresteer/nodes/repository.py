@@ -23,7 +23,7 @@ _UPSERT = text("""
 async def upsert(
     session: AsyncSession, key_hashes: dict[str, bytes], *, simulated: bool, replace_keys: bool
 ) -> dict[str, int]:
-    """Create nodes or replace their keys; return ids by name.
+    """Create nodes with these keys, or replace the keys of existing ones; return node ids by name.
 
     Left out are nodes of the other kind (simulated or not) and, unless replace_keys, nodes that have a key.
     """
@@ -54,7 +54,7 @@ async def seen_before(session: AsyncSession) -> dict[int, bool]:
 
 
 async def find(session: AsyncSession, node_id: int) -> NodeRow | None:
-    """Return a node with all columns, None if there is none."""
+    """Return the node with all columns, None if there is none."""
     deferred = (NodeRow.topology, NodeRow.inventory, NodeRow.learned)
     return await session.get(NodeRow, node_id, options=[undefer(column) for column in deferred])
 
@@ -71,7 +71,7 @@ async def remove(session: AsyncSession, node_id: int) -> None:
 
 @dataclass(frozen=True)
 class AgentIdentity:
-    """The node that a key belongs to. acked_seq: everything up to that sample of the stream is stored."""
+    """The node that an agent's key belongs to. acked_seq: everything up to that sample of the stream is stored."""
 
     node_id: int
     name: str
@@ -93,7 +93,7 @@ async def find_by_keys(
 
 @dataclass
 class NodeReport:
-    """Columns to update from an agent's reports; None leaves a column unchanged. JSON as bytes."""
+    """Columns of a node to update from its agent's reports; None leaves a column unchanged. JSON as bytes."""
 
     hello: bytes | None = None
     topology: bytes | None = None
@@ -106,13 +106,13 @@ class NodeReport:
     netdevs: bytes | None = None
 
     def merged_with(self, newer: "NodeReport") -> "NodeReport":
-        """Return the newer value of each field."""
+        """Return the newer value of each column, where the newer report has one."""
         values = {f.name: getattr(self, f.name) if (v := getattr(newer, f.name)) is None else v for f in fields(self)}
         return NodeReport(**values)
 
 
 async def store_reports(connection: AsyncConnection[TupleRow], reports: Mapping[int, NodeReport]) -> None:
-    """Update the nodes' columns."""
+    """Update nodes with their agents' latest reports."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """

@@ -1,4 +1,4 @@
-"""Nodes: creation with a key, look-up by key or id, and what their agents reported."""
+"""Nodes: creation with a key, look-up by key or id, and their agents' latest reports."""
 
 import hashlib
 import secrets
@@ -32,7 +32,7 @@ async def identify_agents(database: Database, key_hashes: Sequence[bytes]) -> di
 async def enrol(
     session: AsyncSession, names: list[str], *, simulated: bool, replace_keys: bool = False
 ) -> list[EnrolledNode]:
-    """Create nodes of these names with a new key each; return them in the order of the names.
+    """Create nodes of these names, each with a new key; return them in the order of the names.
 
     A node that exists keeps its history. Only a simulated node, or any with replace_keys, gets a new key while it has
     one; the old one becomes invalid. Raises Conflict when a node has a key, or when a real node would become a
@@ -72,7 +72,7 @@ class ReportedState(NamedTuple):
 
 
 def reported(row: NodeRow) -> ReportedState:
-    """Decode the latest reports of a row that was loaded with all columns."""
+    """Decode an agent's latest reports from a node's row that was loaded with all columns."""
     return ReportedState(
         None if row.topology is None else msgspec.convert(row.topology, Topology),
         None if row.inventory is None else msgspec.convert(row.inventory, Inventory),

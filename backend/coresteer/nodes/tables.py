@@ -13,7 +13,7 @@ from coresteer.db import Base
 
 
 class NodeRow(Base):
-    """One node.
+    """A node: name, key, labels and its agent's latest reports.
 
     key_hash: SHA-256 of its agent's key, NULL when revoked. simulated: fixed at enrolment. hello, topology, inventory,
     learned (observations of its NICs): latest reports of its agent. cpus, packages, numa_nodes, drivers, netdevs

@@ -1,4 +1,4 @@
-"""Backtest: evaluate a policy on the stored samples, flows and inventories of a node."""
+"""Backtest: evaluation of a policy on the stored samples, flows and inventories of a node."""
 
 import asyncio
 from bisect import bisect_right

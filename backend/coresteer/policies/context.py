@@ -1,4 +1,4 @@
-"""The parts of the application that policies use; on app.state.policies."""
+"""The parts of the application that policies use; stored in app.state.policies."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ from coresteer.telemetry.service import Ingest
 
 @dataclass(frozen=True)
 class PolicyContext:
-    """Parts of the application. backtest_lock: held while a backtest has up to an hour of samples in memory."""
+    """The parts of the application that policies use.
+
+    backtest_lock: held while a backtest has up to an hour of samples in memory.
+    """
 
     database: Database
     bus: Bus

@@ -1,4 +1,4 @@
-"""Decisions of policies on nodes: recorded with the changes that they led to, and listed."""
+"""Decisions of policies on nodes: stored together with the changes that carry them out, and listed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ from coresteer_core.protocol import DecisionMessage
 
 
 async def record_decision(context: PolicyContext, node_id: int, message: DecisionMessage) -> None:
-    """Store a validated message: the decision, its new drifts, and the change that carries it out.
+    """Store a validated decision of a policy, its new drifts, and the change that carries it out.
 
     An agent may send a decision again after it was disconnected; a repeated one is not stored twice.
     """
@@ -102,14 +102,14 @@ def _store_drifts(
 async def decisions(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> list[Decision]:
-    """Return decisions, newest first. Raises NotFound."""
+    """Return decisions of policies on a node, newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
     rows = await repository.decisions(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
     return [_schema(row, state) for row, state in rows]
 
 
 async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]:
-    """Return the latest decision with actions of each policy in force in mode recommend. Raises NotFound."""
+    """Return the latest decision with actions of each policy in force in mode recommend on a node. Raises NotFound."""
     (node,) = await _node_attributes(session, node_id)
     policies = in_force(await repository.enabled(session), node)
     found = []
@@ -124,7 +124,7 @@ async def recommendations(session: AsyncSession, node_id: int) -> list[Decision]
 async def drifts(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> list[DriftEntry]:
-    """Return drifts, newest first. Raises NotFound."""
+    """Return a node's drifts (settings that another program changed), newest first. Raises NotFound."""
     await _node_attributes(session, node_id)
     rows = await repository.drifts(session, node_id, from_time=from_time, to_time=to_time, limit=limit)
     return [

@@ -34,7 +34,7 @@ class Enabled:
     bodies: Mapping[int, PolicyBody]
 
     def version_on(self, node_id: int) -> int | None:
-        """Return the version of a node that the selector matches, None for none."""
+        """Return the policy's version on a node that the selector matches, None if it has none yet."""
         if self.partial is None:
             return self.version
         return self.partial.to_version if node_id in self.partial.nodes else self.partial.from_version
@@ -51,7 +51,7 @@ def in_force(policies: Iterable[Enabled], attributes: NodeAttributes) -> list[Po
 
 
 def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[PolicyInForce]) -> list[PolicyInForce]:
-    """Return the policies in force on a node while an experiment runs there: only leased ones enforce.
+    """Return the policies in force on a node while an experiment runs there: only leased ones enforce, others pause.
 
     Others in mode enforce are leased in mode recommend, so that they resume when the agent loses the backend.
     """
@@ -65,7 +65,7 @@ def during_experiment(policies: Iterable[PolicyInForce], leased: Iterable[Policy
 
 
 def for_agent(policy_id: int | str, version: int, body: PolicyBody) -> PolicyInForce:
-    """Convert a version of a policy to the core's type."""
+    """Convert a version of a policy to coresteer_core's PolicyInForce."""
     return PolicyInForce(
         policy_id=str(policy_id),
         version=version,

@@ -1,4 +1,4 @@
-"""Preview of a policy: its evaluation on the current view of nodes."""
+"""Preview of a policy: its evaluation on the present state of nodes."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _PREVIEW_ID = "9" * 10
 
 
 async def preview(context: PolicyContext, request: PolicyPreviewRequest) -> list[NodeEvaluation]:
-    """Return one evaluation per node, in the order requested; unknown nodes are left out."""
+    """Return the policy's evaluation on each requested node, in that order; unknown nodes are omitted."""
     async with context.database.session() as session:
         policies = await repository.enabled(session)
         attributes = {one.node_id: one for one in await repository.node_attributes(session, request.node_ids)}
@@ -80,7 +80,7 @@ def _evaluate(view: View, others: Sequence[PolicyInForce], body: PolicyBody) -> 
 
 
 async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> View | None:
-    """Return the node's current view, None until it has reported topology and inventory. Raises NotFound."""
+    """Return the node's present view, None until it has reported topology and inventory. Raises NotFound."""
     topology, inventory, learned = nodes.reported(await nodes.find(session, node_id))
     if topology is None or inventory is None:
         return None
@@ -98,7 +98,7 @@ async def view_of(session: AsyncSession, registry: Registry, node_id: int) -> Vi
 
 
 async def flows(session: AsyncSession, registry: Registry, node_id: int) -> NodeFlows:
-    """Return the network tasks that the node reported last. Raises NotFound."""
+    """Return a node's processes that use the network, as last reported. Raises NotFound."""
     await nodes.find(session, node_id)
     message = registry.get(node_id).flows
     if message is None:

@@ -1,4 +1,4 @@
-"""Sends each connected agent the policies in force on its node, after Welcome and whenever they change."""
+"""Publisher of policies: sends each connected agent the policies in force on its node whenever they change."""
 
 import asyncio
 import logging
@@ -31,7 +31,10 @@ NodesInUse: TypeAlias = Callable[[AsyncSession, Sequence[int]], Awaitable[Collec
 
 
 class PolicyPublisher:
-    """Sends nothing that equals the last message on the agent's present connection."""
+    """Sends agents the policies in force on their nodes.
+
+    Nothing is sent that equals the last message on the present connection.
+    """
 
     def __init__(
         self,
@@ -54,17 +57,17 @@ class PolicyPublisher:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start publishing."""
+        """Start publishing policies to agents."""
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._run())]
 
     async def stop(self) -> None:
-        """Stop; agents continue with the policies that they have."""
+        """Stop publishing; agents continue with the policies that they have."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def schedule(self, node_id: int) -> None:
-        """Publish soon: something about the node may have changed, or its agent connected."""
+        """Send a node its policies soon: something about it may have changed, or its agent connected."""
         self._waiting.add(node_id)
         self._wake.set()
 
@@ -76,7 +79,7 @@ class PolicyPublisher:
             self._leased.pop(node_id, None)
 
     async def publish_now(self, node_id: int) -> None:
-        """Send the policies in force before any later message to the agent, if it is connected."""
+        """Send a node its policies in force before any later message to its agent, if it is connected."""
         await self._publish([node_id])
 
     def _schedule_all(self) -> None:

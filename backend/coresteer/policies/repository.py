@@ -41,12 +41,12 @@ async def find(session: AsyncSession, policy_id: int, *, lock: bool = False) -> 
 
 
 async def name_of(session: AsyncSession, policy_id: int) -> str | None:
-    """Return a policy's name, also of a deleted one; None if unknown."""
+    """Return a policy's name, also if it is deleted; None for an unknown id."""
     return await session.scalar(select(PolicyRow.name).where(PolicyRow.id == policy_id))
 
 
 async def count_versions(session: AsyncSession) -> dict[int, int]:
-    """Return the number of versions by policy id."""
+    """Return the number of versions of each policy, by policy id."""
     query = select(PolicyVersionRow.policy_id, func.count()).group_by(PolicyVersionRow.policy_id)
     return dict((await session.execute(query)).all())
 
@@ -63,7 +63,7 @@ async def version(session: AsyncSession, policy_id: int, number: int) -> PolicyV
 
 
 async def unfinished(session: AsyncSession, policy_id: int, *, lock: bool = False) -> RolloutRow | None:
-    """Return the policy's rollout that is in progress or stopped, None if there is none."""
+    """Return the rollout of a policy that is in progress or stopped, None if there is none."""
     query = select(RolloutRow).where(RolloutRow.policy_id == policy_id, RolloutRow.state.in_(UNFINISHED))
     return (await session.scalars(query.with_for_update() if lock else query)).one_or_none()
 
@@ -96,7 +96,7 @@ async def enabled(session: AsyncSession) -> list[Enabled]:
 
 
 async def node_attributes(session: AsyncSession, node_ids: Sequence[int] | None = None) -> list[NodeAttributes]:
-    """Return the attributes that selectors match, of all nodes or of these."""
+    """Return the attributes of nodes that selectors match, of all nodes or of the given ones."""
     query = select(NodeRow.id, NodeRow.name, NodeRow.hello, NodeRow.labels, NodeRow.netdevs).order_by(NodeRow.id)
     if node_ids is not None:
         query = query.where(NodeRow.id.in_(node_ids))
@@ -115,7 +115,7 @@ async def last_decision(session: AsyncSession, node_id: int, policy_id: int) -> 
 async def decisions(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> Sequence[tuple[DecisionRow, str | None]]:
-    """Return decisions, newest first, each with the state of its change (None without a change)."""
+    """Return decisions on a node, newest first, each with the state of its change (None without a change)."""
     query = (
         select(DecisionRow, ChangeRow.state)
         .outerjoin(ChangeRow, ChangeRow.id == DecisionRow.change_id)
@@ -132,7 +132,7 @@ async def decisions(
 async def drifts(
     session: AsyncSession, node_id: int, *, from_time: datetime | None, to_time: datetime | None, limit: int
 ) -> Sequence[DriftRow]:
-    """Return drifts, newest first."""
+    """Return a node's drifts, newest first."""
     query = select(DriftRow).where(DriftRow.node_id == node_id)
     if from_time is not None:
         query = query.where(DriftRow.at >= from_time)
@@ -142,7 +142,7 @@ async def drifts(
 
 
 async def guardrail_violation(session: AsyncSession, rollout: RolloutRow) -> tuple[int, UUID, str] | None:
-    """Return node, change and sentence of a change of the rollout's version that a guardrail rolled back."""
+    """Return node, change and sentence of a change of the rollout that a guardrail rolled back, None without one."""
     query = (
         select(ChangeRow.node_id, ChangeRow.id, cast(ChangeRow.sentence, Text))
         .join(DecisionRow, DecisionRow.change_id == ChangeRow.id)

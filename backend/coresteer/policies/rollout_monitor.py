@@ -25,7 +25,10 @@ _ACTIVE = (RolloutState.CANARY, RolloutState.BATCHES)
 
 
 class RolloutMonitor:
-    """All state that must survive a restart is in the database; guardrail strikes restart from 0."""
+    """Checks rollouts once a second.
+
+    All state that must survive a restart is in the database; guardrail strikes restart from 0.
+    """
 
     def __init__(self, context: PolicyContext, *, away_s: float = AWAY_S) -> None:
         self._context = context
@@ -35,11 +38,11 @@ class RolloutMonitor:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start checking once a second."""
+        """Start checking rollouts once a second."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop; the next start continues from the database."""
+        """Stop checking rollouts; the next start continues from the database."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,7 +115,7 @@ class RolloutMonitor:
         return time.monotonic() - since >= self._away_s
 
     def _tripped(self, row: RolloutRow, node_id: int) -> str | None:
-        """Return a guardrail's violation by a node within a sentence, None where there is none."""
+        """Return a node's violation of the rollout's guardrails, to continue a sentence, None where there is none."""
         rates = self._context.registry.get(node_id).rates
         if rates is None or not row.guardrails:
             return None

@@ -1,4 +1,4 @@
-"""Rollouts: a version is given to a canary, then in batches to the other nodes, and rolled back on a violation."""
+"""Rollouts: give a policy version to a canary, then in batches to the other nodes; roll it back on a violation."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,7 +18,10 @@ from coresteer.policies.tables import PolicyRow, RolloutRow
 
 
 async def start(context: PolicyContext, policy_id: int, request: RolloutCreate, *, actor: str) -> Rollout:
-    """Give the version to the canary nodes. Raises NotFound, Conflict when one is in progress or no node matches."""
+    """Start a rollout: give the version to the canary nodes.
+
+    Raises NotFound, Conflict when one is in progress or no node matches.
+    """
     async with context.database.session() as session:
         policy = await repository.find(session, policy_id, lock=True)
         version = await repository.version(session, policy_id, request.version)
@@ -95,45 +98,45 @@ async def stop(context: PolicyContext, rollout_id: int, *, roll_back: bool, acto
 
 
 def stages(node_ids: Sequence[int], canary: int, batch: int) -> list[list[int]]:
-    """Split nodes into the canary and batches; the last batch may be smaller."""
+    """Split node ids into the canary and batches; the last batch may be smaller."""
     rest = node_ids[canary:]
     return [list(node_ids[:canary]), *(list(rest[at : at + batch]) for at in range(0, len(rest), batch))]
 
 
 def enter(row: RolloutRow, stage: int, now: datetime) -> None:
-    """Give the version to the nodes of a stage."""
+    """Give the rollout's version to the nodes of a stage."""
     row.state = RolloutState.CANARY if stage == 0 else RolloutState.BATCHES
     row.stage, row.stage_at = stage, now
     row.sentence = f"{_reached(row).capitalize()}; stage {stage + 1} of {len(row.stages)}."
 
 
 def finish(policy: PolicyRow, row: RolloutRow) -> None:
-    """Put the version in force on all nodes that its selector matches."""
+    """Complete a rollout: put its version in force on all nodes that the selector matches."""
     policy.version = row.to_version
     sentence = f"Version {row.to_version} is in force; no guardrail was violated on nodes that report its metric."
     end(row, RolloutState.DONE, sentence)
 
 
 def apply_rollback(policy: PolicyRow, row: RolloutRow, why: str) -> None:
-    """Give all nodes the version that they had before the rollout."""
+    """Roll a rollout back: give all nodes the version that they had before it. why: a sentence."""
     policy.enabled = row.from_version is not None
     before = "no version" if row.from_version is None else f"version {row.from_version}"
     end(row, RolloutState.ROLLED_BACK, f"{why} Every node has {before} again.")
 
 
 def end(row: RolloutRow, state: RolloutState, sentence: str) -> None:
-    """End the rollout in a state, with the reason as a sentence."""
+    """End a rollout in a state, with the reason as a sentence."""
     row.state, row.sentence, row.ended_at = state, sentence, datetime.now(UTC)
 
 
 def audit(session: AsyncSession, actor: str, action: str, policy: PolicyRow, row: RolloutRow) -> None:
-    """Record the rollout's progress in the audit log."""
+    """Record the progress of a rollout in the audit log."""
     detail = {"rollout": row.id, "version": row.to_version, "stage": row.stage, "sentence": row.sentence}
     record(session, actor=actor, action=action, target=f"policy {policy.name}", detail=detail)
 
 
 def to_schema(row: RolloutRow) -> Rollout:
-    """Convert a row to the API's schema."""
+    """Convert a rollout's row for the API."""
     completed = row.stages if row.state == RolloutState.DONE else row.stages[: row.stage]
     if row.state == RolloutState.ROLLED_BACK:
         completed = []

@@ -22,7 +22,9 @@ Guardrails = Annotated[list[GuardrailIn], Field(max_length=3)]
 
 
 class Selector(Body):
-    """The nodes that a policy applies to, as shell patterns. Every given field must match, a list by any pattern.
+    """The nodes that a policy applies to, as shell patterns.
+
+    Every given field must match, a list by any of its patterns.
 
     labels: patterns by label name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
     network devices. An empty selector matches every node.
@@ -128,7 +130,10 @@ class PolicyVersionCreate(Body):
 
 
 class RolloutState(StrEnum):
-    """canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have."""
+    """State of a rollout.
+
+    canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have.
+    """
 
     CANARY = "canary"
     BATCHES = "batches"
@@ -138,7 +143,7 @@ class RolloutState(StrEnum):
 
 
 class Rollout(BaseModel):
-    """A version on its way to the nodes. from_version: the one they had before, None for none.
+    """A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
 
     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
     completed stages.
@@ -162,7 +167,9 @@ class Rollout(BaseModel):
 
 
 class RolloutCreate(Body):
-    """canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
+    """A rollout to start.
+
+    canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
 
     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
     """
@@ -179,7 +186,7 @@ class RolloutCreate(Body):
 
 
 class RolloutStop(Body):
-    """roll_back: nodes that already have the version return to the one that they had before."""
+    """Stop a rollout. roll_back: nodes that already have the version return to the one that they had before."""
 
     roll_back: bool
 
@@ -203,7 +210,7 @@ class Policy(BaseModel):
 
 
 class PolicyVersion(BaseModel):
-    """One version; it never changes."""
+    """One version of a policy; it never changes."""
 
     version: int
     body: PolicyBody
@@ -213,7 +220,7 @@ class PolicyVersion(BaseModel):
 
 
 class Difference(BaseModel):
-    """One field that differs between two versions, as JSON unless it is text; None where a version lacks it."""
+    """One field that differs between two policy versions, as JSON unless it is text; None where a version lacks it."""
 
     path: str
     was: str | None
@@ -238,7 +245,10 @@ class NodeEvaluation(BaseModel):
 
 
 class BacktestRequest(Body):
-    """A stored version, or a body instead; by default the current version. The range is at most one hour."""
+    """A policy to backtest: a stored version, or a body instead; by default the current version.
+
+    The range is at most one hour.
+    """
 
     version: RowId | None = None
     body: PolicyBody | None = None
@@ -248,7 +258,7 @@ class BacktestRequest(Body):
 
 
 class BacktestStep(BaseModel):
-    """A round whose evaluation differs from the round before."""
+    """A round of a backtest whose evaluation differs from the round before."""
 
     at: datetime
     evaluation: Annotated[Evaluation, AsStruct()]
@@ -280,7 +290,10 @@ class Decision(BaseModel):
 
 
 class DriftEntry(BaseModel):
-    """Another program changed a setting that a policy had set. cause: its name, if known; response: of the policy."""
+    """A setting that a policy had set and another program changed.
+
+    cause: its name, if known; response: of the policy.
+    """
 
     at: datetime
     node_id: int
@@ -293,7 +306,7 @@ class DriftEntry(BaseModel):
 
 
 class NodeFlows(BaseModel):
-    """The processes that use the network now. at: None until the agent has reported them.
+    """The node's processes that use the network now. at: None until the agent has reported them.
 
     exact: byte counts come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is unknown.
     """

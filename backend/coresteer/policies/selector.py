@@ -9,7 +9,7 @@ from coresteer.policies.schemas import Selector
 
 @dataclass(frozen=True)
 class NodeAttributes:
-    """The attributes of a node that a selector matches. netdevs: driver by device name, None without a driver."""
+    """Attributes of a node that a selector matches. netdevs: driver by device name, None without a driver."""
 
     node_id: int
     name: str

@@ -67,7 +67,9 @@ async def create(context: PolicyContext, body: PolicyBody, *, actor: str) -> Pol
 async def create_version(
     context: PolicyContext, policy_id: int, request: PolicyVersionCreate, *, actor: str
 ) -> PolicyVersion:
-    """Create the next version; for a disabled policy it becomes the current one.
+    """Create the next version of a policy; for a disabled policy it becomes the current one.
+
+    Raises NotFound and Conflict.
 
     Its kind cannot change: another kind could not restore the settings of the old one. Raises NotFound, Conflict,
     Invalid.
@@ -93,13 +95,13 @@ async def create_version(
 
 
 async def versions(session: AsyncSession, policy_id: int) -> list[PolicyVersion]:
-    """Return all versions, newest first. Raises NotFound."""
+    """Return all versions of a policy, newest first. Raises NotFound."""
     await find_policy(session, policy_id)
     return [_version_schema(row) for row in await repository.versions(session, policy_id)]
 
 
 async def diff(session: AsyncSession, policy_id: int, from_version: int, to_version: int) -> list[Difference]:
-    """Return the fields that differ between two versions, in their order. Raises NotFound."""
+    """Return the fields that differ between two versions of a policy, in their order. Raises NotFound."""
     await find_policy(session, policy_id)
     was = await find_version(session, policy_id, from_version)
     becomes = await find_version(session, policy_id, to_version)
@@ -126,7 +128,7 @@ async def set_enabled(context: PolicyContext, policy_id: int, enabled: bool, *, 
 
 
 async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
-    """Disable and hide the policy; decisions still name it. Raises NotFound."""
+    """Disable and hide a policy; decisions still name it. Raises NotFound."""
     async with context.database.session() as session:
         row = await find_policy(session, policy_id, lock=True)
         if (rollout := await repository.unfinished(session, policy_id, lock=True)) is not None:
@@ -137,7 +139,7 @@ async def delete(context: PolicyContext, policy_id: int, *, actor: str) -> None:
 
 
 async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = False) -> PolicyRow:
-    """Return the policy's row. Raises NotFound."""
+    """Return the row of a policy. Raises NotFound."""
     row = await repository.find(session, policy_id, lock=lock)
     if row is None:
         raise _not_found(policy_id)
@@ -145,7 +147,7 @@ async def find_policy(session: AsyncSession, policy_id: int, *, lock: bool = Fal
 
 
 async def find_version(session: AsyncSession, policy_id: int, number: int) -> PolicyVersionRow:
-    """Return one version's row. Raises NotFound."""
+    """Return the row of one version of a policy. Raises NotFound."""
     row = await repository.version(session, policy_id, number)
     if row is None:
         raise NotFound(f"Policy {policy_id} has no version {number}.")
@@ -220,7 +222,7 @@ def _differences(was: Mapping[str, object], becomes: Mapping[str, object]) -> li
 
 
 def _fields(value: object, path: str) -> Iterator[tuple[str, str]]:
-    """Yield every field with its path, ``spec.act_percent``; a list is one field."""
+    """Yield every field of a policy's body with its path, ``spec.act_percent``; a list is one field."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from _fields(item, f"{path}.{name}" if path else name)

@@ -41,7 +41,10 @@ class _Snapshot:
 
 
 class SnapshotStore:
-    """Queues are bounded: while the database is unavailable, the oldest flows are dropped."""
+    """Stores flows, topologies and inventories in the background.
+
+    Queues are bounded: while the database is unavailable, the oldest flows are dropped.
+    """
 
     def __init__(self, database: Database, config: Config, skew_ms: Callable[[int], float | None]) -> None:
         self._database = database
@@ -54,7 +57,7 @@ class SnapshotStore:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start storing."""
+        """Start writing queued flows and snapshots once a second."""
         self._tasks = [asyncio.create_task(self._write_forever()), asyncio.create_task(self._delete_expired_forever())]
 
     async def stop(self) -> None:
@@ -75,7 +78,7 @@ class SnapshotStore:
         self._flows.append((node_id, message.time_ms, compress(msgspec.msgpack.encode(message))))
 
     def add(self, node_id: int, what: Topology | Inventory) -> None:
-        """Queue a validated topology or inventory, timed by the node's clock."""
+        """Queue a validated topology or inventory of a node, timed by the node's clock."""
         kind = "topology" if isinstance(what, Topology) else "inventory"
         at = datetime.now(UTC) + timedelta(milliseconds=self._skew_ms(node_id) or 0)
         self._snapshots[node_id, kind] = _Snapshot(node_id, kind, at, msgspec.msgpack.encode(what))
@@ -90,7 +93,7 @@ class SnapshotStore:
                     log.exception("Storing flows failed; retrying.")
 
     async def write(self) -> None:
-        """Write everything queued; what fails stays queued."""
+        """Write everything queued to the database; what fails stays queued."""
         while self._flows or self._snapshots:
             flows = [self._flows[at] for at in range(min(len(self._flows), _ROWS_A_TRANSACTION))]
             snapshots = dict(list(self._snapshots.items())[:_ROWS_A_TRANSACTION])
@@ -125,7 +128,10 @@ class SnapshotStore:
             await asyncio.sleep(_DELETE_EXPIRED_EVERY_S)
 
     async def delete_expired(self, now: datetime) -> None:
-        """Delete expired rows. The newest snapshot before the oldest sample is still needed and stays."""
+        """Delete expired decisions, drifts, early reports and snapshots.
+
+        The newest snapshot before the oldest sample is still needed and stays.
+        """
         self._partitions.clear()
         samples_begin = now - timedelta(days=self._config.retention_days)
         rollups_begin = now - timedelta(days=self._config.rollup_retention_days)
@@ -188,7 +194,7 @@ async def _insert(
 
 
 async def read_flows(connection: Connection, node_id: int, start: datetime, end: datetime) -> list[bytes]:
-    """Return a node's encoded flows of a range, in order, for decode_flows."""
+    """Return a node's encoded flows of a time range, in order; decode_flows decodes them."""
     cursor = await connection.execute(
         "SELECT data FROM telemetry_flows WHERE node_id = %s AND t0 >= %s AND t0 <= %s ORDER BY t0",
         (node_id, start, end),
@@ -197,7 +203,7 @@ async def read_flows(connection: Connection, node_id: int, start: datetime, end:
 
 
 def decode_flows(data: bytes) -> FlowsMessage:
-    """Decode one row of read_flows, also one that commit 602788d stored, where RX placements are called landings."""
+    """Decode one item of read_flows, also one that commit 602788d stored, where RX placements are called landings."""
     stored = decompress(data)
     try:
         return msgspec.msgpack.decode(stored, type=FlowsMessage)
@@ -211,7 +217,7 @@ def decode_flows(data: bytes) -> FlowsMessage:
 async def read_topologies(
     connection: Connection, node_id: int, start: datetime, end: datetime
 ) -> list[tuple[float, Topology]]:
-    """Return topologies valid in a range with the Unix milliseconds of each; the first may begin before the range."""
+    """Return the node's topologies valid in a range, each with its Unix ms; the first may begin before it."""
     rows = await _read_snapshots(connection, node_id, "topology", start, end)
     return [(since_ms, msgspec.msgpack.decode(data, type=Topology)) for since_ms, data in rows]
 
@@ -219,7 +225,7 @@ async def read_topologies(
 async def read_inventories(
     connection: Connection, node_id: int, start: datetime, end: datetime
 ) -> list[tuple[float, Inventory]]:
-    """Return inventories valid in a range with the Unix milliseconds of each; the first may begin before the range."""
+    """Return the node's inventories valid in a range, each with its Unix ms; the first may begin before it."""
     rows = await _read_snapshots(connection, node_id, "inventory", start, end)
     return [(since_ms, msgspec.msgpack.decode(data, type=Inventory)) for since_ms, data in rows]
 

@@ -28,7 +28,7 @@ class PolicyRow(Base):
 
 
 class PolicyVersionRow(Base):
-    """One version; rows are never changed. body: a PolicyBody."""
+    """One version of a policy; rows are never changed. body: a PolicyBody."""
 
     __tablename__ = "policy_version"
 
@@ -41,7 +41,7 @@ class PolicyVersionRow(Base):
 
 
 class RolloutRow(Base):
-    """A rollout. stage_at: when the present stage began."""
+    """A rollout of a policy version. stage_at: when the present stage began."""
 
     __tablename__ = "rollout"
 
@@ -62,7 +62,7 @@ class RolloutRow(Base):
 
 
 class DecisionRow(Base):
-    """A decision. policy_id is the agent's: the policy may belong to another database."""
+    """A decision of a policy on a node. policy_id is the agent's: the policy may belong to another database."""
 
     __tablename__ = "decision"
 
@@ -78,7 +78,7 @@ class DecisionRow(Base):
 
 
 class DriftRow(Base):
-    """Another program changed a setting that a policy had set."""
+    """A setting that a policy had set and another program changed."""
 
     __tablename__ = "drift"
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the one-command start."""
+"""The built-in PostgreSQL server of `coresteer up`."""
 
 from coresteer.postgres.server import EmbeddedPostgres, PostgresError, running_url
 

@@ -1,4 +1,4 @@
-"""Finds PostgreSQL's programs and the account they run as."""
+"""Finds PostgreSQL's programs and the system account that they run as."""
 
 import asyncio
 import os
@@ -20,7 +20,10 @@ class PostgresError(Exception):
 
 @dataclass(frozen=True)
 class Binaries:
-    """folder: holds postgres and initdb; major: the server's major version; account: None for the present user."""
+    """PostgreSQL's programs.
+
+    folder: holds postgres and initdb; major: the server's major version; account: None for the present user.
+    """
 
     folder: Path
     major: int
@@ -28,7 +31,10 @@ class Binaries:
 
 
 def server_account() -> Account | None:
-    """Return None for the present user; for root, which PostgreSQL refuses, the account postgres or else nobody."""
+    """Return the system account for the server, None for the present user.
+
+    For root, which PostgreSQL refuses, it is postgres or else nobody. Raises PostgresError.
+    """
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -61,7 +67,7 @@ async def _major_version(folder: Path, account: Account | None) -> int:
 
 
 def _copy_package(package: Path, target: Path) -> None:
-    """Copy the programs and the libraries that they find by a relative path to target, completely or not at all."""
+    """Copy PostgreSQL's programs and the libraries beside them to target, completely or not at all."""
     libraries = package.with_name(f"{_PACKAGE}.libs")
     partial = target.with_name(target.name + ".new")
     shutil.rmtree(partial, ignore_errors=True)
@@ -80,7 +86,9 @@ def _copy_package(package: Path, target: Path) -> None:
 
 
 async def find_binaries(state_dir: Path, pg_bin: Path | None, account: Account | None) -> Binaries:
-    """Return the programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
+    """Return PostgreSQL's programs in pg_bin, else the packaged ones, copied when the account cannot reach them.
+
+    Raises PostgresError.
 
     A copy is made below state_dir when, as root, the package is in a folder that the account cannot enter.
     """

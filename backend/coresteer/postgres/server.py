@@ -45,12 +45,12 @@ _SETTINGS = {
 
 
 def socket_url(folder: Path, database: str = DATABASE) -> str:
-    """Return libpq's address of a database behind the socket in folder."""
+    """Return libpq's URL of a database behind the Unix socket in folder."""
     return f"postgresql://{ROLE}@/{database}?host={quote(str(folder), safe='')}"
 
 
 def running_url(state_dir: Path) -> str | None:
-    """Return the address of the server that runs on this state folder, None without one or without access."""
+    """Return libpq's URL of the server that runs on this state folder, None without one or without access."""
     try:
         lines = _pid_file(state_dir).read_text().splitlines()
     except (FileNotFoundError, PermissionError):
@@ -76,7 +76,7 @@ def _server_pid(state_dir: Path) -> int | None:
 
 
 class EmbeddedPostgres:
-    """One server and its cluster under ``state_dir/postgres``. durable=False skips fsync, for tests only."""
+    """A PostgreSQL server and its cluster under ``state_dir/postgres``. durable=False skips fsync, for tests only."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class EmbeddedPostgres:
 
     @property
     def process(self) -> asyncio.subprocess.Process:
-        """Return the running server's process; call start() first."""
+        """Return the running server's process. Raises RuntimeError before start()."""
         if self._process is None:
             raise PostgresError("The built-in PostgreSQL has not been started.")
         return self._process
 
     @property
     def url(self) -> str:
-        """Return libpq's address of Coresteer's database."""
+        """Return libpq's URL of Coresteer's database."""
         return socket_url(self._short_socket_folder or self._socket_folder)
 
     async def start(self) -> None:
@@ -144,7 +144,7 @@ class EmbeddedPostgres:
         await self._make_database()
 
     async def stop(self) -> None:
-        """Shut down fast: open transactions are rolled back, everything committed is on disk."""
+        """Shut the server down fast: open transactions are rolled back, everything committed is on disk."""
         await self._end_server()
         if self._short_socket_folder is not None:
             shutil.rmtree(self._short_socket_folder, ignore_errors=True)
@@ -171,7 +171,7 @@ class EmbeddedPostgres:
                 os.chown(self._short_socket_folder, account.uid, account.gid)
 
     async def _make_cluster(self, binaries: Binaries) -> None:
-        """initdb beside its final place, so that an interrupted one is never taken for a cluster."""
+        """Run initdb beside the final place, so that an interrupted one is never taken for a cluster."""
         partial = self._folder / "data.new"
         shutil.rmtree(partial, ignore_errors=True)
         options: list[str | Path] = [
@@ -203,7 +203,7 @@ class EmbeddedPostgres:
         partial.rename(self._data)
 
     async def _wait_for_leftover(self) -> None:
-        """A server that was left behind is shutting down already; a lock file without its server is removed."""
+        """Wait until a server that was left behind has shut down; remove a lock file without its server."""
         deadline = asyncio.get_running_loop().time() + _LEFTOVER_TIMEOUT_S
         while pid := _server_pid(self.state_dir):
             if asyncio.get_running_loop().time() > deadline:

@@ -1,4 +1,4 @@
-"""Open connections to agents."""
+"""Registry of the open connections to agents."""
 
 import asyncio
 from typing import Protocol
@@ -8,34 +8,34 @@ from coresteer_core.protocol import Close, ToAgent
 
 
 class Peer(Protocol):
-    """An open connection to one agent."""
+    """Interface of an open connection to one agent."""
 
     @property
     def stream(self) -> str:
-        """Return the stream that its Hello named."""
+        """Return the id of the sample stream that the agent's Hello named."""
 
     def post(self, message: ToAgent) -> None:
-        """Queue a message without blocking; a peer that does not read is disconnected."""
+        """Queue a message to the agent without blocking; an agent that does not read is disconnected."""
 
     def close(self, code: int, reason: str) -> None:
         """Close the connection with a code and a reason, which the agent logs."""
 
 
 class Connections:
-    """The open connections by node id, one per node."""
+    """Open connections to agents by node id, one per node."""
 
     def __init__(self) -> None:
         self._peers: dict[int, Peer] = {}
 
     def add(self, node_id: int, peer: Peer) -> None:
-        """Add a connection. It replaces an earlier one of the node, which may be half-open."""
+        """Add a node's connection and close an earlier one of the node, which may be half-open."""
         before = self._peers.get(node_id)
         self._peers[node_id] = peer
         if before is not None:
             before.close(Close.REPLACED, "Another connection with this node's key has taken over.")
 
     def remove(self, node_id: int, peer: Peer) -> bool:
-        """Remove a closed connection; return False when another one has replaced it."""
+        """Remove a node's closed connection; return False when another one has replaced it."""
         if self._peers.get(node_id) is not peer:
             return False
         del self._peers[node_id]
@@ -46,7 +46,7 @@ class Connections:
         return node_id in self._peers
 
     def get(self, node_id: int) -> Peer | None:
-        """Return the node's connection, None if it has none."""
+        """Return the node's open connection, None if its agent is not connected."""
         return self._peers.get(node_id)
 
     async def send(self, node_id: int, message: ToAgent) -> None:
@@ -58,11 +58,11 @@ class Connections:
         await asyncio.sleep(0)
 
     def close(self, node_id: int, code: int, reason: str) -> None:
-        """Close a node's connection if it has one."""
+        """Close the connection of a node's agent, if there is one."""
         if peer := self._peers.get(node_id):
             peer.close(code, reason)
 
     def close_all(self, code: int, reason: str) -> None:
-        """Close every connection."""
+        """Close the connections of all agents."""
         for peer in list(self._peers.values()):
             peer.close(code, reason)

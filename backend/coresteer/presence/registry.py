@@ -1,4 +1,4 @@
-"""Present state of nodes, in memory: latest interval, clock skew, tasks, service classes."""
+"""Present state of nodes in memory: latest interval, clock skew, tasks, service classes."""
 
 import time
 from collections import deque
@@ -22,7 +22,7 @@ _MAX_POLICIES = 16
 
 @dataclass
 class NodeState:
-    """State of one node since the backend started. Times are monotonic seconds.
+    """In-memory state of one node since the backend started. Times are monotonic seconds.
 
     physical: names of its network devices that are hardware. recent: its intervals of the last STEP_S, which policies
     evaluate. flows, classes: latest reports of its network tasks, and of its service classes by policy id.
@@ -42,11 +42,11 @@ class NodeState:
     figures: Figures | None = None
 
     def set_inventory(self, inventory: Inventory) -> None:
-        """Store which network devices are hardware."""
+        """Store which of the node's network devices are hardware."""
         self.physical = inventory.physical_netdevs()
 
     def health(self, *, seen_before: bool) -> Health:
-        """Return the node's health; a sample is recent within three intervals, at least 3 s."""
+        """Return the node's health; it is live with a sample within three intervals, at least 3 s."""
         if not self.connected:
             return Health.AWAY if seen_before or self.rates_at is not None else Health.NEW
         stale_after_s = max(3 * self.interval_s, _MIN_STALE_AFTER_S)
@@ -54,14 +54,14 @@ class NodeState:
         return Health.LIVE if is_fresh else Health.STALE
 
     def add_rates(self, rates: Rates) -> None:
-        """Add the node's newest interval."""
+        """Store the rates of the node's newest interval."""
         self.rates, self.rates_at, self.figures = rates, time.monotonic(), None
         self.recent.append(rates)
         while rates.time_ms - self.recent[0].time_ms >= STEP_S * 1000:
             self.recent.popleft()
 
     def add_classes(self, message: ClassesMessage) -> None:
-        """Store the latest report of a policy's classes; of many policies, the most recent 16."""
+        """Store the latest report of a policy's service classes; of many policies, the most recent 16."""
         policy_id = int(message.policy_id)
         self.classes.pop(policy_id, None)
         self.classes[policy_id] = message
@@ -70,18 +70,18 @@ class NodeState:
 
     @property
     def net_tasks(self) -> list[NetTask]:
-        """Return the processes that use the network, as last reported."""
+        """Return the node's processes that use the network, as last reported."""
         return [] if self.flows is None else self.flows.tasks
 
     def last_figures(self) -> Figures | None:
-        """Return figures of the latest interval, computed on first use; None without one."""
+        """Return the fleet figures of the node's latest interval, computed on first use; None without one."""
         if self.figures is None and self.rates is not None:
             self.figures = figures(self.rates, self.physical)
         return self.figures
 
 
 class Registry:
-    """NodeState by node id."""
+    """In-memory states of all nodes, by node id."""
 
     def __init__(self) -> None:
         self._states: dict[int, NodeState] = {}
@@ -91,19 +91,19 @@ class Registry:
         return self._states.get(node_id) or NodeState()
 
     def get_or_create(self, node_id: int) -> NodeState:
-        """Return the node's state to be modified."""
+        """Return the node's state for modification, created if necessary."""
         return self._states.setdefault(node_id, NodeState())
 
     def remove(self, node_id: int) -> None:
-        """Remove a deleted node."""
+        """Remove the state of a deleted node."""
         self._states.pop(node_id, None)
 
     def items(self) -> Iterator[tuple[int, NodeState]]:
-        """Yield every node that has connected since the start."""
+        """Yield id and state of every node that has connected since the start."""
         yield from list(self._states.items())
 
     def changed_health(self) -> list[int]:
-        """Return the nodes whose health differs from the last call."""
+        """Return the ids of nodes whose health has changed since the last call."""
         changed = []
         for node_id, state in self._states.items():
             health = state.health(seen_before=True)
@@ -114,7 +114,7 @@ class Registry:
 
 
 def figures(rates: Rates, physical: frozenset[str] | None) -> Figures:
-    """Return an interval in a few numbers.
+    """Return the fleet figures of one interval of a node: busiest CPUs and the metrics of FLEET.
 
     physical: the netdevs whose traffic counts; all but loopback where they are not known.
     """

@@ -10,7 +10,10 @@ from coresteer_core.metrics import FLEET
 
 
 class Health(StrEnum):
-    """live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never seen."""
+    """Health of a node.
+
+    live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never connected.
+    """
 
     LIVE = "live"
     STALE = "stale"
@@ -25,7 +28,7 @@ else:
 
 
 class Figures(BaseModel):
-    """Figures of a node's latest interval; None where unknown.
+    """Fleet figures of a node's latest interval; None where unknown.
 
     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
     softirq_cpu_percent.

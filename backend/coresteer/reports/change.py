@@ -25,7 +25,7 @@ COLUMNS = ["change", "node", "period", "minute", "figure", "value", "unit"]
 
 
 def of_change(change: Change, before: Sequence[Minute], after: Sequence[Minute], language: Language) -> Report:
-    """Return the report: differences after the change, and the limits of an observation."""
+    """Return the report of a change: the differences after it, and the limits of an observation."""
     present = [name for name in OBSERVED if any(name in m.figures for m in (*before, *after))]
     found = {name: compare(name, before, after) for name in present}
     limits = _paragraphs(language, ("limit.one_node", "change.limit.once", "change.limit.others"))

@@ -16,7 +16,7 @@ _MAX_CPU_ROWS = 24
 
 
 def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
-    """Return effects with their intervals: of one metric by arm, or of one arm by metric."""
+    """Return a chart of effects with their intervals: of one metric by arm, or of one arm by metric."""
     if not found or len(found) > _MAX_DOTS or all(one.effect is None for one in found):
         return []
     by_arm = len({one.metric for one in found}) == 1
@@ -38,7 +38,7 @@ def effects_chart(phrases: Phrases, found: Sequence[Comparison]) -> list[Dots]:
 
 
 def runs_chart(phrases: Phrases) -> list[Runs]:
-    """Return the primary metric of every run in chronological order."""
+    """Return a chart of the primary metric of every run in chronological order."""
     experiment = phrases.experiment
     positions = {arm: place for place, arm in enumerate(experiment.analysis.arms)}
     in_order = sorted(experiment.runs, key=lambda run: (run.started_ms, run.planned.number, run.attempt))
@@ -56,7 +56,7 @@ def runs_chart(phrases: Phrases) -> list[Runs]:
 
 
 def line_charts(phrases: Phrases, metrics: Sequence[str]) -> list[Lines]:
-    """Return metrics over the numeric factor, a line for each level of the other one."""
+    """Return charts of metrics over the numeric factor, with a line for each level of the other one."""
     factors = phrases.experiment.spec.factors
     numeric = [place for place, factor in enumerate(factors) if all(level.value is not None for level in factor.levels)]
     if not numeric:
@@ -89,7 +89,7 @@ def _lines(phrases: Phrases, metric: str, over: int) -> list[Line]:
 
 
 def grid_chart(phrases: Phrases) -> list[Heat]:
-    """Return the primary metric of a sweep over two factors as a grid."""
+    """Return a heat map of the primary metric of a sweep over two factors, none for other experiments."""
     spec, analysis = phrases.experiment.spec, phrases.experiment.analysis
     means = analysis.means.get(phrases.primary)
     if len(spec.factors) != 2 or not means or not any(means):
@@ -118,7 +118,7 @@ def grid_chart(phrases: Phrases) -> list[Heat]:
 
 
 def cpu_heats(phrases: Phrases) -> list[Heat]:
-    """Return means over runs of each CPU's time, a row for each arm."""
+    """Return heat maps of each CPU's utilization, means over runs, a row for each arm."""
     experiment = phrases.experiment
     kept = [run for run in experiment.runs if run.discarded is None and run.planned.stage == "main"]
     kept = kept or [run for run in experiment.runs if run.discarded is None]
@@ -148,7 +148,7 @@ def _most_different(phrases: Phrases) -> list[Arm]:
 
 
 def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]]], axis: str) -> Heat:
-    """Return percentages by CPU, with numbers where there are few."""
+    """Return a heat map of percentages by CPU, with numbers in the cells where there are few."""
     count = max((len(values) for _, values in rows), default=0)
     values = [row + [None] * (count - len(row)) for _, row in rows]
     texts = [[plain(round(v, 1)) if v is not None else "" for v in row] for row in values]
@@ -160,7 +160,7 @@ def cpu_heat(title: str, note: str, rows: Sequence[tuple[str, list[float | None]
 
 
 def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Return the mean of each CPU over the runs that have a value."""
+    """Return the mean of each CPU over the runs that have a value; None where none has."""
     means: list[float | None] = []
     for cpu in range(max(map(len, runs), default=0)):
         known = [value for run in runs if cpu < len(run) and (value := run[cpu]) is not None]
@@ -169,7 +169,10 @@ def cpu_means(runs: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 def authors_chart(phrases: Phrases, authors: Sequence[AuthorsRow]) -> list[Lines]:
-    """Return metrics with two published values or more, theirs and ours relative to their own baseline."""
+    """Return charts of metrics with at least two published values.
+
+    Paper and node are each relative to their own baseline.
+    """
     factors = phrases.experiment.spec.factors
     if len(factors) != 1:
         return []

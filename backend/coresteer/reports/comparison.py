@@ -1,4 +1,4 @@
-"""The report that compares two experiments. Pure."""
+"""The report that compares the results of two experiments. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MAX_DOTS = 24
 
 
 def of_comparison(a: Experiment, b: Experiment, language: Language) -> Report:
-    """Return the report: whether the results of a and b agree, and how the experiments differ."""
+    """Return the report of two experiments: whether their results agree, and how the experiments differ."""
     first, second = Phrases(a, language), Phrases(b, language)
     pairs = _pairs(a, b)
     limits = ["compare.limit"] + (["limit.untranslated"] if language != "en" else [])
@@ -56,7 +56,7 @@ def _paragraphs(texts: Sequence[str]) -> list[Paragraph]:
 
 
 def ratio_of(a: Interval, b: Interval) -> Interval | None:
-    """Return b's effect relative to a's, (1 + b) / (1 + a) - 1, with its interval from theirs.
+    """Return the ratio of two effects, (1 + b) / (1 + a) - 1, with its interval from theirs; None where unknown.
 
     MOVER on logarithms, which preserves asymmetric intervals (Zou and Donner, Statistics in Medicine 27,
     2008); a and b must be independent. None where an effect is -100 % or less.

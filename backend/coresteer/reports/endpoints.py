@@ -1,4 +1,4 @@
-"""Reports over HTTP."""
+"""Reports over HTTP: of experiments and changes, and links to them."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -49,7 +49,7 @@ async def get_experiment_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """Return the report of an experiment. The same runs give the same bytes."""
+    """Return the report of an experiment as a file. The same runs give the same bytes."""
     return _answer(await service.experiment_file(request.app.state.database, experiment_id, format, language))
 
 
@@ -62,7 +62,7 @@ async def get_change_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """Return the report of a change: real traffic in the hour before and the hour after it."""
+    """Return the report of a change as a file: real traffic in the hour before and the hour after it."""
     state = request.app.state
     return _answer(await service.change_file(state.database, state.ingest, change_id, format, language))
 
@@ -77,7 +77,7 @@ async def compare_experiments(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """Return the comparison of two experiments: whether their results agree, and how they differ."""
+    """Return the comparison of two experiments as a file: whether their results agree, and how they differ."""
     return _answer(await service.comparison_file(request.app.state.database, (a, b), format, language))
 
 
@@ -85,14 +85,14 @@ async def compare_experiments(
 async def share_report(
     request: Request, session: Session, identity: Operator, experiment_id: RowId, body: ShareRequest
 ) -> ShareAnswer:
-    """Create a link to the report that works without signing in. The token is returned only now."""
+    """Create a link to an experiment's report that works without signing in. The token is returned only now."""
     token, expires_at = await service.share(session, experiment_id, days=body.days, actor=identity.username)
     return ShareAnswer(url=f"{public_url(request)}/shared/{token}", token=token, expires_at=expires_at)
 
 
 @router.delete("/api/experiments/{experiment_id}/share", status_code=204)
 async def unshare_report(session: Session, identity: Operator, experiment_id: RowId) -> None:
-    """Revoke all links to the report."""
+    """Revoke all links to an experiment's report."""
     await service.unshare(session, experiment_id, actor=identity.username)
 
 
@@ -104,5 +104,5 @@ async def get_shared_report(
     format: ReportFormat = ReportFormat.HTML,
     language: Language = "en",
 ) -> Response:
-    """Return the report of a link."""
+    """Return the report that a link leads to."""
     return _answer(await service.shared_file(request.app.state.database, token, format, language))

@@ -31,7 +31,7 @@ COLUMNS = [
 
 
 def of_experiment(experiment: Experiment, language: Language) -> Report:
-    """Return the report: findings, comparison, measurements, method, in that order."""
+    """Return the report of an experiment: findings, comparison, measurements, method, in that order."""
     phrases = Phrases(experiment, language)
     sections: list[tuple[str, list[Block]]] = [
         ("section.compared", _compared(phrases)),
@@ -68,12 +68,12 @@ def of_experiment(experiment: Experiment, language: Language) -> Report:
 
 
 def source(experiment: Experiment) -> dict[str, object]:
-    """Return the experiment as JSON without the fields that change while it waits."""
+    """Return the experiment as JSON for its report, without fields that change while it is queued."""
     return experiment.model_dump(mode="json", exclude={"remaining_s", "queue_position", "activity"})
 
 
 def facts(phrases: Phrases) -> list[tuple[str, str]]:
-    """Return node, time and size of the experiment as names and texts."""
+    """Return node, time and size of the experiment as names and texts for the head of its report."""
     experiment = phrases.experiment
     analysis = experiment.analysis
     rows = [
@@ -94,7 +94,7 @@ def facts(phrases: Phrases) -> list[tuple[str, str]]:
 
 
 def records(experiment: Experiment) -> list[list[str | int | float | None]]:
-    """Return every metric of every run, including discarded ones, in rows of COLUMNS."""
+    """Return every metric of every run for the CSV file, including discarded runs, in rows of COLUMNS."""
     names = dict(zip(experiment.analysis.arms, experiment.arms, strict=False))
     rows: list[list[str | int | float | None]] = []
     for run in sorted(experiment.runs, key=lambda run: (run.planned.number, run.attempt)):
@@ -139,7 +139,7 @@ def _compared(phrases: Phrases) -> list[Block]:
 
 
 def level_effects(phrases: Phrases, level: Level) -> list[str]:
-    """Return what a level changes on the node, one text each."""
+    """Return what a level changes on the node, one sentence for each change."""
     effects = [f"{desired_value.key} = {desired_value.value}" for desired_value in level.settings]
     if level.policy:
         policy = level.policy

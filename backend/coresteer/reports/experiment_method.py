@@ -1,4 +1,4 @@
-"""Method of an experiment: the second half of its report, and how to repeat it. Pure."""
+"""Report sections on the method of an experiment, its limits, and how to repeat it. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _MAX_DISCARDED = 40
 
 
 def method(phrases: Phrases) -> list[str]:
-    """Return the method in sentences."""
+    """Return the report's sentences about the method of the experiment."""
     spec, text = phrases.experiment.spec, phrases.text
     measure = duration(spec.measure_s, phrases.language)
     if isinstance(spec.workload, Classes | Command):
@@ -39,13 +39,13 @@ def method(phrases: Phrases) -> list[str]:
 
 
 def machine(phrases: Phrases) -> Block:
-    """Return the facts about the node."""
+    """Return the report's table of facts about the machine under test."""
     rows = [row for key, value in phrases.experiment.machine.items() for row in _of_machine(phrases, key, value)]
     return Facts(rows) if rows else Paragraph(phrases.text("machine.none"))
 
 
 def _of_machine(phrases: Phrases, key: str, value: object) -> list[tuple[str, str]]:
-    """Return the rows of one fact: one for each item of a list, else one."""
+    """Return the table rows of one fact about the machine: one for each item of a list, else one."""
     known = f"machine.{key}"
     name = phrases.text(known) if known in SENTENCES else key.replace("_", " ")
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
@@ -55,7 +55,7 @@ def _of_machine(phrases: Phrases, key: str, value: object) -> list[tuple[str, st
 
 
 def format_fact(phrases: Phrases, value: object) -> str:
-    """Return a fact of a machine as a text, empty where it is unknown."""
+    """Return a fact about a machine as a text, empty where it is unknown."""
     match value:
         case None:
             return ""
@@ -74,7 +74,7 @@ def format_fact(phrases: Phrases, value: object) -> str:
 
 
 def settings(phrases: Phrases) -> list[Block]:
-    """Return the compared settings before and after the experiment."""
+    """Return the report's section on the compared settings before and after the experiment."""
     known = phrases.experiment.settings
     if not known.before and not known.after:
         is_none = all(is_as_it_is(phrases.experiment.spec, arm) for arm in phrases.experiment.analysis.arms)
@@ -100,7 +100,7 @@ def _natural(key: str) -> list[tuple[int, str]]:
 
 
 def runs(phrases: Phrases) -> list[Block]:
-    """Return the number of counted runs, and the discarded ones with their reasons."""
+    """Return the report's section on runs: their numbers, and the discarded ones with their reasons."""
     experiment = phrases.experiment
     counts = {"done": experiment.runs_done, "planned": experiment.runs_planned}
     kept, discarded = experiment.analysis.counted, experiment.analysis.discarded
@@ -126,7 +126,7 @@ def runs(phrases: Phrases) -> list[Block]:
 
 
 def limits(phrases: Phrases) -> list[str]:
-    """Return the limits of the experiment in sentences."""
+    """Return the report's sentences about the limits of the experiment."""
     experiment = phrases.experiment
     spec = experiment.spec
     sentences = [phrases.text("limit.one_node")]
@@ -146,7 +146,7 @@ def limits(phrases: Phrases) -> list[str]:
 
 
 def repeat(phrases: Phrases) -> list[Block]:
-    """Return the commands that repeat the experiment."""
+    """Return the report's section with the commands that repeat the experiment."""
     number = phrases.experiment.id
     commands = (
         f"coresteer report export {number} --format json --to report.json\n"

@@ -1,4 +1,4 @@
-"""Metrics of a node's real traffic from stored minutes, compared before and after a change. Pure."""
+"""Metrics of a node's real traffic by minute, from stored roll-ups, compared before and after a change. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -30,7 +30,7 @@ OBSERVED: Mapping[str, Metric] = MappingProxyType({name: _observed(metric) for n
 
 
 class Minute(NamedTuple):
-    """One minute of a node: its start, metrics by the names of OBSERVED, and each CPU's time by kind, %."""
+    """Metrics of a node in one minute: its start, metrics by the names of OBSERVED, and each CPU's time by kind, %."""
 
     start_ms: int
     figures: dict[str, float]
@@ -38,7 +38,10 @@ class Minute(NamedTuple):
 
 
 def observed(rollups: Sequence[Rollup], physical: frozenset[str] | None) -> list[Minute]:
-    """Return minutes in order; traffic is that of the physical netdevs, of all but lo where those are unknown."""
+    """Return a node's metrics by minute from roll-ups, in order.
+
+    Traffic is that of the physical netdevs, of all but lo where those are unknown.
+    """
     counted: Callable[[str], bool] = (lambda name: name != "lo") if physical is None else physical.__contains__
     whole = [rollup for rollup in rollups if rollup.duration_s >= _MIN_DURATION_S]
     return [_minute(rollup, counted) for rollup in sorted(whole, key=lambda rollup: rollup.start_ms)]
@@ -68,7 +71,7 @@ def _percents(rollup: Rollup, kind: str) -> list[float | None]:
 
 
 def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> Comparison:
-    """Compare the means after and before as a ratio.
+    """Compare the means of a metric after and before a change as a ratio, with its interval.
 
     Minutes are autocorrelated, so the effective number of n minutes is n (1 - r) / (1 + r), with r the autocorrelation
     corrected for bias (Kendall, Note on bias in the estimation of autocorrelation, 1954); intervals are
@@ -105,7 +108,7 @@ def compare(metric: str, before: Sequence[Minute], after: Sequence[Minute]) -> C
 
 
 def _mean(values: F64) -> tuple[float, float, float] | None:
-    """Return the mean, its standard error and the degrees of freedom."""
+    """Return the mean, its standard error and the degrees of freedom; None with too few minutes."""
     count = len(values)
     if count == 0:
         return None

@@ -10,25 +10,28 @@ from coresteer.localization.language import Language
 
 
 class Paragraph(Struct, frozen=True, tag="paragraph"):
-    """A sentence or more."""
+    """Block of a report: one or more sentences."""
 
     text: str
 
 
 class Facts(Struct, frozen=True, tag="facts"):
-    """Names with their values."""
+    """Block of a report: names with their values."""
 
     rows: list[tuple[str, str]]
 
 
 class Code(Struct, frozen=True, tag="code"):
-    """Commands to enter."""
+    """Block of a report: shell commands."""
 
     text: str
 
 
 class Table(Struct, frozen=True, tag="table"):
-    """Texts in rows. title: empty where the section's is sufficient. numeric: the right-aligned columns."""
+    """Block of a report: a table of texts. title: empty where the section's is sufficient.
+
+    numeric: the right-aligned columns.
+    """
 
     title: str
     columns: list[str]
@@ -37,7 +40,7 @@ class Table(Struct, frozen=True, tag="table"):
 
 
 class Dot(Struct, frozen=True):
-    """An estimate in Dots. text: with its interval, as printed. estimate: None where there is none to draw."""
+    """One estimate of a Dots chart. text: with its interval, as printed. estimate: None where there is none to draw."""
 
     label: str
     text: str
@@ -46,7 +49,10 @@ class Dot(Struct, frozen=True):
 
 
 class Dots(Struct, frozen=True, tag="dots"):
-    """Relative effects (0.1 is 10 % more), each a dot with its interval. band: the node's own variation (A/A)."""
+    """Chart of relative effects (0.1 is 10 % more), each a dot with its interval.
+
+    band: the node's own variation (A/A).
+    """
 
     title: str
     note: str
@@ -56,7 +62,7 @@ class Dots(Struct, frozen=True, tag="dots"):
 
 
 class RunPoint(Struct, frozen=True):
-    """One run in Runs. series: index of the series. at: its position in time, from 1."""
+    """One run of a Runs chart. series: index of the series. at: its position in time, from 1."""
 
     at: int
     value: float
@@ -65,7 +71,7 @@ class RunPoint(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True, tag="runs"):
-    """Every run in chronological order. unit: of the values, as in METRICS of coresteer_core."""
+    """Chart of every run in chronological order. unit: of the values, as in METRICS of coresteer_core."""
 
     title: str
     note: str
@@ -77,7 +83,7 @@ class Runs(Struct, frozen=True, tag="runs"):
 
 
 class Line(Struct, frozen=True):
-    """One line of Lines. points: x, and the value with its interval (of no width where there is none)."""
+    """One line of a Lines chart. points: x, and the value with its interval (of no width where there is none)."""
 
     name: str
     points: list[tuple[float, Interval]]
@@ -85,7 +91,7 @@ class Line(Struct, frozen=True):
 
 
 class Lines(Struct, frozen=True, tag="lines"):
-    """Values over a numeric axis. mark: an x to draw a vertical line at, with its caption."""
+    """Chart of values over a numeric axis. mark: an x to draw a vertical line at, with its caption."""
 
     title: str
     note: str
@@ -97,7 +103,7 @@ class Lines(Struct, frozen=True, tag="lines"):
 
 
 class Heat(Struct, frozen=True, tag="heat"):
-    """Rows × columns of amounts from low to high, None where unknown. texts: to print in the cells where they fit."""
+    """Heat map of rows × columns from low to high, None where unknown. texts: to print in the cells where they fit."""
 
     title: str
     note: str
@@ -116,7 +122,7 @@ Block: TypeAlias = Paragraph | Facts | Code | Table | Figure
 
 
 class Section(Struct, frozen=True):
-    """A heading and its blocks."""
+    """A section of a report: a heading and its blocks."""
 
     title: str
     blocks: list[Block]

@@ -9,7 +9,7 @@ from coresteer.inputs import Body
 
 
 class ShareAnswer(BaseModel):
-    """A link to the report that works without signing in."""
+    """A new link to a report, which works without signing in."""
 
     url: str
     token: str
@@ -17,6 +17,6 @@ class ShareAnswer(BaseModel):
 
 
 class ShareRequest(Body):
-    """Create a link to the report. days: until it expires."""
+    """A link to a report to create. days: until it expires."""
 
     days: Annotated[int, Field(ge=1, le=365)] = 30

@@ -1,4 +1,4 @@
-"""Reports: read their data, write them as files, and manage links to them."""
+"""Reports: reads their data, writes them as files, and manages links to them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ _executor = ThreadPoolExecutor(2, "reports")
 
 
 class File(NamedTuple):
-    """A report as it is downloaded."""
+    """A report as a file to download."""
 
     name: str
     format: ReportFormat
@@ -75,14 +75,14 @@ class File(NamedTuple):
 
 
 async def experiment_file(database: Database, experiment_id: int, kind: ReportFormat, language: Language) -> File:
-    """Return the report of an experiment. Raises NotFound and Conflict."""
+    """Return the report of an experiment as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
         found = await experiments.get(session, experiment_id)
     return await _file(kind, lambda: of_experiment(found, language))
 
 
 async def comparison_file(database: Database, ids: tuple[int, int], kind: ReportFormat, language: Language) -> File:
-    """Return the comparison of two experiments. Raises NotFound and Conflict."""
+    """Return the comparison of two experiments as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
         a, b = [await experiments.get(session, experiment_id) for experiment_id in ids]
     return await _file(kind, lambda: of_comparison(a, b, language))
@@ -91,7 +91,7 @@ async def comparison_file(database: Database, ids: tuple[int, int], kind: Report
 async def change_file(
     database: Database, ingest: Ingest, change_id: UUID, kind: ReportFormat, language: Language
 ) -> File:
-    """Return the report of a change's effect on its node's real traffic. Raises NotFound."""
+    """Return the report of a change's effect on its node's real traffic as a file. Raises NotFound."""
     change = await plans.get(database, change_id)
     before, after = await _around(database, ingest, change)
     return await _file(kind, lambda: of_change(change, before, after, language))
@@ -108,7 +108,7 @@ async def _file(kind: ReportFormat, make: Callable[[], Report]) -> File:
 
 
 async def _around(database: Database, ingest: Ingest, change: Change) -> tuple[list[Minute], list[Minute]]:
-    """Return whole minutes before and after a change, up to the node's next change or this one's rollback."""
+    """Return the node's whole minutes before and after a change, up to its next change or this one's rollback."""
     if change.applied_at is None:
         return [], []
     applied = change.applied_at.replace(second=0, microsecond=0)
@@ -169,7 +169,7 @@ async def unshare(session: AsyncSession, experiment_id: int, *, actor: str) -> N
 
 
 async def shared_file(database: Database, token: str, kind: ReportFormat, language: Language) -> File:
-    """Return the report of a link. Raises NotFound and Conflict."""
+    """Return the report that a link leads to as a file. Raises NotFound and Conflict."""
     async with database.session() as session:
         experiment_id = await repository.shared_experiment(session, token_hash(token), datetime.now(UTC))
     if experiment_id is None:

@@ -1,4 +1,4 @@
-"""Draw charts as SVG, for HTML and PDF with different colours. Pure: the same chart gives the same text."""
+"""Draws charts of reports as SVG, for HTML and PDF with different colours. Pure: the same chart gives the same text."""
 
 import math
 import unicodedata
@@ -50,7 +50,7 @@ def draw(figure: Figure, paint: Paint, language: Language) -> str:
 
 @singledispatch
 def _drawn(figure: object, paint: Paint, language: Language) -> tuple[list[str], float]:
-    """Return the elements and their height."""
+    """Return the chart's SVG elements and its height."""
     raise TypeError(f"No drawing for {type(figure).__name__}.")
 
 
@@ -269,7 +269,7 @@ def _frame(
     top: float,
     whole: bool = False,
 ) -> tuple[list[str], Callable[[float], float], Callable[[float], float], float]:
-    """Return grid and ticks, the scales of x and y, and the bottom."""
+    """Return a chart's grid and ticks, the scales of x and y, and the bottom."""
     bottom = top + 190
     factor, printed = axis_scale(max(abs(along[0]), abs(along[1])), unit)
     if printed == "% of one CPU":
@@ -304,7 +304,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Return round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
+    """Return round numbers from low to high for an axis, 1, 2 or 5 times a power of ten apart."""
     if not high > low:
         return [low]
     raw = (high - low) / count

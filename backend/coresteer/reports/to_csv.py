@@ -1,4 +1,4 @@
-"""The single values of a report as CSV in long form, safe to open in a spreadsheet."""
+"""Writes the single values of a report as CSV in long form, safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(report: Report) -> bytes:
-    """Return CSV, one row per value; absent values are empty.
+    """Return a report's values as CSV, one row per value; absent values are empty.
 
     The encoding is UTF-8 with a byte order mark, by which spreadsheets detect it. A text that a spreadsheet would
     interpret as a formula is prefixed with an apostrophe (OWASP, CSV Injection).

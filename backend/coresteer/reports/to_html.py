@@ -1,4 +1,4 @@
-"""A report as one HTML page without external resources, for light, dark and print."""
+"""Writes a report as one HTML page without external resources, for light, dark and print."""
 
 from base64 import b64encode
 from functools import cache, partial
@@ -23,7 +23,7 @@ _template = _environment.get_template("report.html.jinja")
 
 
 def to_html(report: Report) -> bytes:
-    """Return the page in UTF-8. All texts are escaped."""
+    """Return a report as an HTML page in UTF-8. All texts are escaped."""
     page = _template.render(
         report=report,
         text=partial(text, report.language),

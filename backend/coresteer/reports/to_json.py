@@ -1,4 +1,4 @@
-"""A report as JSON, with the data from which it was made."""
+"""Writes a report as JSON, with the data from which it was made."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ FORMAT = "coresteer-report-1"
 
 
 def to_json(report: Report) -> bytes:
-    """Return ``format``, ``report`` with titles, sentences, tables and charts as data, and its source."""
+    """Return a report as JSON: ``format``, ``report`` (titles, sentences, tables, charts) and its ``source``."""
     built = msgspec.to_builtins(report)
     source = built.pop("source")
     for part in ("columns", "records"):  # which the source contains already

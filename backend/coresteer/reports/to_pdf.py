@@ -1,4 +1,7 @@
-"""A report as PDF, set by typst with the fonts of this package only, so that every machine makes the same bytes."""
+"""Writes a report as PDF, set by typst.
+
+It uses the fonts of this package only, so that every machine makes the same bytes.
+"""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -22,14 +25,14 @@ def _fonts() -> typst.Fonts:
 
 
 def to_pdf(report: Report) -> bytes:
-    """Return the document as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
+    """Return a report as PDF/UA-1. Texts are passed to typst as data, never as its markup."""
     output = _compiler(report).compile(format="pdf", timestamp=_NO_TIME, pdf_standards="ua-1")
     assert isinstance(output, bytes)  # noqa: S101  typst returns a list for images only
     return output
 
 
 def to_png(report: Report, ppi: float) -> list[bytes]:
-    """Return the same document as images, one per page, for visual inspection."""
+    """Return the pages of the PDF report as images, for visual inspection."""
     output = _compiler(report).compile(format="png", ppi=ppi, timestamp=_NO_TIME)
     return output if isinstance(output, list) else [output or b""]
 

@@ -1,4 +1,4 @@
-"""Arrays of numbers as compressed bytes: byte planes, zstd. Pure."""
+"""Compression of arrays of numbers: byte planes, then zstd. Pure."""
 
 from typing import TypeAlias
 
@@ -19,17 +19,20 @@ _decompressor = zstandard.ZstdDecompressor()
 
 
 def compress(data: bytes) -> bytes:
-    """Return data as a zstd frame of level 1."""
+    """Return data as a compressed zstd frame of level 1."""
     return _compressor.compress(data)
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the data of a frame by compress. Raises ZstdError for other bytes or more than 1 GiB."""
+    """Return the data of a zstd frame made by compress. Raises ZstdError for other bytes or more than 1 GiB."""
     return _decompressor.decompress(data, max_output_size=_MAX_COLUMN_BYTES)
 
 
 def planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
-    """Return all lowest bytes, then all second bytes and so on, without the highest planes if those are all zero."""
+    """Return numbers as byte planes: all lowest bytes, then all second ones and so on.
+
+    The highest planes are omitted if they are all zero.
+    """
     flat = np.ascontiguousarray(values).reshape(-1)
     if not flat.size:
         return b""
@@ -38,7 +41,7 @@ def planes(values: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> bytes:
 
 
 def u32_from_planes(planes: bytes, size: int) -> U32:
-    """Return the size numbers that planes() packed."""
+    """Return the u32 numbers that planes() packed. size: how many they are."""
     wide = np.zeros((size, 4), np.uint8)
     if planes:
         wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T
@@ -46,7 +49,7 @@ def u32_from_planes(planes: bytes, size: int) -> U32:
 
 
 def u64_from_planes(planes: bytes, size: int) -> U64:
-    """Return the size numbers that planes() packed."""
+    """Return the u64 numbers that planes() packed. size: how many they are."""
     wide = np.zeros((size, 8), np.uint8)
     if planes:
         wide[:, : len(planes) // size] = np.frombuffer(planes, np.uint8).reshape(-1, size).T

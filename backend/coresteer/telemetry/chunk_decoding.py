@@ -1,4 +1,4 @@
-"""The Rates of a chunk, as they were before chunks.encode(). Pure."""
+"""Decoding of telemetry chunks into the Rates from which chunks.encode() made them. Pure."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ from coresteer_core.node.rates import CPU_COUNTS, CPU_SHARES, NetdevCounts, Rate
 
 
 def decode(chunk: Chunk) -> list[Rates]:
-    """Return the Rates of a chunk, oldest first. Columns that are None in the chunk are None in the Rates."""
+    """Return the Rates of a telemetry chunk, oldest first. Columns that are None in the chunk are None in the Rates."""
     scalars = read_scalars(chunk.scalars)
     count = chunk.samples
     counters = _decode_counters(scalars)

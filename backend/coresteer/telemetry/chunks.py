@@ -1,4 +1,4 @@
-"""A chunk: some consecutive Rates of one node as columns of bytes, small on disk and quick to read by column.
+"""Telemetry chunks: consecutive Rates of one node as columns of bytes, small on disk and quick to read by column.
 
 Arrays are transposed so that a CPU's or a cell's values follow each other, numbers wider than a byte are split
 into byte planes (most high bytes are zero), and zstd at level 1 does the rest. Pure: no I/O, no clock.
@@ -41,7 +41,9 @@ LONGEST_REACH_S = 60.0
 
 
 class Scalars(msgspec.Struct, frozen=True, array_like=True):
-    """One value a sample: raw little-endian arrays, seqs and times as first differences. Read them with amounts().
+    """Scalars of a chunk, one value per sample, as raw little-endian arrays.
+
+    amounts() reads them; seqs and times are first differences.
 
     Integers are i64 with −1 for absent, agent_cpu_s is f64 with NaN; tcp holds the four fields of TcpLatency, one after
     the other. interrupts (numbered device interrupts only), dropped and squeezed are sums over the CPUs, stored so that
@@ -115,7 +117,7 @@ def _steps(values: list[int]) -> bytes:
 
 
 def encode(samples: Sequence[Rates]) -> Chunk:
-    """Return checked Rates of one stream and one number of CPUs as a chunk; at least one.
+    """Return checked Rates (at least one) of one stream and one number of CPUs as a chunk.
 
     Decoding returns equal Rates except for the order inside a sample (cells by (irq_id, CPU) without zeros, netdevs by
     name) and for columns and counters that this version does not know, which are omitted.
@@ -154,7 +156,7 @@ def encode(samples: Sequence[Rates]) -> Chunk:
 
 
 def _joined(name: str, parts: list[bytes | None], blank: bytes, absent: dict[str, list[int]]) -> bytes | None:
-    """Return a column of all samples, with blank where one lacks it, which absent notes; None where all lack it."""
+    """Return a column of all samples, blank where a sample lacks it (noted in absent); None where all lack it."""
     missing = [position for position, part in enumerate(parts) if part is None]
     if len(missing) == len(parts):
         return None
@@ -164,7 +166,7 @@ def _joined(name: str, parts: list[bytes | None], blank: bytes, absent: dict[str
 
 
 def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, list[int]]) -> Scalars:
-    """Return the scalars of the samples. sums: by field, those that were made from the columns of CPUs and cells."""
+    """Return the samples' scalars. sums: by field, those that were made from the columns of CPUs and cells."""
     count = len(samples)
     tcp = np.full((len(_TCP_FIELDS), count), -1, np.int64)
     for position, rates in enumerate(samples):
@@ -197,7 +199,7 @@ def _scalars(samples: Sequence[Rates], sums: dict[str, I64], absent: dict[str, l
 
 
 def sum_over_cpus(values: U32) -> I64:
-    """Return the sums of samples × CPUs by sample; −1 where no CPU is known."""
+    """Return the sums of a samples × CPUs array by sample; −1 where no CPU is known."""
     known = values != ABSENT_U32
     sums: I64 = np.where(known, values, 0).sum(axis=1, dtype=np.int64)
     sums[~known.any(axis=1)] = -1
@@ -259,7 +261,7 @@ def _encode_netdevs(samples: Sequence[Rates], absent: dict[str, list[int]]) -> b
 
 
 def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, int, int]:
-    """Return the eight counters in the order of NetdevCounts."""
+    """Return a netdev's eight counters in the order of NetdevCounts."""
     return (
         netdev.rx_bytes,
         netdev.tx_bytes,
@@ -273,12 +275,12 @@ def netdev_values(netdev: NetdevCounts) -> tuple[int, int, int, int, int, int, i
 
 
 def read_scalars(chunk_scalars: bytes) -> Scalars:
-    """Return the scalars of a chunk; see amounts() and cumulative() for its arrays."""
+    """Return the decoded scalars of a chunk; amounts() and cumulative() read its arrays."""
     return msgspec.msgpack.decode(decompress(chunk_scalars), type=Scalars)
 
 
 def cumulative(steps: bytes) -> I64:
-    """Return the numbers of seqs or times_ms, undone from first differences."""
+    """Return the numbers of seqs or times_ms from their first differences."""
     return np.cumsum(np.frombuffer(steps, "<i8"))
 
 
@@ -295,18 +297,18 @@ def amounts(scalars: Scalars, field: str) -> F64:
 
 
 def read_share(column: bytes, cpus: int) -> U8:
-    """Return CPUs × samples, in units of 0.5 %, ABSENT_SHARE where unknown."""
+    """Return a column of CPU shares as CPUs × samples, in units of 0.5 %, ABSENT_SHARE where unknown."""
     return np.frombuffer(decompress(column), np.uint8).reshape(cpus, -1)
 
 
 def read_count(column: bytes, cpus: int, samples: int) -> U32:
-    """Return CPUs × samples, ABSENT_U32 where unknown."""
+    """Return a column of CPU counts as CPUs × samples, ABSENT_U32 where unknown."""
     values: U32 = u32_from_planes(decompress(column), cpus * samples).reshape(cpus, samples) - np.uint32(1)
     return values
 
 
 def read_cells(column: bytes, samples: int) -> tuple[U32, npt.NDArray[np.uint16], U32]:
-    """Return irq_ids, CPUs and counts (cells × samples)."""
+    """Return a column of interrupt cells as irq_ids, CPUs and counts (cells × samples)."""
     packed = msgspec.msgpack.decode(decompress(column), type=_Cells)
     ids = np.frombuffer(packed.ids, "<u4")
     counts = u32_from_planes(packed.counts, len(ids) * samples).reshape(len(ids), samples)
@@ -314,7 +316,10 @@ def read_cells(column: bytes, samples: int) -> tuple[U32, npt.NDArray[np.uint16]
 
 
 def read_netdevs(column: bytes, samples: int) -> tuple[list[str], U8, U64]:
-    """Return names, present (names × samples) and counts (names × 8 × samples, in the order of NetdevCounts)."""
+    """Return a column of netdevs as names, presence and counters.
+
+    presence: names × samples; counters: names × 8 × samples, in the order of NetdevCounts.
+    """
     packed = msgspec.msgpack.decode(decompress(column), type=_Netdevs)
     present = np.frombuffer(packed.present, np.uint8).reshape(len(packed.names), samples)
     counts = u64_from_planes(packed.counts, len(packed.names) * 8 * samples)

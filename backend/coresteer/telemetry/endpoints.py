@@ -1,4 +1,4 @@
-"""History over HTTP."""
+"""History of a node's metrics over HTTP: heat map, series, interrupt matrix."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -55,7 +55,7 @@ async def heatmap(
     to_time: AwareDatetime,
     columns: Columns = 900,
 ) -> Response:
-    """CPU × time, one byte a cell.
+    """Return a heat map of a CPU-time share, CPU × time, as a binary block of one byte per cell.
 
     Little-endian: `CSH1`, u32 rows (CPU numbers from 0), u32 columns, u32 resolution (0 sample, 1 minute, 2 hour),
     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
@@ -80,7 +80,7 @@ async def series(
     points: Points = 300,
     netdev: NetdevName = None,
 ) -> Series:
-    """Metrics over time. Traffic is that of netdev, or the sum of all physical netdevs."""
+    """Return metrics of a node over time. Traffic is that of netdev, or the sum of all physical netdevs."""
     span = Range.validated(from_time, to_time, _LONGEST)
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory
@@ -98,7 +98,7 @@ async def matrix(
     from_time: AwareDatetime,
     to_time: AwareDatetime,
 ) -> Matrix:
-    """Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
+    """Return interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day."""
     span = Range.validated(from_time, to_time, _LONGEST_MATRIX)
     row = await nodes.find(session, node_id)
     inventory = nodes.reported(row).inventory

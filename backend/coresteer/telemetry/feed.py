@@ -1,4 +1,4 @@
-"""Feed: the samples of one node that are not stored yet."""
+"""Buffer of one node's samples that are not stored yet."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -20,7 +20,10 @@ class Batch:
     start_ms: int = 0
 
     def accepts(self, rates: Rates, span_ms: int) -> bool:
-        """Return whether rates fit: same CPUs, within span_ms of the start, within the bounds of cells and samples."""
+        """Return whether a sample fits into the batch.
+
+        It must have the same CPUs, begin within span_ms of the start, and keep the bounds of cells and samples.
+        """
         if not self.samples:
             return True
         cells = self.cells + len(rates.irq_ids or b"") // 4
@@ -32,7 +35,7 @@ class Batch:
         )
 
     def add(self, rates: Rates, size: int) -> None:
-        """Append a sample of size bytes."""
+        """Append a sample of size bytes to the batch."""
         if not self.samples:
             self.start_ms = start_ms(rates)
         self.samples.append(rates)
@@ -42,7 +45,7 @@ class Batch:
 
 @dataclass
 class Feed:
-    """The buffered samples of one node.
+    """Buffer of one node's samples until they are stored.
 
     last_seq: the last sample buffered; acked_seq: the last one stored; both of the current stream. waiting: sealed
     batches, oldest first, until they are committed. seal_at: when the open batch is due, monotonic s. generation:
@@ -61,16 +64,16 @@ class Feed:
     rejecting: bool = False
 
     def seal(self) -> None:
-        """Move the open batch to the waiting ones."""
+        """Move the open batch to those that wait to be stored."""
         if self.open.samples:
             self.waiting.append(self.open)
             self.open = Batch(self.stream)
 
     def unstored(self) -> list[Rates]:
-        """Return all samples that are not committed yet, oldest first."""
+        """Return all samples of the node that are not committed yet, oldest first."""
         return [rates for batch in (*self.waiting, self.open) for rates in batch.samples]
 
     @property
     def size(self) -> int:
-        """Return the size of all batches in bytes."""
+        """Return the size of all buffered batches in bytes."""
         return self.open.size + sum(batch.size for batch in self.waiting)

@@ -1,4 +1,4 @@
-"""CPU × time blocks: the largest value of a share in each column."""
+"""Heat maps of CPU-time shares: CPU × time blocks with the largest value in each column."""
 
 import struct
 
@@ -15,7 +15,10 @@ _CODE = {Resolution.SAMPLE: 0, Resolution.MINUTE: 1, Resolution.HOUR: 2}
 
 
 async def read_heatmap(source: Source, share: str, span: Range, columns: int) -> bytes:
-    """Return the block that the endpoint documents: a header of 32 bytes, then the maximum of each CPU and column."""
+    """Return a heat map as the binary block that the endpoint documents.
+
+    A header of 32 bytes precedes the maximum of each CPU and column.
+    """
     if span.resolution is Resolution.SAMPLE:
         starts, ends, values = await _share_of_samples(source, share, span)
     else:

@@ -1,4 +1,4 @@
-"""Stored and not yet stored samples and roll-ups of a node over a range."""
+"""Reads a node's samples and roll-ups over a time range, both stored and not yet stored."""
 
 import asyncio
 from collections import defaultdict
@@ -32,7 +32,7 @@ _YEARS = range(1971, 2200)
 
 @dataclass(frozen=True)
 class Source:
-    """The stores of a node's samples. interval_s: between them."""
+    """Where one node's samples are read from: database and ingest. interval_s: between samples."""
 
     database: Database
     ingest: Ingest
@@ -49,7 +49,7 @@ class Range:
 
     @classmethod
     def validated(cls, from_time: datetime, to_time: datetime, longest: timedelta) -> "Range":
-        """Return the range of a request's from_time and to_time. Raises Invalid."""
+        """Return the time range of a request's from_time and to_time. Raises Invalid."""
         for field, time in (("from_time", from_time), ("to_time", to_time)):
             if time.year not in _YEARS:
                 raise Invalid(f"The year {time.year} is out of range; it can be 1971 to 2199.", field=field)
@@ -63,14 +63,14 @@ class Range:
 
     @property
     def resolution(self) -> Resolution:
-        """Return the resolution: samples up to two hours, minutes up to three days, hours beyond."""
+        """Return the range's resolution: samples up to two hours, minutes up to three days, hours beyond."""
         seconds = (self.end - self.start) / 1000
         if seconds <= SAMPLES_UP_TO_S:
             return Resolution.SAMPLE
         return Resolution.MINUTE if seconds <= MINUTES_UP_TO_S else Resolution.HOUR
 
     def steps(self, most: int, interval_s: float) -> int:
-        """Return the number of equal steps: at most `most`, none shorter than the resolution."""
+        """Return into how many equal steps to divide the range: at most `most`, none below the resolution."""
         shortest = _RESOLUTION_MS.get(self.resolution, interval_s * 1000)
         return max(1, min(most, int((self.end - self.start) // shortest)))
 
@@ -92,7 +92,7 @@ async def _consistent(source: Source, read: Callable[[], Awaitable[T]]) -> tuple
 
 
 async def read_chunks(source: Source, span: Range, columns: Sequence[str]) -> tuple[list[TupleRow], list[Rates]]:
-    """Return rows (see repository.read_chunks) that reach into the range, and the samples not stored yet."""
+    """Return chunk rows (see repository.read_chunks) that reach into the range, and the samples not stored yet."""
 
     async def read() -> list[TupleRow]:
         async with source.database.pool.connection() as connection:
@@ -133,7 +133,7 @@ def _minutes_of(unstored: Sequence[Rates]) -> list[Rollup]:
 
 
 async def minutes(source: Source, span: Range) -> list[Rollup]:
-    """Return roll-ups of at most a minute each that lie entirely in the range."""
+    """Return the node's roll-ups of at most a minute each that lie entirely in the range."""
 
     async def read() -> list[Rollup]:
         async with source.database.pool.connection() as connection:
@@ -146,7 +146,7 @@ async def minutes(source: Source, span: Range) -> list[Rollup]:
 
 
 async def samples(source: Source, span: Range) -> list[Rates]:
-    """Return the samples of the range, oldest first, with only the columns that policies decide from."""
+    """Return the node's samples of the range, oldest first, with only the columns that policies decide from."""
     rows, unstored = await read_chunks(source, span, _POLICY_COLUMNS)
 
     def decoded() -> list[Rates]:

@@ -1,4 +1,4 @@
-"""Hourly roll-ups, merged from those of minutes; idempotent."""
+"""Hourly roll-ups, merged from those of minutes; making one again gives the same result."""
 
 from collections.abc import Iterable
 
@@ -28,12 +28,12 @@ class HourlyRollups:
         return min([self._over_until_ms, *unfinished])
 
     def mark_due(self, times_ms: Iterable[int]) -> None:
-        """Note that minutes beginning at these times (Unix ms) were stored: their hours are due."""
+        """Mark hours as due: minutes beginning at these times (Unix ms) were stored."""
         if self._due is not None:
             self._due.update(time_ms - time_ms % HOUR_MS for time_ms in times_ms)
 
     async def roll_up(self, now_ms: int) -> None:
-        """Make every completed hour that received minutes since it was last made. Raises psycopg.Error."""
+        """Make roll-ups of completed hours that received minutes since they were last made. Raises psycopg.Error."""
         current = now_ms - now_ms % HOUR_MS
         if self._due is None:
             self._due = set(range(current - _LATEST_REPLAY_MS, current, HOUR_MS))

@@ -1,4 +1,4 @@
-"""IRQ × CPU: the number of interrupts by row of /proc/interrupts and CPU over a range."""
+"""Matrix IRQ × CPU: the number of interrupts by row of /proc/interrupts and CPU over a time range."""
 
 import asyncio
 from collections import defaultdict
@@ -13,14 +13,17 @@ from coresteer_core.node.rates import decode_irq_id
 
 @dataclass(frozen=True)
 class IrqMatrix:
-    """Interrupts of a range. counts: row label → CPU → interrupts; covered_s: seconds of the range with data."""
+    """Numbers of interrupts over a time range.
+
+    counts: row label → CPU → interrupts; covered_s: seconds of the range with data.
+    """
 
     covered_s: float
     counts: dict[str, dict[int, int]]
 
 
 async def read_irq_matrix(source: Source, span: Range) -> IrqMatrix:
-    """Return the interrupts of the samples whose middle lies in the range."""
+    """Return the interrupts by IRQ and CPU of the samples whose middle lies in the range."""
     rows, unstored = await read_chunks(source, span, ["irqs"])
     covered_s = 0.0
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))

@@ -18,7 +18,7 @@ export const METRICS = {
 
 
 def metrics_module() -> str:
-    """Return the module's source, one line a metric."""
+    """Return the source of the TypeScript module, one line per metric."""
     rows = [f"  {name}: {json.dumps(_row(one), ensure_ascii=False)}," for name, one in METRICS.items()]
     return _HEAD + "\n".join(rows) + "\n} as const;\n"
 

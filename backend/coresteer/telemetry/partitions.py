@@ -26,34 +26,34 @@ _LOCK_TIMEOUT = "2s"  # a long query postpones the drop instead of blocking ever
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: its table and the start of its range (Unix ms, a multiple of the table's width)."""
+    """One partition of a telemetry table. start_ms: of its range, Unix ms, a multiple of the table's width."""
 
     table: str
     start_ms: int
 
     @property
     def end_ms(self) -> int:
-        """Return the end of its range in Unix ms."""
+        """Return the end of the partition's range in Unix ms."""
         return self.start_ms + WIDTH_MS[self.table]
 
     @property
     def name(self) -> str:
-        """Return the name of its table, ``telemetry_chunk_20261121T0900`` in UTC."""
+        """Return the name of the partition's table, ``telemetry_chunk_20261121T0900`` in UTC."""
         return f"{self.table}_{at_ms(self.start_ms):%Y%m%dt%H%M}"
 
 
 def partition_of(table: str, time_ms: int) -> Partition:
-    """Return the partition of a row that begins at time_ms."""
+    """Return the partition of a telemetry table for a row that begins at time_ms (Unix)."""
     return Partition(table, time_ms - time_ms % WIDTH_MS[table])
 
 
 def ahead(now_ms: int) -> set[Partition]:
-    """Return the current and the next partition of each table."""
+    """Return the current and the next partition of each telemetry table."""
     return {partition_of(t, now_ms + step * width) for t, width in WIDTH_MS.items() for step in (0, 1)}
 
 
 async def create(connection: Connection, partitions: Iterable[Partition]) -> None:
-    """Create the partitions that do not exist. Raises psycopg.Error."""
+    """Create the partitions that do not exist yet. Raises psycopg.Error."""
     for partition in partitions:
         await connection.execute(
             sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})").format(
@@ -66,7 +66,7 @@ async def create(connection: Connection, partitions: Iterable[Partition]) -> Non
 
 
 async def sizes(connection: Connection) -> dict[Partition, int]:
-    """Return every partition with its bytes on disk, including indexes and out-of-line values."""
+    """Return every telemetry partition with its bytes on disk, including indexes and out-of-line values."""
     cursor = await connection.execute(
         """
         SELECT parent.relname, child.relname, pg_total_relation_size(child.oid)
@@ -107,7 +107,10 @@ def surplus(
 
 
 async def retain(database: Database, now_ms: int, *, retain_ms: dict[str, int], most_bytes: int) -> set[Partition]:
-    """Drop surplus partitions, each with an entry in the audit log, and return them. Raises psycopg.Error."""
+    """Apply retention: drop surplus partitions, each with an entry in the audit log, and return them.
+
+    Raises psycopg.Error.
+    """
     async with database.pool.connection() as connection:
         present = await sizes(connection)
     dropped = surplus(present, now_ms, retain_ms=retain_ms, most_bytes=most_bytes)

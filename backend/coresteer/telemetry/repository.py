@@ -51,18 +51,18 @@ _ROLLUP_LIST = sql.SQL(", ").join(map(sql.Identifier, _ROLLUP_NAMES))
 
 
 def at_ms(milliseconds: float, microseconds: int = 0) -> datetime:
-    """Return a Unix time as a datetime in UTC, exact to the microsecond."""
+    """Return a Unix time in ms as a datetime in UTC, exact to the microsecond."""
     return _EPOCH + timedelta(milliseconds=milliseconds, microseconds=microseconds)
 
 
 def to_ms(time: datetime) -> float:
-    """Return the Unix time in milliseconds."""
+    """Return a datetime as Unix time in milliseconds."""
     return (time - _EPOCH) / timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded chunk with its minutes."""
+    """An encoded chunk of a node's samples with its roll-ups of minutes."""
 
     node_id: int
     stream: str
@@ -79,7 +79,7 @@ class Mark:
 
 
 async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[int, Mark]:
-    """Return marks of existing nodes, locked until the end of the transaction so that no sample is stored twice."""
+    """Return the last stored samples of existing nodes and lock them, so that no sample is stored twice."""
     cursor = await connection.execute(
         "SELECT id, stream, acked_seq FROM node WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (list(node_ids),)
     )
@@ -87,7 +87,10 @@ async def lock_marks(connection: Connection, node_ids: Sequence[int]) -> dict[in
 
 
 async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Sequence[float | None]) -> None:
-    """Write marks, clock skews in ms (of the same nodes in order) and the time of the last contact."""
+    """Write the last stored samples of nodes and the time of the last contact.
+
+    skews: clock skews in ms of the same nodes in order.
+    """
     await connection.execute(
         """
         UPDATE node SET stream = new.stream, acked_seq = new.acked_seq, last_seen_at = now(),
@@ -100,7 +103,10 @@ async def set_marks(connection: Connection, marks: dict[int, Mark], skews: Seque
 
 
 async def copy_chunks(connection: Connection, encoded: Sequence[Encoded]) -> None:
-    """Append chunks. The microseconds of t0 make the keys of chunks of the same millisecond unique."""
+    """Append chunks to telemetry_chunk.
+
+    The microseconds of t0 make the keys of chunks of the same millisecond unique.
+    """
     async with (
         connection.cursor() as cursor,
         cursor.copy("COPY telemetry_chunk FROM STDIN (FORMAT BINARY)") as copy,
@@ -125,7 +131,7 @@ def _copy_rollups(table: LiteralString) -> sql.Composed:
 
 
 async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Rollup]]) -> None:
-    """Append (node id, roll-up) pairs to the minutes."""
+    """Append (node id, roll-up) pairs to telemetry_minute."""
     async with connection.cursor() as cursor, cursor.copy(_copy_rollups("telemetry_minute")) as copy:
         copy.set_types(_ROLLUP_TYPES)
         for node_id, rollup in rollups:
@@ -133,7 +139,7 @@ async def copy_minutes(connection: Connection, rollups: Sequence[tuple[int, Roll
 
 
 async def put_hours(connection: Connection, start: datetime, rollups: Sequence[tuple[int, Rollup]]) -> None:
-    """Replace these nodes' roll-ups of the hour that begins at start."""
+    """Replace these nodes' roll-ups of the hour that begins at start in telemetry_hour."""
     await connection.execute(
         "DELETE FROM telemetry_hour WHERE t0 >= %s AND t0 < %s AND node_id = ANY(%s)",
         (start, start + timedelta(hours=1), [node_id for node_id, _ in rollups]),
@@ -153,7 +159,7 @@ def _to_rollup(row: TupleRow) -> Rollup:
 
 
 async def nodes_with_minutes(connection: Connection, start: datetime) -> list[int]:
-    """Return the nodes with minutes in the hour that begins at start."""
+    """Return the ids of nodes with roll-ups of minutes in the hour that begins at start."""
     cursor = await connection.execute(
         "SELECT DISTINCT node_id FROM telemetry_minute WHERE t0 >= %s AND t0 < %s ORDER BY node_id",
         (start, start + timedelta(hours=1)),
@@ -164,7 +170,7 @@ async def nodes_with_minutes(connection: Connection, start: datetime) -> list[in
 async def read_rollups(
     connection: Connection, table: LiteralString, node_id: int, start: datetime, end: datetime
 ) -> list[Rollup]:
-    """Return the roll-ups of telemetry_minute or telemetry_hour that begin in the range, in order."""
+    """Return a node's roll-ups in telemetry_minute or telemetry_hour that begin in the range, in order."""
     statement = sql.SQL("SELECT {} FROM {} WHERE node_id = %s AND t0 >= %s AND t0 < %s ORDER BY t0").format(
         _ROLLUP_LIST, sql.Identifier(table)
     )
@@ -176,7 +182,7 @@ async def read_rollups(
 async def read_chunks(
     connection: Connection, node_id: int, start: datetime, end: datetime, columns: Sequence[str]
 ) -> list[TupleRow]:
-    """Return (samples, cpus, scalars, *columns) of the chunks that overlap the range, in order."""
+    """Return (samples, cpus, scalars, *columns) of a node's chunks that overlap the range, in order."""
     names = sql.SQL(", ").join(map(sql.Identifier, ("samples", "cpus", "scalars", *columns)))
     statement = sql.SQL(
         "SELECT {} FROM telemetry_chunk WHERE node_id = %s AND t0 >= %s AND t0 < %s AND t1 >= %s ORDER BY t0"

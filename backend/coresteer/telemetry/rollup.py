@@ -20,7 +20,7 @@ NETDEV_FIELDS = NetdevCounts.__struct_fields__[1:]
 
 @dataclass(frozen=True)
 class Rollup:
-    """One span, at most a minute or an hour long.
+    """A roll-up of samples over at most a minute or an hour.
 
     peaks, means: CPU_SHARES × CPUs in units of 0.5 %, ABSENT_SHARE where unknown. netdevs: name → the eight sums of
     NetdevCounts. amounts: by field of coresteer_core.metrics.SCALARS, the sum of increments and the maximum of levels,
@@ -48,7 +48,7 @@ class Rollup:
 
 
 def minutes(samples: Sequence[Rates]) -> list[Rollup]:
-    """Return a roll-up for each minute in which samples began; all with the same number of CPUs."""
+    """Return a roll-up for each minute in which samples began; all samples have the same number of CPUs."""
     groups: dict[int, list[Rates]] = defaultdict(list)
     for rates in samples:
         groups[start_ms(rates) // MINUTE_MS].append(rates)
@@ -113,7 +113,7 @@ def _rolled_up(source: Source, known: Sequence[float]) -> float | None:
 
 
 def merge(parts: Sequence[Rollup]) -> Rollup:
-    """Return one roll-up of several, at least one; cpus is the largest of theirs."""
+    """Return one roll-up of several (at least one); cpus is the largest of theirs."""
     cpus = max(part.cpus for part in parts)
     netdevs: dict[str, list[int]] = {}
     for part in parts:
@@ -186,20 +186,20 @@ def _interrupts(samples: Sequence[Rates]) -> int | None:
 
 
 def pack_shares(rollup: Rollup) -> bytes:
-    """Return peaks and means as a compressed column."""
+    """Return a roll-up's peaks and means as a compressed column."""
     return compress(rollup.peaks.tobytes() + rollup.means.tobytes())
 
 
 def unpack_shares(packed: bytes, cpus: int) -> U8:
-    """Return peaks and means: 2 × CPU_SHARES × CPUs."""
+    """Return the peaks and means that pack_shares packed: 2 × CPU_SHARES × CPUs."""
     return np.frombuffer(decompress(packed), np.uint8).reshape(2, len(CPU_SHARES), cpus)
 
 
 def pack_netdevs(rollup: Rollup) -> bytes:
-    """Return netdevs as a compressed column."""
+    """Return a roll-up's netdevs as a compressed column."""
     return compress(msgspec.msgpack.encode(rollup.netdevs))
 
 
 def unpack_netdevs(packed: bytes) -> dict[str, list[int]]:
-    """Return the netdevs of a column by pack_netdevs."""
+    """Return the netdevs that pack_netdevs packed: name → the eight sums of NetdevCounts."""
     return msgspec.msgpack.decode(decompress(packed), type=dict[str, list[int]])

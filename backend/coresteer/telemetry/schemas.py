@@ -10,7 +10,7 @@ from coresteer_core.metrics import HISTORY
 
 
 class Share(StrEnum):
-    """The part of a CPU's time that a heatmap shows."""
+    """The part of a CPU's time that a heat map shows."""
 
     BUSY = "busy"
     USER = "user"
@@ -22,7 +22,7 @@ class Share(StrEnum):
 
 
 class Resolution(StrEnum):
-    """The resolution of the data read: samples, or one value a minute or hour."""
+    """Resolution of the data read: samples, or one value per minute or hour."""
 
     SAMPLE = "sample"
     MINUTE = "minute"
@@ -37,7 +37,7 @@ else:
 
 
 class Series(BaseModel):
-    """Lines over time. times_ms: the start of each step; a None value is a gap."""
+    """Values of metrics over time. times_ms: the start of each step; a None value is a gap."""
 
     resolution: Resolution
     step_ms: float
@@ -55,7 +55,7 @@ class MatrixRow(BaseModel):
 
 
 class Matrix(BaseModel):
-    """IRQ × CPU over a range, busiest rows first. covered_s: seconds of the range with data."""
+    """Matrix IRQ × CPU over a time range, busiest rows first. covered_s: seconds of the range with data."""
 
     from_time: datetime
     to_time: datetime

@@ -1,4 +1,4 @@
-"""Lines over time: the metrics of the history API (coresteer_core.metrics.HISTORY), averaged or pooled by steps."""
+"""Metrics of the history API (coresteer_core.metrics.HISTORY) over time, averaged or pooled by steps."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,7 +28,7 @@ async def read_series(
     physical: frozenset[str] | None,
     netdev: str | None,
 ) -> Series:
-    """Return lines over time, one a metric of HISTORY.
+    """Return values over time for each of the metrics of HISTORY, at most `points` steps.
 
     Traffic is netdev's, or the sum of the physical ones (all but lo where those are unknown). Rates are averages over
     the step, levels such as round-trip times its maximum.

@@ -1,4 +1,4 @@
-"""The ingest: buffers samples of agents, stores them, and acknowledges them after the commit."""
+"""The ingest of telemetry: buffers agents' samples, stores them, and acknowledges them after the commit."""
 
 import asyncio
 import itertools
@@ -42,33 +42,33 @@ _DAY_MS = 24 * partitions.HOUR_MS
 
 
 def now_ms() -> int:
-    """The backend's Unix time."""
+    """Return the backend's Unix time in ms."""
     return time.time_ns() // 1_000_000
 
 
 class AgentConnection(Protocol):
-    """The connection to one agent, to which its samples are acknowledged."""
+    """Interface of the connection to one agent, to which its samples are acknowledged."""
 
     @property
     def stream(self) -> str:
-        """Return the stream that its Hello named."""
+        """Return the id of the sample stream that the agent's Hello named."""
 
     def post(self, message: Ack) -> None:
-        """Queue a message without waiting."""
+        """Queue a message to the agent without waiting."""
 
 
 class AgentConnections(Protocol):
-    """The open connections to agents."""
+    """Interface of the open connections to agents."""
 
     def get(self, node_id: int) -> AgentConnection | None:
-        """Return the node's connection, None while it has none."""
+        """Return the node's open connection, None while its agent is not connected."""
 
     def close(self, node_id: int, code: int, reason: str) -> None:
         """Close the node's connection if it has one; its agent reconnects and sends again what is not acknowledged."""
 
 
 class Ingest:
-    """Buffers, stores and acknowledges samples. skew_ms: of a node's clock, positive when it is ahead."""
+    """Buffers, stores and acknowledges agents' samples. skew_ms: of a node's clock, positive when it is ahead."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Ingest:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start to store."""
+        """Start storing samples, and maintaining the telemetry tables once a minute."""
         self._tasks = [asyncio.create_task(self._store_forever()), asyncio.create_task(self._maintain_forever())]
 
     async def stop(self) -> None:
@@ -116,7 +116,10 @@ class Ingest:
         return self._hourly.complete_until_ms
 
     def open_feed(self, node_id: int, stream: str, mark: Mark) -> Feed:
-        """Return the feed of the stream of an agent's Hello, continued if it exists; Welcome reports its acked_seq."""
+        """Return the buffer for the stream of an agent's Hello, continued if it exists.
+
+        Welcome reports its acked_seq.
+        """
         feed = self._feeds.get(node_id)
         acked = mark.acked_seq if mark.stream == stream else 0
         if feed is None:
@@ -136,7 +139,7 @@ class Ingest:
                 await asyncio.wait_for(self._room.wait(), _LONGEST_PAUSE_S)
 
     def add(self, feed: Feed, rates: Rates, size: int) -> None:
-        """Buffer a validated sample of size bytes; duplicates are ignored, and all while the feed rejects samples."""
+        """Buffer a validated sample of size bytes; duplicates are ignored, and all while the buffer rejects samples."""
         if rates.seq <= feed.last_seq or feed.rejecting or self._feeds.get(feed.node_id) is not feed:
             return
         if self._bytes + size > self._hard_limit_bytes:
@@ -150,7 +153,7 @@ class Ingest:
         self._count(size)
 
     def close_feed(self, feed: Feed) -> None:
-        """Make the samples of a closed connection due."""
+        """Make the samples of a closed connection due to be stored."""
         feed.seal()
 
     def generation(self, node_id: int) -> int:
@@ -259,7 +262,9 @@ class Ingest:
         log.debug("stored chunks=%d ms=%.1f", len(work), (time.perf_counter() - began) * 1000)
 
     async def _write(self, encoded: Sequence[Encoded]) -> dict[int, Mark | None]:
-        """Write in one transaction; return each node's mark, None where it is deleted or its agent must send again.
+        """Write chunks in one transaction; return the last stored sample of each node.
+
+        None where the node is deleted or its agent must send again.
 
         After a commit whose confirmation was lost, the marks show what is stored; that is not stored again.
         """
@@ -326,7 +331,7 @@ class Ingest:
             self._drop(feed, f"Stored up to {feed.acked_seq}; send the rest again.")
 
     def _drop(self, feed: Feed, reason: str) -> None:
-        """Discard the feed and close the connection; the agent reconnects and sends again what is not stored."""
+        """Discard a node's buffer and close its connection; the agent reconnects and sends again what is not stored."""
         self._count(-feed.size)
         del self._feeds[feed.node_id]
         self._connections.close(feed.node_id, TRY_AGAIN_LATER, reason)

@@ -39,7 +39,7 @@ export interface paths {
         put?: never;
         /**
          * Setup
-         * @description Create the first administrator with the token of the printed link, and sign in.
+         * @description Create the first administrator with the token of the set-up link, and sign in.
          */
         post: operations["setup"];
         delete?: never;
@@ -59,7 +59,7 @@ export interface paths {
         put?: never;
         /**
          * Login
-         * @description Sign in; the session is in an HttpOnly cookie.
+         * @description Sign in with name and password; the session is in an HttpOnly cookie.
          */
         post: operations["login"];
         delete?: never;
@@ -79,7 +79,7 @@ export interface paths {
         put?: never;
         /**
          * Logout
-         * @description End the session.
+         * @description Sign out: end the session of the cookie.
          */
         post: operations["logout"];
         delete?: never;
@@ -161,13 +161,13 @@ export interface paths {
         };
         /**
          * List Tokens
-         * @description List all API tokens, without their texts.
+         * @description List all API tokens, without their secret texts.
          */
         get: operations["list_tokens"];
         put?: never;
         /**
          * Create Token
-         * @description Create an API token; only this response has its text.
+         * @description Create an API token; only this response contains its secret text.
          */
         post: operations["create_token"];
         delete?: never;
@@ -205,7 +205,7 @@ export interface paths {
         };
         /**
          * List Audit
-         * @description List entries, newest first; older is the older_than of the next page.
+         * @description List entries of the audit log, newest first; older is the older_than of the next page.
          */
         get: operations["list_audit"];
         put?: never;
@@ -333,7 +333,7 @@ export interface paths {
         };
         /**
          * Heatmap
-         * @description CPU × time, one byte a cell.
+         * @description Return a heat map of a CPU-time share, CPU × time, as a binary block of one byte per cell.
          *
          *     Little-endian: `CSH1`, u32 rows (CPU numbers from 0), u32 columns, u32 resolution (0 sample, 1 minute, 2 hour),
          *     f64 start_ms, f64 column_ms; then rows × columns u8, row by row, in units of 0.5 %, 255 for no data. Of several
@@ -357,7 +357,7 @@ export interface paths {
         };
         /**
          * Series
-         * @description Metrics over time. Traffic is that of netdev, or the sum of all physical netdevs.
+         * @description Return metrics of a node over time. Traffic is that of netdev, or the sum of all physical netdevs.
          */
         get: operations["series"];
         put?: never;
@@ -377,7 +377,7 @@ export interface paths {
         };
         /**
          * Matrix
-         * @description Interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day.
+         * @description Return interrupts per second of each row of /proc/interrupts on each CPU, over a range of at most a day.
          */
         get: operations["matrix"];
         put?: never;
@@ -849,7 +849,7 @@ export interface paths {
         };
         /**
          * Get Coalescing
-         * @description Return a device's interrupt coalescing: settings, measurements, and predictions for other values.
+         * @description Return a network device's interrupt coalescing: settings, measurements, and predictions for other values.
          *
          *     packets_per_s, frame_bytes: of all its queues, instead of the measured ones.
          */
@@ -871,7 +871,7 @@ export interface paths {
         };
         /**
          * Get Node Classes
-         * @description Return the latest figures of the classes of the policies in force, as the agent reported them.
+         * @description Return the latest figures of the service classes of the policies in force, as the agent reported them.
          */
         get: operations["get_node_classes"];
         put?: never;
@@ -891,7 +891,7 @@ export interface paths {
         };
         /**
          * Get Node Classes History
-         * @description Return the figures over a range of at most a week: per second up to 15 minutes, else 900 steps.
+         * @description Return figures of service classes over at most a week: per second up to 15 minutes, else in 900 steps.
          */
         get: operations["get_node_classes_history"];
         put?: never;
@@ -913,7 +913,7 @@ export interface paths {
         put?: never;
         /**
          * Match Node Classes
-         * @description Return which of the node's processes match each class now. Changes nothing.
+         * @description Return which of the node's processes match each service class now. Changes nothing.
          */
         post: operations["match_node_classes"];
         delete?: never;
@@ -933,7 +933,7 @@ export interface paths {
         put?: never;
         /**
          * Preview Experiment
-         * @description Return what an experiment would do and its duration, without starting it.
+         * @description Return what an experiment would do and how long it would take, without starting it.
          */
         post: operations["preview_experiment"];
         delete?: never;
@@ -951,7 +951,7 @@ export interface paths {
         };
         /**
          * List Experiments
-         * @description Return experiments, newest first.
+         * @description Return a page of experiments, newest first.
          */
         get: operations["list_experiments"];
         put?: never;
@@ -1015,7 +1015,7 @@ export interface paths {
         };
         /**
          * Get Experiment Report
-         * @description Return the report of an experiment. The same runs give the same bytes.
+         * @description Return the report of an experiment as a file. The same runs give the same bytes.
          */
         get: operations["get_experiment_report"];
         put?: never;
@@ -1035,7 +1035,7 @@ export interface paths {
         };
         /**
          * Get Change Report
-         * @description Return the report of a change: real traffic in the hour before and the hour after it.
+         * @description Return the report of a change as a file: real traffic in the hour before and the hour after it.
          */
         get: operations["get_change_report"];
         put?: never;
@@ -1055,7 +1055,7 @@ export interface paths {
         };
         /**
          * Compare Experiments
-         * @description Return the comparison of two experiments: whether their results agree, and how they differ.
+         * @description Return the comparison of two experiments as a file: whether their results agree, and how they differ.
          */
         get: operations["compare_experiments"];
         put?: never;
@@ -1077,12 +1077,12 @@ export interface paths {
         put?: never;
         /**
          * Share Report
-         * @description Create a link to the report that works without signing in. The token is returned only now.
+         * @description Create a link to an experiment's report that works without signing in. The token is returned only now.
          */
         post: operations["share_report"];
         /**
          * Unshare Report
-         * @description Revoke all links to the report.
+         * @description Revoke all links to an experiment's report.
          */
         delete: operations["unshare_report"];
         options?: never;
@@ -1099,7 +1099,7 @@ export interface paths {
         };
         /**
          * Get Shared Report
-         * @description Return the report of a link.
+         * @description Return the report that a link leads to.
          */
         get: operations["get_shared_report"];
         put?: never;
@@ -1156,7 +1156,7 @@ export interface components {
     schemas: {
         /**
          * ActionIn
-         * @description One action of a plan: a setting, its present and its new value.
+         * @description One action of a plan: a setting, its present value (was), its new one (becomes), and the reason.
          */
         ActionIn: {
             /** Key */
@@ -1170,7 +1170,7 @@ export interface components {
         };
         /**
          * ApiToken
-         * @description A token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created.
+         * @description An API token for scripts, sent as ``Authorization: Bearer``. Its text is returned once, when it is created.
          */
         ApiToken: {
             /** Id */
@@ -1192,7 +1192,7 @@ export interface components {
         };
         /**
          * ApiTokenCreate
-         * @description A new token, with at most its creator's rights.
+         * @description A new API token, with at most its creator's rights.
          */
         ApiTokenCreate: {
             /** Name */
@@ -1203,7 +1203,7 @@ export interface components {
         };
         /**
          * ApiTokenCreated
-         * @description The only response with the token's text.
+         * @description A new API token with its secret text, which no other response contains.
          */
         ApiTokenCreated: {
             /** Id */
@@ -1227,7 +1227,7 @@ export interface components {
         };
         /**
          * ArmPreview
-         * @description Changes of one arm on the node: a sentence, and the equivalent shell commands.
+         * @description Changes of one arm on the node, in a sentence and as the equivalent shell commands.
          */
         ArmPreview: {
             /** Name */
@@ -1239,7 +1239,7 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description An entry: who did what to which target, when, with which result. Entries are never changed or removed.
+         * @description An entry of the audit log: who did what to which target, when, with which result; never changed or removed.
          */
         AuditEntry: {
             /** Id */
@@ -1266,7 +1266,9 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Entries, newest first. older: the id to request the next page with, None on the last one.
+         * @description A page of the audit log, newest entries first.
+         *
+         *     older: the id to request the next page with, None on the last one.
          */
         AuditPage: {
             /** Entries */
@@ -1290,7 +1292,9 @@ export interface components {
         };
         /**
          * BacktestRequest
-         * @description A stored version, or a body instead; by default the current version. The range is at most one hour.
+         * @description A policy to backtest: a stored version, or a body instead; by default the current version.
+         *
+         *     The range is at most one hour.
          */
         BacktestRequest: {
             /** Version */
@@ -1333,7 +1337,7 @@ export interface components {
         };
         /**
          * BacktestStep
-         * @description A round whose evaluation differs from the round before.
+         * @description A round of a backtest whose evaluation differs from the round before.
          */
         BacktestStep: {
             /**
@@ -1474,7 +1478,7 @@ export interface components {
         };
         /**
          * ChangePage
-         * @description Changes, newest first. older: the id to request the next page with, None on the last one.
+         * @description A page of changes, newest first. older: the id to request the next page with, None on the last one.
          */
         ChangePage: {
             /** Changes */
@@ -1484,7 +1488,7 @@ export interface components {
         };
         /**
          * ChangeRequest
-         * @description Apply a preview. plan: as the preview returned it; it is refused if a setting has changed since.
+         * @description A plan to apply, as its preview returned it; it is refused if a setting has changed since.
          */
         ChangeRequest: {
             plan: components["schemas"]["PlanIn"];
@@ -1528,7 +1532,7 @@ export interface components {
         };
         /**
          * ClassFigure
-         * @description Figures of a service class: f at the moment, requests and longest wait of the window, times in µs.
+         * @description Figures of a service class: attainment (f) now; requests and longest wait of the window; times in µs.
          * @enum {string}
          */
         ClassFigure: "f" | "requests" | "satisfied" | "waiting" | "active" | "p50_us" | "p95_us" | "p99_us" | "longest_wait_us";
@@ -1546,7 +1550,7 @@ export interface components {
         };
         /**
          * ClassesHistory
-         * @description Figures of classes over time. times_ms: the start of each step, by the node's clock.
+         * @description Figures of service classes over time. times_ms: the start of each step, by the node's clock.
          *
          *     A step of several seconds has the worst value: the lowest f and satisfied, the highest of the others.
          */
@@ -1560,7 +1564,7 @@ export interface components {
         };
         /**
          * Coalescing
-         * @description Interrupt coalescing of a device: settings, what its driver did with requested values, and the trade-off.
+         * @description Interrupt coalescing of a network device: settings, what its driver did with requested values, and the trade-off.
          *
          *     params, params_max: its settings, by the end of their key. timer: None for an unknown driver; timer_why: the reason.
          *     rank_correlation: Spearman's, of measured and predicted interrupts over at least three points. can_wait: False when
@@ -1714,7 +1718,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description One field that differs between two versions, as JSON unless it is text; None where a version lacks it.
+         * @description One field that differs between two policy versions, as JSON unless it is text; None where a version lacks it.
          */
         Difference: {
             /** Path */
@@ -1726,7 +1730,9 @@ export interface components {
         };
         /**
          * DriftEntry
-         * @description Another program changed a setting that a policy had set. cause: its name, if known; response: of the policy.
+         * @description A setting that a policy had set and another program changed.
+         *
+         *     cause: its name, if known; response: of the policy.
          */
         DriftEntry: {
             /**
@@ -1756,7 +1762,7 @@ export interface components {
         EndedBy: "user" | "timeout" | "guardrail" | "lost_backend" | "agent_restart" | "error";
         /**
          * EnrolAnswer
-         * @description One entry per requested name.
+         * @description The enrolled nodes with their keys, one entry per requested name.
          */
         EnrolAnswer: {
             /** Nodes */
@@ -1786,7 +1792,7 @@ export interface components {
         };
         /**
          * EnrolmentToken
-         * @description The token and the command that uses it.
+         * @description A new enrolment token and the shell command that uses it.
          */
         EnrolmentToken: {
             /** Token */
@@ -1801,7 +1807,7 @@ export interface components {
         };
         /**
          * EnrolmentTokenCreate
-         * @description A one-time token for a new agent. simulated: for `coresteer-agent simulate`, any number of nodes at once.
+         * @description An enrolment token to create. simulated: for `coresteer-agent simulate`, any number of nodes at once.
          */
         EnrolmentTokenCreate: {
             /**
@@ -1863,7 +1869,7 @@ export interface components {
             remaining_s: number | null;
             /**
              * Spec
-             * @description An experiment on one node.
+             * @description Specification of an experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
              *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
@@ -2208,7 +2214,7 @@ export interface components {
             }[];
             /**
              * Analysis
-             * @description Statistics of the runs; the same runs and seed give the same analysis.
+             * @description Statistics of an experiment's runs; the same runs and seed give the same analysis.
              *
              *         noise: the A/A comparison by metric. means: mean and interval of every arm, by metric, in the order of arms.
              *         counted, discarded: number of runs.
@@ -2332,12 +2338,12 @@ export interface components {
         };
         /**
          * ExperimentRequest
-         * @description Start or preview an experiment.
+         * @description The specification of an experiment to preview or start.
          */
         ExperimentRequest: {
             /**
              * Spec
-             * @description An experiment on one node.
+             * @description Specification of an experiment on one node.
              *
              *         aa: no factor; the node is compared with itself. ab: one factor with two levels. sweep: one or two factors, every
              *         combination of their levels. A block of aa and ab is four runs (ABBA or BAAB), one of a sweep is every combination
@@ -2693,7 +2699,7 @@ export interface components {
         };
         /**
          * ExtendRequest
-         * @description More seconds until the change is rolled back; at most 600 s from now in total.
+         * @description Seconds to add to the confirmation timeout of a change; at most 600 s from now in total.
          */
         ExtendRequest: {
             /**
@@ -2704,7 +2710,7 @@ export interface components {
         };
         /**
          * Figures
-         * @description Figures of a node's latest interval; None where unknown.
+         * @description Fleet figures of a node's latest interval; None where unknown.
          *
          *     metrics: the values of coresteer_core.metrics.FLEET. busiest_cpu, softirq_cpu: the CPUs of busiest_cpu_percent and
          *     softirq_cpu_percent.
@@ -2744,7 +2750,7 @@ export interface components {
         };
         /**
          * GuardrailIn
-         * @description Roll back at once when the metric exceeds max.
+         * @description A bound on a metric: the change is rolled back at once when the metric exceeds max.
          */
         GuardrailIn: {
             /**
@@ -2757,7 +2763,9 @@ export interface components {
         };
         /**
          * Health
-         * @description live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never seen.
+         * @description Health of a node.
+         *
+         *     live: a sample in the last three intervals; stale: connected, no sample; away: disconnected; new: never connected.
          * @enum {string}
          */
         Health: "live" | "stale" | "away" | "new";
@@ -2781,7 +2789,7 @@ export interface components {
         };
         /**
          * LoginRequest
-         * @description A name and a password.
+         * @description A user's name and password.
          */
         LoginRequest: {
             /** Username */
@@ -2791,7 +2799,9 @@ export interface components {
         };
         /**
          * MatchRequest
-         * @description Classes to match against a node's processes. scope: as in the policy; processes outside it are ignored.
+         * @description Service classes to match against a node's processes.
+         *
+         *     scope: as in the policy; processes outside it are ignored.
          */
         MatchRequest: {
             /**
@@ -2937,7 +2947,7 @@ export interface components {
         };
         /**
          * MatchedClass
-         * @description A class and its processes.
+         * @description A service class and the processes that match it.
          */
         MatchedClass: {
             /** Name */
@@ -2947,7 +2957,7 @@ export interface components {
         };
         /**
          * MatchedTask
-         * @description A process that uses the network, with every attribute that a class can match.
+         * @description A process that uses the network, with every attribute that a service class can match.
          */
         MatchedTask: {
             /** Pid */
@@ -2969,7 +2979,7 @@ export interface components {
         };
         /**
          * Matches
-         * @description Classes in order of precedence with their processes; unmatched: processes of no class.
+         * @description Service classes in order of precedence with their processes; unmatched: processes of no class.
          *
          *     at: when the node reported its processes, None before its first report. exact: as in NodeFlows.
          */
@@ -2985,7 +2995,7 @@ export interface components {
         };
         /**
          * Matrix
-         * @description IRQ × CPU over a range, busiest rows first. covered_s: seconds of the range with data.
+         * @description Matrix IRQ × CPU over a time range, busiest rows first. covered_s: seconds of the range with data.
          */
         Matrix: {
             /**
@@ -3032,7 +3042,9 @@ export interface components {
         };
         /**
          * MeasuredPoint
-         * @description Measurements with these values; predicted_interrupts_per_s: the model's prediction for that traffic.
+         * @description Measurements with one pair of coalescing values.
+         *
+         *     predicted_interrupts_per_s: the model's prediction for that traffic.
          */
         MeasuredPoint: {
             /** Rx Usecs */
@@ -3279,7 +3291,7 @@ export interface components {
         };
         /**
          * NodeFlows
-         * @description The processes that use the network now. at: None until the agent has reported them.
+         * @description The node's processes that use the network now. at: None until the agent has reported them.
          *
          *     exact: byte counts come from eBPF and include UDP; otherwise from TCP sockets only, and UDP is unknown.
          */
@@ -3372,7 +3384,7 @@ export interface components {
         };
         /**
          * NodeUpdate
-         * @description Labels given by people; they replace all former ones.
+         * @description Labels of a node given by people; they replace all former ones.
          */
         NodeUpdate: {
             /** Labels */
@@ -3388,7 +3400,7 @@ export interface components {
         Ownership: "yield" | "warn" | "reassert";
         /**
          * PlanIn
-         * @description A plan as a preview returned it.
+         * @description A plan as a preview returned it: actions in order.
          */
         PlanIn: {
             /** Actions */
@@ -3817,7 +3829,9 @@ export interface components {
         };
         /**
          * PolicyClasses
-         * @description A policy in force on the node. reported, at: the agent's latest report, None before the first one.
+         * @description Service classes of a policy in force on the node.
+         *
+         *     reported, at: the agent's latest report, None before the first.
          */
         PolicyClasses: {
             /** Policy Id */
@@ -3961,7 +3975,7 @@ export interface components {
         };
         /**
          * PolicyHistory
-         * @description The classes of a policy in a range. name: None for a policy that no longer exists.
+         * @description History of a policy's service classes in a range. name: None for a policy that no longer exists.
          */
         PolicyHistory: {
             /** Policy Id */
@@ -3982,7 +3996,7 @@ export interface components {
         };
         /**
          * PolicyVersion
-         * @description One version; it never changes.
+         * @description One version of a policy; it never changes.
          */
         PolicyVersion: {
             /** Version */
@@ -4012,7 +4026,7 @@ export interface components {
         };
         /**
          * PresentCoalescing
-         * @description The present values, the receive interrupts measured with them, and the model's prediction.
+         * @description The present coalescing values, the receive interrupts measured with them, and the model's prediction.
          *
          *     adaptive_mode: rx_usecs is not a time but selects the driver's own mode; as with adaptive, there is no prediction.
          */
@@ -4039,7 +4053,7 @@ export interface components {
         };
         /**
          * PreviewAnswer
-         * @description The plan and its effect. blocked_because: why it cannot be applied, None when can_apply is true.
+         * @description A plan and its expected effect. blocked_because: why it cannot be applied, None when can_apply is true.
          *
          *     expected: effects as ranges, one sentence each, from the node's last minute; empty without samples of it.
          */
@@ -4083,7 +4097,7 @@ export interface components {
         };
         /**
          * PreviewRequest
-         * @description The desired values to preview. allow_isolated: the plan may use isolated CPUs.
+         * @description Desired values to preview. allow_isolated: the plan may use isolated CPUs.
          */
         PreviewRequest: {
             /** Desired */
@@ -4096,7 +4110,7 @@ export interface components {
         };
         /**
          * QueueParams
-         * @description A queue with settings of its own, by the end of their key.
+         * @description A queue with coalescing settings of its own, by the last part of their keys.
          */
         QueueParams: {
             /** Name */
@@ -4114,7 +4128,7 @@ export interface components {
         ReportFormat: "html" | "pdf" | "csv" | "json";
         /**
          * Resolution
-         * @description The resolution of the data read: samples, or one value a minute or hour.
+         * @description Resolution of the data read: samples, or one value per minute or hour.
          * @enum {string}
          */
         Resolution: "sample" | "minute" | "hour";
@@ -4126,7 +4140,7 @@ export interface components {
         Role: "viewer" | "operator" | "admin";
         /**
          * Rollout
-         * @description A version on its way to the nodes. from_version: the one they had before, None for none.
+         * @description A policy version on its way to the nodes, in stages. from_version: the one they had before, None for none.
          *
          *     stages: node ids, the canary first; stage: index of the last one that has the version; done_nodes: nodes of
          *     completed stages.
@@ -4170,7 +4184,9 @@ export interface components {
         };
         /**
          * RolloutCreate
-         * @description canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
+         * @description A rollout to start.
+         *
+         *     canary: number of nodes in the first stage; batch: in each later stage; wait_s: duration of a stage in seconds.
          *
          *     guardrails: a violation on a node of the rollout rolls it back; None uses the version's own.
          */
@@ -4200,13 +4216,15 @@ export interface components {
         };
         /**
          * RolloutState
-         * @description canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have.
+         * @description State of a rollout.
+         *
+         *     canary: on the first nodes; batches: on the others in turn; stopped: nodes keep the versions that they have.
          * @enum {string}
          */
         RolloutState: "canary" | "batches" | "done" | "stopped" | "rolled_back";
         /**
          * RolloutStop
-         * @description roll_back: nodes that already have the version return to the one that they had before.
+         * @description Stop a rollout. roll_back: nodes that already have the version return to the one that they had before.
          */
         RolloutStop: {
             /** Roll Back */
@@ -4214,7 +4232,9 @@ export interface components {
         };
         /**
          * Selector
-         * @description The nodes that a policy applies to, as shell patterns. Every given field must match, a list by any pattern.
+         * @description The nodes that a policy applies to, as shell patterns.
+         *
+         *     Every given field must match, a list by any of its patterns.
          *
          *     labels: patterns by label name. hostnames: of the node's name or its hostname. netdevs, drivers: of one of its
          *     network devices. An empty selector matches every node.
@@ -4250,7 +4270,7 @@ export interface components {
         };
         /**
          * Series
-         * @description Lines over time. times_ms: the start of each step; a None value is a gap.
+         * @description Values of metrics over time. times_ms: the start of each step; a None value is a gap.
          */
         Series: {
             resolution: components["schemas"]["Resolution"];
@@ -4265,7 +4285,7 @@ export interface components {
         };
         /**
          * SettingsBeforeAfter
-         * @description Values of the compared settings by key, before and after the experiment. after: None until it has ended.
+         * @description Values of settings by key, before and after the experiment. after: None until it has ended.
          */
         SettingsBeforeAfter: {
             /** Before */
@@ -4279,7 +4299,7 @@ export interface components {
         };
         /**
          * SetupRequest
-         * @description The link's token and the first administrator's name and password.
+         * @description The token of the set-up link, and the first administrator's name and password.
          */
         SetupRequest: {
             /** Token */
@@ -4291,7 +4311,7 @@ export interface components {
         };
         /**
          * SetupState
-         * @description State of the set-up. needs_setup: the first administrator has yet to be created, with the printed link.
+         * @description Whether the first administrator must still be created, with the printed set-up link (needs_setup).
          */
         SetupState: {
             /** Needs Setup */
@@ -4299,13 +4319,13 @@ export interface components {
         };
         /**
          * Share
-         * @description The part of a CPU's time that a heatmap shows.
+         * @description The part of a CPU's time that a heat map shows.
          * @enum {string}
          */
         Share: "busy" | "user" | "system" | "irq" | "softirq" | "steal" | "iowait";
         /**
          * ShareAnswer
-         * @description A link to the report that works without signing in.
+         * @description A new link to a report, which works without signing in.
          */
         ShareAnswer: {
             /** Url */
@@ -4320,7 +4340,7 @@ export interface components {
         };
         /**
          * ShareRequest
-         * @description Create a link to the report. days: until it expires.
+         * @description A link to a report to create. days: until it expires.
          */
         ShareRequest: {
             /**
@@ -4331,7 +4351,9 @@ export interface components {
         };
         /**
          * Surface
-         * @description Predictions for pairs of values: a row per rx_frames, a column per rx_usecs; one row if rx_frames is empty.
+         * @description Predictions for pairs of coalescing values: a row per rx_frames, a column per rx_usecs.
+         *
+         *     One row if rx_frames is empty.
          *
          *     predicted: interrupts of the whole device, packets per interrupt and latency of its busiest queue; None where
          *     rx_usecs selects the driver's own mode. bound_us: longest wait of a packet for its interrupt, None if unbounded.
@@ -4686,7 +4708,7 @@ export interface components {
         Timer: "restarting" | "absolute" | "throttle";
         /**
          * Traffic
-         * @description Received traffic of a device. measured_s: seconds of the mean, None for a what-if.
+         * @description Received traffic of a network device. measured_s: seconds of the mean, None for a what-if.
          *
          *     packets_per_s_a_queue: of its busiest queue. gap_us: time of a frame on the wire, None for an unknown link speed.
          */
@@ -4704,7 +4726,7 @@ export interface components {
         };
         /**
          * User
-         * @description A user.
+         * @description A user, as administrators see it.
          */
         User: {
             /** Id */
@@ -4724,7 +4746,7 @@ export interface components {
         };
         /**
          * UserCreate
-         * @description A new user.
+         * @description Name, role and password of a new user.
          */
         UserCreate: {
             /** Username */

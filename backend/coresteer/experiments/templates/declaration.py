@@ -30,7 +30,7 @@ class Paper(NamedTuple):
 
 
 class TemplateKind(NamedTuple):
-    """One template.
+    """An experiment template: its texts, paper, and the function that makes its experiment for a node.
 
     make: returns the experiment for a node and how it differs from the paper's; raises Unavailable. applies: whether
     the template is offered for a node at all.
@@ -72,7 +72,7 @@ class TemplateKind(NamedTuple):
         primary: str,
         measure_s: float = _MEASURE_S,
     ) -> Spec:
-        """Return an experiment of these factors: A/B for two levels, else a sweep. Raises Unavailable."""
+        """Return an experiment with these factors: A/B for two levels, else a sweep. Raises Unavailable."""
         spec = Spec(
             name=self.title,
             kind="ab" if [len(factor.levels) for factor in factors] == [2] else "sweep",
@@ -92,5 +92,8 @@ class TemplateKind(NamedTuple):
 
 
 def published(arm: str, metric: str, text: str, value: float | None = None) -> AuthorsRow:
-    """Return a published value of an arm. text: as printed; value: in the metric's unit, None for other statements."""
+    """Return a published value of a metric for an arm.
+
+    text: as printed; value: in the metric's unit, None for other statements.
+    """
     return AuthorsRow(arm=arm, metric=metric, text=text, value=value)

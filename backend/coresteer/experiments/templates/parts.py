@@ -1,4 +1,4 @@
-"""Facts about a node that templates use, and parts of their experiments: traffic, interrupts, sentences. Pure."""
+"""Facts about a node that experiment templates use, and common parts of their experiments. Pure."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _MAX_SETTINGS = 64
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
-    """A node and, if traffic comes from another node, that peer.
+    """Facts about a node and, if traffic comes from another node, about that peer.
 
     load: of the last seconds. network_process: name and version of a policy of that kind. peer_id, peer_name: of the
     node that sends the traffic; None if the node itself does.
@@ -56,14 +56,14 @@ class Unavailable(Exception):  # noqa: N818 - no error: a template says so of it
 
 
 def stream(facts: NodeFacts, *, limited: bool, server_cpus: str = "", client_cpus: str = "") -> TcpStream:
-    """Return TCP traffic from the peer or the node itself. limited: to 1 Gbit/s per client, as in the papers."""
+    """Return a TCP workload from the peer or the node itself. limited: to 1 Gbit/s per client, as in the papers."""
     clients = max(1, min(_MOST_CLIENTS, len(facts.usable) // 2))
     limit = {"limit_mbit_per_s": clients * _MBIT_PER_S_A_CLIENT} if limited else {}
     return TcpStream(connections=max(4, clients), server_cpus=server_cpus, client_cpus=client_cpus, **limit)
 
 
 def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:
-    """Return settings by which the traffic is received on these CPUs, one per queue in turn. Raises Unavailable.
+    """Return settings with which the traffic is received on these CPUs, one CPU per queue in turn. Raises Unavailable.
 
     A veth pair has no interrupt, so the RPS CPU of its queue is set instead; so is RPS where the interrupts of a NIC
     cannot be moved.
@@ -87,7 +87,7 @@ def interrupts_on(facts: NodeFacts, cpus: Sequence[int]) -> list[DesiredValue]:
 
 
 def of_traffic(facts: NodeFacts, workload: Workload) -> str:
-    """Return a sentence on where the traffic comes from."""
+    """Return a sentence that says where the workload's traffic comes from."""
     if isinstance(workload, Observe):
         return (
             "No traffic is generated: the node's own traffic is measured and must be steady. Or choose another node "
