@@ -1,26 +1,30 @@
 import { TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useEffect, useId, useState } from "react";
 import { nodesQuery } from "../api/queries";
 
-const MOST = 50;
+const MAX_SUGGESTIONS = 50;
 
 type Props = { label: string; placeholder: string; except?: ReadonlySet<number>; onPick: (nodeId: number) => void };
 
-/** Text field that selects a node by name; Enter selects the first match. */
+/** Text field that selects a node by its full name; Enter selects the first node whose name contains the text. */
 export function NodePicker({ label, placeholder, except, onPick }: Props) {
-  const nodes = useQuery(nodesQuery).data ?? [];
+  const { data: nodes } = useQuery(nodesQuery);
   const [typed, setTyped] = useState("");
-  const [missing, setMissing] = useState(false);
+  const [isEntered, setIsEntered] = useState(false);
   const id = useId();
-  const wanted = typed.trim().toLowerCase();
-  const fitting = nodes
-    .filter((node) => !except?.has(node.id) && node.name.toLowerCase().includes(wanted))
-    .slice(0, MOST);
-  const take = (nodeId: number) => {
+  const search = typed.trim().toLowerCase();
+  const matching = (nodes ?? [])
+    .filter((node) => !except?.has(node.id) && node.name.toLowerCase().includes(search))
+    .slice(0, MAX_SUGGESTIONS);
+  const picked = matching.find((node) => node.name === typed) ?? (isEntered ? matching[0] : undefined);
+  // An effect, because the nodes may be loaded after the name is typed.
+  useEffect(() => {
+    if (picked === undefined) return;
     setTyped("");
-    onPick(nodeId);
-  };
+    setIsEntered(false);
+    onPick(picked.id);
+  }, [picked, onPick]);
   return (
     <>
       <TextInput
@@ -28,25 +32,20 @@ export function NodePicker({ label, placeholder, except, onPick }: Props) {
         placeholder={placeholder}
         list={id}
         value={typed}
-        error={missing ? "No node has this name." : undefined}
+        error={isEntered && nodes !== undefined && matching.length === 0 ? "No node has this name." : undefined}
         autoComplete="off"
         onChange={(event) => {
-          const { value } = event.currentTarget;
-          setMissing(false);
-          setTyped(value);
-          const picked = fitting.find((node) => node.name === value);
-          if (picked !== undefined) take(picked.id);
+          setTyped(event.currentTarget.value);
+          setIsEntered(false);
         }}
         onKeyDown={(event) => {
           if (event.key !== "Enter") return;
           event.preventDefault();
-          const first = fitting[0];
-          if (wanted !== "" && first !== undefined) take(first.id);
-          else setMissing(wanted !== "");
+          setIsEntered(search !== "");
         }}
       />
       <datalist id={id}>
-        {fitting.map((node) => (
+        {matching.map((node) => (
           <option key={node.id} value={node.name} />
         ))}
       </datalist>
